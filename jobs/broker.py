@@ -39,8 +39,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument(
         "--housekeeping",
-        action="store_true",
-        help="keep the root's tables small and their logs short in the background; off by default in this release",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep the root's tables small and their logs short while it serves, in the background, or do not",
     )
     parser.add_argument(
         "--available-now", action="store_true", help="end when nothing is left to do and nobody is connected"

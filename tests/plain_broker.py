@@ -67,12 +67,14 @@ class PlainBroker(runner.Broker):
     """``with PlainBroker(root) as broker``; the end of the block raises what ended it.
 
     A test may hold its rounds back, let a consumer's lease end, let time pass, ask what was asked of it and what
-    became of a cursor. Its clock is the machine's and what it was told to add.
+    became of a cursor. Its clock is the machine's and what it was told to add. It keeps house where a test is of that,
+    so that writes can be counted.
     """
 
     def __init__(self, root, **options):
         self._ahead = 0
-        super().__init__(None, root, **{"now": lambda: runner.now_micros() + self._ahead, **options})
+        given = {"now": lambda: runner.now_micros() + self._ahead, "housekeeping": False, **options}
+        super().__init__(None, root, **given)
         self._planner = PlainPlans(self._planner.folder)
         self._stream = PlainStream(self._look, self._run_batch, self._stopping)
         self._pause = threading.RLock()
@@ -131,6 +133,7 @@ class PlainBroker(runner.Broker):
                 for cursor in bundle.cursors.values()
                 if consumer_id in cursor.consumers
             }
+            bundle.liveness.has_sign(client_id)
             bundle.leases[client_id] = bundle.now.own
             self.rounds.run([], bundle.requests_version)
 

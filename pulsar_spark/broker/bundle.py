@@ -9,6 +9,7 @@ from operator import itemgetter
 
 from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.clock import Instant
+from pulsar_spark.broker.cursors import Cursors
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
@@ -20,7 +21,6 @@ from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import lease_end
 from pulsar_spark.protocol.policies import TOPIC_STOPPED, policy_number, policy_text
-from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC, SetAside
 
@@ -30,7 +30,7 @@ class Bundle(Topics):
 
     def __init__(self, layout: Layout, delay_index: DelayIndex | None = None):
         super().__init__(layout)
-        self.cursors: dict[CursorKey, Cursor] = {}
+        self.cursors = Cursors()
         self.policies: dict[tuple[str, str], str] = {}
         self.outlived: list[dict] = []
         """Rows that remove policies of topics that were deleted, or deleted and created again, while no broker ran."""
@@ -70,6 +70,7 @@ class Bundle(Topics):
         self.policies.pop((owner, name), None)
         if value is not None:
             self.policies[owner, name] = value
+        self.cursors.wake_all()
         return policy_row(owner, self.topic_id(owner), name, value)
 
     def stopped_rows(self, state: TopicState) -> list[dict]:
@@ -88,7 +89,7 @@ class Bundle(Topics):
         return policy_text(self.policies, topic, name)
 
     def cursors_of(self, topic_id: str) -> list[Cursor]:
-        return [cursor for key, cursor in self.cursors.items() if key.topic_id == topic_id]
+        return self.cursors.of_topic(topic_id)
 
     def batch_size(self, cursor: Cursor, position: int) -> int:
         """Messages of an entry that is numbered; 1 where nothing is known of it any more."""
@@ -202,6 +203,15 @@ class Bundle(Topics):
     def renew_lease(self, client_id: str, now: int) -> None:
         """A client whose consumers are connected was heard of *now* (the broker's own clock)."""
         self.leases[client_id] = lease_end(now, self.lease_ms[client_id])
+
+    def hear(self, now: int) -> list[str]:
+        """Renew the leases of connected clients that gave a sign of life without asking for anything; those that are
+        known to be gone."""
+        gone = self.liveness.gone(self.leases)
+        for client_id in self.liveness.take_heard():
+            if client_id in self.leases:
+                self.renew_lease(client_id, now)
+        return gone
 
     def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_ranges: bool) -> dict:
         """The row of a connected consumer (see facts), with the end of its client's lease by the machine's clock."""

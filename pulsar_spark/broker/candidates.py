@@ -25,7 +25,8 @@ def next_due(bundle: Bundle, now: int) -> int | None:
 
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     """The same by each of the two clocks: what waits by the broker's own, and by the machine's."""
-    served = [cursor for cursor in bundle.cursors.values() if not bundle.is_set_aside(cursor)]
+    served = [cursor for cursor in bundle.cursors.awake() if not bundle.is_set_aside(cursor)]
+    at_rest = bundle.cursors.next_due()
     own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
     own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
     own += bundle.leases.values()
@@ -34,6 +35,7 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
     wall += [due for cursor in served if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
     wall += _next_promotions(bundle, [cursor for cursor in served if cursor.due], now)
+    own, wall = ([*dues, *([] if due is None else [due])] for dues, due in zip((own, wall), at_rest))
     return min(own, default=None), min(wall, default=None)
 
 
@@ -57,7 +59,7 @@ def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
     """Does any cursor take part in the round?"""
     return any(
         takes_part(bundle, draft, cursor, takers_of(cursor, draft.now))
-        for cursor in bundle.cursors.values()
+        for cursor in bundle.cursors.awake()
         if not bundle.is_set_aside(cursor)
     )
 
@@ -103,6 +105,25 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
     )
 
 
+def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Consumer]) -> None:
+    """Let a cursor rest that took no part in the round, unless something may make work of it that does not wake it."""
+    if cursor.due is None and cursor.chunked is None and cursor.lanes is None and not cursor.recently_joined:
+        own = [*cursor.returns_at(), *([cursor.reads_after] if cursor.reads_after > now.own else [])]
+        bundle.cursors.rest(
+            cursor, min(own, default=None), cursor.next_replay(now.wall), waits_for_entries=bool(takers)
+        )
+
+
+def lay_all_to_rest(bundle: Bundle, now: Instant) -> None:
+    """The same of all that would take no part in a round."""
+    draft = RoundDraft(0, now.own, now.wall)
+    for cursor in bundle.cursors.awake():
+        if not bundle.is_set_aside(cursor):
+            takers = takers_of(cursor, now.own)
+            if not takes_part(bundle, draft, cursor, takers):
+                lay_to_rest(bundle, now, cursor, takers)
+
+
 def _may_take(cursor: Cursor) -> bool:
     """Is any consumer with permits not held back by its unacknowledged messages?"""
     return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
@@ -139,7 +160,7 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
 
 def may_catch_up(bundle: Bundle) -> bool:
     """Is the delay index there again for whom it was not, or for what was asked?"""
-    lanes = [cursor for cursor in bundle.cursors.values() if cursor.due]
+    lanes = [cursor for cursor in bundle.cursors.awake() if cursor.due]
     waits = {
         (cursor.topic, cursor.key.partition, cursor.key.subscription)
         for cursor in lanes

@@ -31,7 +31,7 @@ from pulsar_spark.storage.chunk_groups import STILL_OPEN
 def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
     """Look at chunks that were numbered, deleted or rewritten since the last round: of what is complete with them, what
     was released is acknowledged, and what is kept back from a consumer is with that."""
-    for cursor in bundle.cursors.values():
+    for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
         if chunked is not None and not bundle.is_set_aside(cursor) and chunked.has_news:
             with isolated(of_cursor(cursor)):
@@ -55,7 +55,7 @@ def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
 
 def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
     """Release what was not complete in time."""
-    for cursor in bundle.cursors.values():
+    for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
         if chunked is None or not cursor.consumers or bundle.is_set_aside(cursor):
             continue

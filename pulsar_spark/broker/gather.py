@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from pulsar_spark.broker.affected import Affected, affected_ranges, effective_returns, is_due, offered_ranges
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.candidates import note_in_vain, takers_of, takes_part
+from pulsar_spark.broker.candidates import lay_to_rest, note_in_vain, takers_of, takes_part
+from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_moves import stop_waiting
 from pulsar_spark.broker.due_requests import acknowledge_delivered, bring_onto_axes, catch_up
@@ -37,7 +38,8 @@ LANES_FROM, EXACT_BELOW = 4000, 1000
 def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     """The work of a round, for all cursors that have any."""
     gathering = _Gathering(bundle, draft)
-    for cursor in bundle.cursors.values():
+    bundle.cursors.wake(draft.cursors)
+    for cursor in bundle.cursors.awake():
         if not bundle.is_set_aside(cursor):
             with isolated(of_cursor(cursor)):
                 gathering.look_at(cursor)
@@ -67,6 +69,8 @@ class _Gathering:
             takers = []
         if takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
+        elif cursor.key not in self.draft.cursors:
+            lay_to_rest(self.bundle, Instant(self.draft.now, self.draft.wall), cursor, takers)
 
     def _look_at_due_lane(self, cursor: Cursor, takers: list[Consumer]) -> None:
         if cursor.due and cursor.due.is_behind:

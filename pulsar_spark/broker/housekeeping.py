@@ -1,6 +1,6 @@
-"""A broker that is told to (off by default in this release) keeps house while it serves: in the background it keeps the
-tables of its root small and their logs short (see storage.housekeeping), so that a root left alone for a year is one
-like on its first day.
+"""A broker keeps house while it serves, unless it is told not to: in the background it keeps the tables of its root
+small and their logs short (see storage.housekeeping), so that a root left alone for a year is one like on its first
+day.
 
 One thread does one step at a time, and rests nine times as long as a step took. Before each it looks whether the lease
 is this broker's still; what it decided before it heard that another took over stays right. An error ends what is done
@@ -8,8 +8,13 @@ for that table, for now: a full disk, a foreign OPTIMIZE or VACUUM in between, a
 looked at again when so many commits have been made to it, and now and then in any case, because what it holds gets old.
 
 How long things stay, and whether a topic is kept at all, policies say (see storage.kept_tables).
+
+Each look also gives memory back. What threads have freed the C library keeps for them, and it is in pieces: 80 KB more
+a round over thousands of rounds, of which nothing is in use (``python -m tests.benchmarks --only soak_plain``).
 """
 
+import contextlib
+import ctypes
 import logging
 import threading
 import time
@@ -26,6 +31,7 @@ from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 30.0
 COMMITS = 64
@@ -38,6 +44,13 @@ MAY_PASS = (OSError, PulsarSparkError, DeltaError)
 log = logging.getLogger(__name__)
 
 
+def give_memory_back() -> None:
+    """Let the C library return to the system what is free; nothing with one that has no such call. Some milliseconds,
+    without Python's lock."""
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class Housekeeping:
     """Of one broker. *note* is told, table by table, what was done."""
 
@@ -48,6 +61,9 @@ class Housekeeping:
         self._stopping = threading.Event()
         self._next_look: dict[Path, tuple[int, float]] = {}
         """By table: from which version on, or else when."""
+        self._found: list[Kept] = []
+        self._found_at = -1
+        """The version of the state in which they were found."""
         self._failed: dict[str, str] = {}
         self._thread: threading.Thread | None = None
 
@@ -65,13 +81,14 @@ class Housekeeping:
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
             self.look()
+            give_memory_back()
 
     def look(self) -> None:
         """Do what there is to do, table by table. Whatever fails ends none of what is done later: errors of Arrow and
         of native code have no base of their own, so all are caught, and one that is none of :data:`MAY_PASS` is said
         with its traceback."""
         try:
-            found = list(kept_tables(self._layout, read_latest(self._layout, *NEEDED)))
+            found = self._find()
         except Exception as failed:  # see above
             self._say("the root", failed)
             return
@@ -86,6 +103,14 @@ class Housekeeping:
                 self._say(kept.name, failed)
             if self._stopping.is_set():
                 return
+
+    def _find(self) -> list[Kept]:
+        """The tables that are to be kept; the state is read for it only where rounds came since the last time."""
+        version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
+        if version != self._found_at:
+            self._found = list(kept_tables(self._layout, read_latest(self._layout, *NEEDED)))
+            self._found_at = version
+        return self._found
 
     def is_ours(self) -> bool:
         """Does this broker serve the bundle still, as far as its lease says?"""

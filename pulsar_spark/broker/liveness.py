@@ -1,10 +1,10 @@
-"""Which clients are gone, seen before their leases end.
+"""Which clients gave a sign of life, and which are gone, seen before their leases end.
 
 Rule: PersistentSubscription.addConsumer asks whether the holder's connection lives, and a connection that broke closes
 its consumers; here a lock that the client's process held is free (storage.presence). A look costs some ten microseconds
 a client, and there are at most :data:`MOST_LOOKS` in :data:`LOOK_SECONDS`: all of a thousand clients in a second. A
-client without such a file, or of another machine, is left to its lease. A request that a client made before it went may
-be read after that was seen: so whoever went is remembered for a while.
+client without such a file, or of another machine, is left to its lease, which a sign of life renews. A request that a
+client made before it went may be read after that was seen: so whoever went is remembered for a while.
 """
 
 import time
@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.presence import is_gone, is_watched, present_clients, remove_gone, remove_old
+from pulsar_spark.storage.presence import is_gone, is_watched, last_sign, present_clients, remove_gone, remove_old
 
 LOOK_SECONDS = 0.05
 MOST_LOOKS = 50
@@ -28,6 +28,8 @@ class Liveness:
         self._next_look = self._next_tidying = float("-inf")
         self._queue: deque[str] = deque()
         self._is_watched: dict[str, bool] = {}
+        self._signs: dict[str, int] = {}
+        self._heard: list[str] = []
         self._went: OrderedDict[str, float] = OrderedDict()
         self._left: set[str] = set()
         """Clients that went and whose files are there until a round has let them go."""
@@ -41,6 +43,19 @@ class Liveness:
             remove_gone(self._layout, client_id)
             self._left.remove(client_id)
         return [client_id for client_id in connected if client_id in self._went] if self._went else []
+
+    def take_heard(self) -> list[str]:
+        """Those who gave a sign of life since the last time, as far as they were looked at."""
+        heard, self._heard = self._heard, []
+        return heard
+
+    def has_sign(self, client_id: str) -> bool:
+        """Did the client give a sign of life since it was last looked at? The first look tells nothing."""
+        sign = last_sign(self._layout, client_id)
+        before = self._signs.get(client_id)
+        if sign is not None:
+            self._signs[client_id] = sign
+        return None not in (before, sign) and before != sign
 
     def look_at(self, clients: Iterable[str]) -> list[str]:
         """Those of *clients*, of the first of them where they are many, that are gone: asked at once, as somebody is to
@@ -59,12 +74,15 @@ class Liveness:
             self._is_watched = {
                 client_id: self._is_watched[client_id] for client_id in connected if client_id in self._is_watched
             }
-            self._queue.extend(client_id for client_id in connected if self._is_watched.get(client_id, True))
+            self._signs = {client_id: self._signs[client_id] for client_id in connected if client_id in self._signs}
+            self._queue.extend(connected)
             self._tidy(connected)
         for _ in range(min(MOST_LOOKS, len(self._queue))):
             client_id = self._queue.popleft()
-            if not self._is_gone(client_id) and client_id not in self._is_watched:
-                self._is_watched[client_id] = is_watched(self._layout, client_id)
+            if self.has_sign(client_id):
+                self._heard.append(client_id)
+            if self._is_watched.get(client_id, True) and not self._is_gone(client_id):
+                self._is_watched.setdefault(client_id, is_watched(self._layout, client_id))
         while self._went and next(iter(self._went.values())) <= self._clock() - REMEMBERED_SECONDS:
             self._went.popitem(last=False)
 

@@ -6,6 +6,9 @@ What the columns of each kind of row mean is said where they are written (see fa
 import logging
 from operator import itemgetter
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
@@ -27,7 +30,7 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import read_ledgers, runs_of
+from pulsar_spark.storage.ledgers import by_partition, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.topics import Topic
@@ -57,17 +60,9 @@ def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle
     by_id = {state.topic.topic_id: state for state in bundle.topics.values()}
     bundle.has_lost_topics = any(topic_id not in by_id for topic_id, _ in latest.topics)
     rows, bundle.ledgers_version = read_ledgers(layout.broker_table("ledgers"))
-    for topic_id, partition, run in runs_of(rows):
+    for topic_id, partition, runs in by_partition(rows):
         if topic_id in by_id:
-            state = by_id[topic_id]
-            if run.delayed_after is not None:
-                state.newly_delayed.append((partition, run))
-            try:
-                state.ledgers(partition).add(run)
-            except CorruptState as broken:
-                state.error = state.error or str(broken)
-                bundle.stopped.append(state)
-            state.publish_ids.add(run.publish_id)
+            _take_over_runs(bundle, by_id[topic_id], partition, runs)
     for (topic_id, partition), row in latest.topics.items():
         if topic_id in by_id:
             by_id[topic_id].trimmed[partition] = row["first"] or 0
@@ -85,6 +80,18 @@ def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle
     bundle.waiting_letters = WaitingLetters(latest)
     _load_waiting_requests(bundle, latest)
     return bundle
+
+
+def _take_over_runs(bundle: Bundle, state: TopicState, partition: int, runs: pa.Table) -> None:
+    """What of a topic partition is numbered; where positions are missing the topic is stopped."""
+    try:
+        state.ledgers(partition).extend(runs)
+    except CorruptState as broken:
+        state.error = state.error or str(broken)
+        bundle.stopped.append(state)
+    state.publish_ids.update(runs["publish_id"].to_pylist())
+    delayed = runs.filter(pc.is_valid(runs["delayed_after"]))
+    state.newly_delayed += [(partition, run) for _, _, run in runs_of(delayed)]
 
 
 def _load_waiting_requests(bundle: Bundle, latest: LatestRows) -> None:

@@ -195,10 +195,13 @@ class Members(Desk):
             self.forget(entry)
 
     def end_leases(self, gone: Collection[str] = ()) -> None:
-        """Let go of every consumer whose client was not heard of in time, and of those of clients that are known to be
-        *gone*."""
+        """Let go of every consumer whose client was not heard of in time, looked at once more, and of those of clients
+        that are known to be *gone*."""
         self._let_go(gone)
         for client_id in list(ended_leases(self.bundle.leases, self.draft.now)):
+            if self.bundle.liveness.has_sign(client_id):
+                self.bundle.renew_lease(client_id, self.draft.now)
+                continue
             self._leave_client(client_id, "lease ended")
             del self.bundle.leases[client_id]
 

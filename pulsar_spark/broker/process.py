@@ -20,7 +20,7 @@ def run_broker(
     max_unacked_messages_per_broker: int = 0,
     available_now: bool = False,
     delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
-    housekeeping: bool = False,
+    housekeeping: bool = True,
 ) -> None:
     """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
 

@@ -136,6 +136,7 @@ class Intake(Desk):
                 raise InvalidConfiguration(f"kind {shown(request.kind)} is not known: use a client of this release")
             request = admitted(request, now=self.draft.wall)
             self.members.renew_lease(request.client_id)
+            self.bundle.cursors.wake([self.key_of(request)])
             if not self._is_indexed and self._needs_index(request):
                 self.put_off.append(request)
                 return False

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from pulsar_spark.broker.absorb import RoundRows, absorb
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.candidates import has_work, may_catch_up, next_dues
+from pulsar_spark.broker.candidates import has_work, lay_all_to_rest, may_catch_up, next_dues
 from pulsar_spark.broker.chunk_walk import expire_incomplete, take_numbered
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
@@ -132,9 +132,12 @@ class Rounds:
         return self._recovery.is_waiting
 
     def is_due(self) -> bool:
-        """Has something to be done without being asked? Also where the machine's clock was set back, since what waits
-        for it must be looked at again."""
+        """Has something to be done without being asked? Also where a client went, and where the machine's clock was set
+        back, since what waits for it must be looked at again."""
         now = self.clock.look()
+        if self.bundle.hear(now.own):
+            return True
+        lay_all_to_rest(self.bundle, now)
         own, wall = next_dues(self.bundle, self.bundle.now)
         is_due = (own is not None and own <= now.own) or (wall is not None and wall <= now.wall)
         return is_due or self._is_set_back(now) or may_catch_up(self.bundle)
@@ -161,15 +164,19 @@ class Rounds:
             (request.topic for request in [*self._waiting, *bundle.waiting_requests, *requests]),
             partial(bundle.delayed_after, draft.wall),
         )
+        bundle.cursors.wake_due(bundle.now)
+        if was_set_back:
+            bundle.cursors.wake_all()
         for state in moved:
-            for cursor in bundle.cursors_of(state.topic.topic_id):
+            bundle.cursors.wake_for_entries(state.topic.topic_id)
+            for cursor in bundle.cursors_of(state.topic.topic_id) if state.has_chunks else ():
                 with isolated(of_cursor(cursor)):
                     bundle.attach_chunks(cursor)
         take_numbered(bundle, draft)
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *bundle.waiting_requests, *requests])
         draft.facts += bundle.keep_waiting(intake.put_off)
-        intake.members.end_leases(bundle.liveness.gone(bundle.leases))
+        intake.members.end_leases(bundle.hear(draft.now))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
         expire_incomplete(bundle, draft)
@@ -179,6 +186,7 @@ class Rounds:
             draft.facts += topic_rows(state) + bundle.stopped_rows(state)
         work = gather_work(bundle, draft)
         rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work else [], self.limit)
+        bundle.cursors.wake(draft.cursors)
         rows.facts += bundle.promotion_facts()
         consumed = max(bundle.requests_version, requests_version)
         is_far = consumed >= bundle.requests_committed + REQUESTS_UNSAID
@@ -223,6 +231,7 @@ class Rounds:
                 f"{str(bundle.layout.root)!r}: the latest round is of {bundle.broker_id}: "
                 "another broker serves this bundle"
             )
+        bundle.liveness = self.bundle.liveness  # it knows who was heard of since
         self.bundle = bundle
         self.grant_leases(leases)
         self.write_missing()

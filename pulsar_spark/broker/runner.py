@@ -71,8 +71,8 @@ class Broker:
     At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get
     nothing new; 0 = no limit. With *available_now* it ends by itself when nothing is left to do and nobody is
     connected any more: what waits for its time is left to the next run. The delay index has
-    *delayed_delivery_max_num_buckets* at most, but for moments. With *housekeeping* it keeps the root's tables small in
-    the background (see housekeeping), which is off by default in this release.
+    *delayed_delivery_max_num_buckets* at most, but for moments. Unless *housekeeping* is off it keeps the root's tables
+    small in the background (see housekeeping).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Broker:
         max_unacked_messages_per_broker: int = 0,
         available_now: bool = False,
         delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
-        housekeeping: bool = False,
+        housekeeping: bool = True,
     ):
         if max_unacked_messages_per_broker < 0:
             raise InvalidConfiguration(
@@ -269,9 +269,7 @@ class Broker:
         moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
         if asked.has(bundle.requests_version + 1):
             moved.append(Moved(REQUESTS.name, bundle.requests_version, asked.latest(bundle.requests_version)))
-        if not moved and (
-            self._has_more or bundle.has_new_folders() or self.rounds.is_due() or bundle.liveness.gone(bundle.leases)
-        ):
+        if not moved and (self._has_more or bundle.has_new_folders() or self.rounds.is_due()):
             moved.append(Moved("clock", bundle.now.wall // 1000, self.now() // 1000))
         return moved
 

@@ -81,6 +81,11 @@ class TopicState:
         """Has the log moved behind what is numbered, and may it be followed? Microseconds."""
         return self.log.has(self.version + 1) and (self.error is None or may_go_on(self))
 
+    @property
+    def has_chunks(self) -> bool:
+        """Does any partition have some?"""
+        return any(ledgers.last_chunk_position >= 0 for ledgers in self.partitions.values())
+
     def first_position(self, partition: int) -> int:
         """The first position that was not trimmed."""
         return self.trimmed.get(partition, 0)

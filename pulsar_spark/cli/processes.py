@@ -51,9 +51,8 @@ MaxNumBuckets = Annotated[
 Housekeeping = Annotated[
     bool,
     typer.Option(
-        "--housekeeping",
-        help="Keep the root's tables small and their logs short while it serves, in the background; off by default in "
-        "this release.",
+        "--housekeeping/--no-housekeeping",
+        help="Keep the root's tables small and their logs short while it serves, in the background, or do not.",
     ),
 ]
 
@@ -68,7 +67,7 @@ def broker(
     available_now: AvailableNow = False,
     max_unacked: MaxUnacked = 0,
     max_num_buckets: MaxNumBuckets = MAX_NUM_BUCKETS,
-    housekeeping: Housekeeping = False,
+    housekeeping: Housekeeping = True,
 ):
     """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error.
 

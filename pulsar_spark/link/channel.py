@@ -3,9 +3,9 @@
 
 Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (acknowledgements)
 start a commit at most every 50 ms (see request_writer). In: every commit of the broker is one round, whose rows go to
-those they concern (see inbox). A client that says nothing else says that it is alive, three times in the time its lease
-lasts. Any failure that is not of the moment (the log is broken, the root is gone) ends the thread, and everybody who
-waits or asks is told.
+those they concern (see inbox). A client that says nothing else gives a sign of life (see storage.presence), three times
+in the time its lease lasts. Any failure that is not of the moment (the log is broken, the root is gone) ends the
+thread, and everybody who waits or asks is told.
 """
 
 import functools
@@ -70,7 +70,7 @@ class Channel(Worker):
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_numbers = itertools.count()
         self._eager = 0
-        self._last_commit = float("-inf")
+        self._last_commit = self._last_sign = float("-inf")
         self._failure: PulsarSparkError | None = None
         self._start()
 
@@ -255,7 +255,7 @@ class Channel(Worker):
             is_due = self._is_urgent or (
                 is_spaced and (self._outbox or any(due <= now for due in self._sources.values()))
             )
-            is_silent = self._inbox.has_consumers and now >= self._last_commit + self.lease_ms / 3000
+            is_silent = self._inbox.has_consumers and now >= self._last_sign + self.lease_ms / 3000
             if not is_due and not is_silent:
                 return
             sources = list(self._sources)
@@ -265,7 +265,8 @@ class Channel(Worker):
             rows = gathered + self._outbox
             committed, self._outbox, self._committed, self._is_urgent = self._committed, [], [], False
         if not rows and is_silent:
-            rows = [self.make("keep_alive")]
+            self._last_sign = now
+            rows = [] if self._presence.touch() else [self.make("keep_alive")]
         if rows:
             try:
                 version = self._requests.write(rows)
@@ -273,7 +274,7 @@ class Channel(Worker):
                 with self._condition:
                     self._committed += committed
                 raise
-            self._last_commit = self._clock()
+            self._last_commit = self._last_sign = self._clock()
             for callback in committed:
                 callback(version)
 

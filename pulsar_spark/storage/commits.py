@@ -124,7 +124,7 @@ def replace_commit(table: Path, version: int, text: str, *, keep_as: str | None 
     What was there stays beside it, under a hidden name that nobody reads and that says what it was; with None it goes.
     For callers that hold the table alone."""
     log = TableLog(table)
-    target, fresh = log.file(version), log.folder / f".{uuid.uuid4().hex}.tmp"
+    target, fresh = log.file(version) if version else log.first_commit(), log.folder / f".{uuid.uuid4().hex}.tmp"
     try:
         fresh.write_text(text)
         sync_file(fresh)

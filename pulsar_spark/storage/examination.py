@@ -5,6 +5,7 @@ What counts is what a reader would meet. A file that no commit names is none of 
 ``maintain vacuum`` takes them.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING
 
@@ -157,22 +158,20 @@ def broken_commits(path: Path) -> Iterator[tuple[int, str]]:
 def named_files(path: Path, without: set[int] = frozenset()) -> dict[str, int]:
     """The data files that the log's commits leave in the table, with their sizes; *without* are versions to pass
     over."""
-    log, files = TableLog(path), {}
-    try:
-        table = open_table(path)
-        return {
-            file["path"]: file["size_bytes"]
-            for file in pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
-        }
-    except DeltaError:
-        for version in sorted(log.versions()):
-            if version not in without:
-                for action in read_actions(log.file(version)):
-                    if "add" in action:
-                        files[action["add"]["path"]] = action["add"]["size"]
-                    elif "remove" in action:
-                        files.pop(action["remove"]["path"], None)
-        return files
+    log, files, opened = TableLog(path), {}, -1
+    with contextlib.suppress(DeltaError):  # where not even the first commit can be read
+        table = open_as_far_as_it_goes(path)
+        opened = table.version()
+        found = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
+        files = dict(zip(*(found[name].to_pylist() for name in found.column_names)))
+    for version in sorted(log.versions()):
+        if version > opened and version not in without:
+            for action in read_actions(log.file(version)):
+                if "add" in action:
+                    files[action["add"]["path"]] = action["add"]["size"]
+                elif "remove" in action:
+                    files.pop(action["remove"]["path"], None)
+    return files
 
 
 def _broken_files(path: Path, broken: set[int]) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,5 @@
-"""Keeping the tables of a root as they were on their first day: what a broker that keeps house does in the background,
-table by table and a little at a time (off by default in this release, see broker.housekeeping).
+"""Keeping the tables of a root as they were on their first day: what a broker does in the background, table by table
+and a little at a time (see broker.housekeeping).
 
 Of each table, in this order, as far as somebody does not need it still:
 
@@ -27,15 +27,14 @@ from pulsar_spark.storage.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.held_rounds import NOBODY, first_held_round, mark_deletes
 from pulsar_spark.storage.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
-from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.retention import promised_seconds
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.upkeep import remove_stale, unseen_files
+from pulsar_spark.storage.upkeep import FILES_A_STEP, appended, remove_stale, remove_unseen
 from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
 
-FILES_A_STEP = 1000
 _OF_CURSORS = [*CursorKey._fields, "kind", "round", "mark_delete_position", "is_removed", "is_snapshot"]
 ROWS_REMOVED, FILES_JOINED, LOG_SHORTENED, FILES_REMOVED = (
     "rows_removed",
@@ -85,17 +84,9 @@ def needs_of_topic(table: Path, topic_id: str, latest: LatestRows) -> Needs:
 
 def _behind(log: TableLog, read_until: int) -> Needs:
     """Everything that was appended behind version *read_until*."""
-    added = [add for version in range(read_until + 1, log.latest() + 1) for add in _added(log, version)]
+    added = appended(log, range(read_until + 1, log.latest() + 1))
     waiting = min((int(add["modificationTime"]) for add in added), default=NOBODY)
     return Needs(read_until, waiting, frozenset(add["path"] for add in added))
-
-
-def _added(log: TableLog, version: int) -> list[dict]:
-    """The ``add`` actions of a commit that appended; :class:`CorruptState` for one that cannot be read."""
-    if not log.commit(version).added:
-        return []
-    adds = (action["add"] for action in read_actions(log.file(version)) if "add" in action)
-    return [add for add in adds if add.get("dataChange")]
 
 
 def _last_appended(log: TableLog) -> int:
@@ -110,7 +101,7 @@ def _needs_of_rounds(table: Path) -> Needs:
         if commit.added:
             rows = rows_of(table, commit, ["round", "cursor"], _OF_CURSORS)
             if pc.any(rows["is_snapshot"]).as_py():
-                waiting = min(int(add["modificationTime"]) for add in _added(log, commit.version))
+                waiting = min(int(add["modificationTime"]) for add in appended(log, [commit.version]))
                 needs = Needs(commit.version - 1, waiting, keeps_rows=False)
                 return needs._replace(first_round=rows["round"][0].as_py(), mark_delete=mark_deletes(rows))
     return Needs(0, waiting=0, first_round=0)
@@ -135,13 +126,15 @@ def keep_house(
         files = [file for file in files if file not in old]
         yield from _remove_rows(table, opened, sorted(old))
     if can_be_joined(opened):
-        for group in groups_of(files):
-            yield Done(table, FILES_JOINED, join(table, opened, group))
+        for sizes in join(table, opened, groups_of(files)):
+            yield Done(table, FILES_JOINED, sum(sizes))
     stays_seconds = max(time_travel_seconds, promised_seconds(opened))
     for commits in shorten(table, needed.followed, now() - stays_seconds):
         yield Done(table, LOG_SHORTENED, commits)
     if table.name != DELAY_INDEX.name:  # which removes its files itself, as soon as it reads them no more
-        yield from _remove_files(table, needed.paths, now() - stays_seconds)
+        yield Done(table, FILES_REMOVED, len(remove_stale(table, now() - stays_seconds)))
+        for paths in remove_unseen(table, now() - stays_seconds, needed.paths):
+            yield Done(table, FILES_REMOVED, len(paths))
 
 
 def _history(table: Path, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
@@ -162,14 +155,3 @@ def _remove_rows(table: Path, opened: DeltaTable, files: list[DataFile]) -> Iter
         doomed = files[first : first + FILES_A_STEP]
         version = AppendTable(table).replace_files([], [remove_of(file) for file in doomed], opened.version())
         yield Done(table, ROWS_REMOVED, 0 if version is None else len(doomed))
-
-
-def _remove_files(table: Path, needed: frozenset[str], before: float) -> Iterator[Done]:
-    """Those that nobody sees any more; what was listed is looked at again, because a file may have come in since."""
-    yield Done(table, FILES_REMOVED, len(remove_stale(table, before)))
-    doomed = sorted(set(unseen_files(table, before)) - needed)
-    for first in range(0, len(doomed), FILES_A_STEP):
-        some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))
-        for path in some:
-            (table / path).unlink(missing_ok=True)
-        yield Done(table, FILES_REMOVED, len(some))

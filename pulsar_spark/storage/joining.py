@@ -1,12 +1,13 @@
 """Joining small files of a table to larger ones, some at a time, while others append, remove and read.
 
-A commit of it changes no data: it takes out the files that were read and puts in one that has their rows, in order. It
-is made behind every commit that does not take one of those files out; where one does, it comes to nothing. So a foreign
-OPTIMIZE, a DELETE or another housekeeper meanwhile loses nothing and doubles nothing. A joined file counts as old as
-the youngest that is in it. A file that cannot be read is left as it is.
+A commit of it changes no data: it takes out the files that were read and puts in those that have their rows, in order.
+It is made behind every commit that takes none of those files out. A group of files of which one is taken out comes to
+nothing. So a foreign OPTIMIZE, a DELETE or another housekeeper meanwhile loses nothing and doubles nothing. A joined
+file counts as old as the youngest that is in it. A file that cannot be read is left as it is.
 
 Files are joined :data:`FILES` at a time, of about one size: each row is written again once a size, so all joining
-together costs in proportion to what was written, and few files of each size are left.
+together costs in proportion to what was written, and few files of each size are left. :data:`GROUPS` of them share a
+commit, because whoever looks rows up by publish lists the table's files again behind each.
 """
 
 import math
@@ -24,12 +25,23 @@ from deltalake import DeltaTable
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION
-from pulsar_spark.storage.data_files import conform, file_add, partition_values, regrouped, removing, write_parts
+from pulsar_spark.storage.data_files import (
+    conform,
+    file_add,
+    partition_values,
+    regrouped,
+    remove_files,
+    removing,
+    write_parts,
+)
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
 FILES = 64
 """Files of one size that become one; fewer wait for more."""
+GROUPS = 16
+"""Joined files of a commit, at most."""
 BYTES = 32 * 1024 * 1024
 """No file is made larger than this, and none half as large is joined."""
 JOINED_BYTES = 100 * 1024 * 1024
@@ -118,10 +130,31 @@ def _size(file: DataFile) -> int:
     return int(math.log(largest, FILES) + 1e-9)
 
 
-def join(path: Path, table: DeltaTable, group: Sequence[DataFile]) -> int:
-    """Join the files of *group* of the *table* at *path*, as far as they can be read; how many became one, 0 where
-    somebody has taken one of them out meanwhile. Takes a row group or two of memory."""
-    appended, schema = AppendTable(path), _schema(table)
+def join(path: Path, table: DeltaTable, groups: Iterable[Sequence[DataFile]]) -> Iterator[list[int]]:
+    """Join the files of each of *groups* of the *table* at *path*, as far as they can be read, a step at a time: the
+    sizes of the groups of which each has become one file since, none in most steps. Takes a row group or two of
+    memory."""
+    schema, written = _schema(table), []
+    try:
+        for group in groups:
+            joined = _write(path, group, schema)
+            written += [] if joined is None else [joined]
+            yield _commit(path, table, written) if len(written) == GROUPS else []
+        if written:
+            yield _commit(path, table, written)
+    finally:
+        remove_files(path, [each.add for each in written])
+
+
+class _Joined(NamedTuple):
+    """A file that is written and in no commit yet, and those whose rows it has."""
+
+    add: dict
+    files: Sequence[DataFile]
+
+
+def _write(path: Path, group: Sequence[DataFile], schema: pa.Schema) -> _Joined | None:
+    """None where fewer than two of the files can be read."""
     while len(group) > 1:
         name = f"{_folder(group[0])}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         try:
@@ -131,10 +164,25 @@ def join(path: Path, table: DeltaTable, group: Sequence[DataFile]) -> int:
         except _Damaged as damaged:
             group = [file for file in group if file != damaged.file]
             continue
-        youngest = max(file.written for file in group)
-        adds, removes = [add | {"modificationTime": youngest}], [remove_of(file) for file in group]
-        return 0 if appended.replace_files(adds, removes, table.version()) is None else len(group)
-    return 0
+        return _Joined(add | {"modificationTime": max(file.written for file in group)}, group)
+    return None
+
+
+def _commit(path: Path, table: DeltaTable, written: list[_Joined]) -> list[int]:
+    """Put the files that are *written* in the place of those they have the rows of, unless one of these was taken out
+    since; how many each stands for. None are left in the list."""
+    log, gone = TableLog(path), set()
+    latest = log.latest(table.version())
+    for version in range(table.version() + 1, latest + 1):
+        if log.may_remove(version):
+            gone.update(log.removed_paths(version))
+    whole = [each for each in written if gone.isdisjoint(file.path for file in each.files)]
+    remove_files(path, [each.add for each in written if each not in whole])
+    written.clear()
+    removes = [remove_of(file) for each in whole for file in each.files]
+    if not whole or AppendTable(path).replace_files([each.add for each in whole], removes, latest) is None:
+        return []
+    return [len(each.files) for each in whole]
 
 
 def remove_of(file: DataFile) -> dict:

@@ -16,7 +16,7 @@ from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, runs_of, stored_rows
+from pulsar_spark.storage.ledgers import PartitionLedgers, by_partition, stored_rows
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import LEDGERS
@@ -162,7 +162,7 @@ class LedgerIndex:
 
     def _append(self, topic_id: str, partitions: dict[int, PartitionLedgers], rows: pa.Table) -> None:
         """Take in rows of a topic: runs, and notes of files that hold none (see storage.ledgers)."""
-        for _, partition, run in runs_of(rows):
-            partitions.setdefault(partition, PartitionLedgers()).add(run)
+        for _, partition, runs in by_partition(rows):
+            partitions.setdefault(partition, PartitionLedgers()).extend(runs)
         notes = rows.filter(pc.and_(pc.equal(rows["first_position"], NO_POSITION), pc.is_valid(rows["path"])))
         self._foreign.setdefault(topic_id, set()).update(notes["path"].to_pylist())

@@ -21,15 +21,22 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.packed_columns import Column, Flags, Instants, Optional, Texts, numbers
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
+_OTHERS = dict.fromkeys(("publish_id", "path"), Texts)
+_OTHERS |= dict.fromkeys(("min_publish_time", "max_publish_time"), Instants)
+_OTHERS |= dict.fromkeys(("has_delayed", "has_chunks", "has_keys", "has_encoded"), Flags)
+_OTHERS |= dict.fromkeys(("delayed_after", "chunks_from"), Optional)
+"""Fields of a run beside its numbers, and in what they are kept."""
+
 
 class PartitionLedgers:
     """The runs of one topic partition in order of position, with the sums that turn positions into messages: the one
-    index of where entries lie. In columns, because there are many: a run costs some 300 bytes.
+    index of where entries lie. In packed columns, because there are many: a run costs some 230 bytes.
 
     Order of positions is that of (ledger id, entry id) too, so whatever is looked up costs a binary search.
     """
@@ -37,9 +44,9 @@ class PartitionLedgers:
     def __init__(self):
         self._numbers = {name: array("q") for name in ("first_position", "entries", "batch_size", "ledger_id")}
         self._numbers |= {name: array("q") for name in ("first_entry_id", "bytes", "messages_before")}
-        self._others: dict[str, list] = {name: [] for name in Run._fields if name not in self._numbers}
+        self._others: dict[str, Column] = {name: made() for name, made in _OTHERS.items()}
         self._firsts, self._ledger_ids = self._numbers["first_position"], self._numbers["ledger_id"]
-        self._columns = [self._numbers.get(name, self._others.get(name)) for name in Run._fields]
+        self._columns = [self._numbers[name] if name in self._numbers else self._others[name] for name in Run._fields]
         self.last_delayed_position = -1
         """Behind it there are no entries that wait for their deliver time (protocol.delays)."""
         self._chunk_runs = array("q")
@@ -76,14 +83,35 @@ class PartitionLedgers:
                 "rebuild the ledgers table"
             )
         self._numbers["messages_before"].append(self.messages_before(run.first_position))
-        if len(self) and self._others["publish_id"][-1] == run.publish_id:
-            run = run._replace(publish_id=self._others["publish_id"][-1])
         for column, value in zip(self._columns, run):
-            column.append(value if type(column) is list else value or 0)
+            column.append(value or 0 if type(column) is array else value)
         if run.delayed_after is not None:
             self.last_delayed_position = run.last_position
         if run.may_have_chunks:
             self._chunk_runs.append(len(self) - 1)
+
+    def extend(self, rows: pa.Table) -> None:
+        """Append the runs of rows of the table that are of this partition; as :meth:`add`, but all at once where they
+        are the first, and none is missing or twice."""
+        rows = rows.sort_by("first_position")
+        columns = {name: rows.column(name).combine_chunks() for name in Run._fields}
+        known = {name: numbers(columns[name]) for name in self._numbers if name in columns}
+        ends = known["first_position"] + known["entries"]
+        if len(self) or (known["first_position"] != np.concatenate([[0], ends[:-1]])).any():
+            for run in _runs(rows):
+                self.add(run)
+            return
+        messages = known["entries"] * known["batch_size"]
+        known["messages_before"] = np.cumsum(messages) - messages
+        for name, column in self._numbers.items():
+            column.frombytes(known[name].astype(np.int64).tobytes())
+        for name, column in self._others.items():
+            column.extend(columns[name])
+        delayed = np.flatnonzero(columns["delayed_after"].is_valid().to_numpy(zero_copy_only=False))
+        if len(delayed):
+            self.last_delayed_position = int(ends[delayed[-1]]) - 1
+        may_have_chunks = pc.fill_null(columns["has_chunks"], False).to_numpy(zero_copy_only=False)
+        self._chunk_runs.extend(np.flatnonzero(may_have_chunks & (known["batch_size"] == 1)).tolist())
 
     @property
     def last_chunk_position(self) -> int:
@@ -220,8 +248,8 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
     """The runs of each partition of a topic, as numbered so far."""
     found: dict[int, PartitionLedgers] = {}
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic_id)
-    for _, partition, run in runs_of(rows):
-        found.setdefault(partition, PartitionLedgers()).add(run)
+    for _, partition, runs in by_partition(rows):
+        found.setdefault(partition, PartitionLedgers()).extend(runs)
     return found
 
 
@@ -257,6 +285,26 @@ def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int,
         publish_ids.add(run.publish_id)
         numbered = max(numbered, run.ledger_id)
     return partitions, publish_ids, numbered
+
+
+def by_partition(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
+    """(topic id, partition, rows) of every topic partition that has runs: without notes, in no order."""
+    rows = rows.filter(pc.greater(rows["first_position"], NO_POSITION)).sort_by("topic_id")
+    for topic_id, first, last in stretches(rows["topic_id"]):
+        of_topic = rows.slice(first, last - first).sort_by("partition")
+        for partition, begin, end in stretches(of_topic["partition"]):
+            yield topic_id, partition, of_topic.slice(begin, end - begin)
+
+
+def stretches(values: pa.ChunkedArray) -> Iterator[tuple[object, int, int]]:
+    """(value, first, end) of each stretch of equal *values*, which are in order."""
+    found = pc.run_end_encode(values.combine_chunks()) if len(values) else None
+    ends = [] if found is None else found.run_ends.to_pylist()
+    yield from zip([] if found is None else found.values.to_pylist(), [0, *ends], ends)
+
+
+def _runs(rows: pa.Table) -> Iterator[Run]:
+    yield from (Run(*fields) for fields in zip(*(rows.column(name).to_pylist() for name in Run._fields)))
 
 
 def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:

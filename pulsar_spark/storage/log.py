@@ -3,10 +3,11 @@
 A reader that knows version v asks whether ``v + 1`` exists (microseconds) and parses only that JSON file: this is what
 makes an idle topic cost a look at its log version. Only commits are read, no checkpoints: who starts from nothing opens
 the table (see tables) or a projection instead. So does who was away for longer than the log is kept: the oldest commits
-go (see shortening), but for the first, by which a table is known. Source: the Delta protocol, sections "Delta Log
-Entries" and "Actions".
+go (see shortening). The first, by which a table is known, stays then under another name, the same file. Source: the
+Delta protocol, sections "Delta Log Entries" and "Actions".
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from pathlib import Path
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.actions import Commit, parse_actions, parse_commit
 
+FIRST_COMMIT = ".first_commit.json"
+"""The first commit of a table whose log begins later; nobody else reads it."""
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -32,26 +35,44 @@ class TableLog:
         return self.folder.is_dir()
 
     def life(self) -> tuple[int, int] | None:
-        """What tells the table from another that was made in its place: its first commit's file, for the price of a
-        stat. None when log clean-up has taken that file; FileNotFoundError without a table, as of :meth:`versions`."""
-        try:
-            found = os.stat(f"{self.folder}/{0:020d}.json")
-        except OSError as error:
-            if error.errno not in _NO_FOLDER:
-                raise
-            if not self.exists():
-                raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from error
-            return None
-        return found.st_ino, found.st_mtime_ns
+        """What tells the table from another that was made in its place: its first commit's file, wherever it is, for
+        the price of a stat or two. None when somebody else's log clean-up has taken that file; FileNotFoundError
+        without a table, as of :meth:`versions`."""
+        for name in (f"{0:020d}.json", FIRST_COMMIT):
+            try:
+                found = os.stat(f"{self.folder}/{name}")
+            except OSError as error:
+                if error.errno not in _NO_FOLDER:
+                    raise
+                missing = error
+            else:
+                return found.st_ino, found.st_mtime_ns
+        if not self.exists():
+            raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from missing
+        return None
+
+    def first_commit(self) -> Path:
+        """The file of the first commit: in the log, or else beside it, where it need not be."""
+        return self.file(0) if self.has(0) else self.folder / FIRST_COMMIT
+
+    def first_actions(self) -> list[dict] | None:
+        """What the first commit says; None when there is none, ValueError or TypeError as of :func:`read_actions`."""
+        for file in (self.file(0), self.folder / FIRST_COMMIT):
+            with contextlib.suppress(FileNotFoundError):
+                return read_actions(file)
+        return None
+
+    def keep_first_commit(self) -> None:
+        """Let the first commit, if it is in the log, be found when it is no longer. For who holds the table alone."""
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            os.link(self.file(0), self.folder / FIRST_COMMIT)
 
     def has(self, version: int) -> bool:
         return os.path.exists(f"{self.folder}/{version:020d}.json")
 
     def latest(self, known: int = -1) -> int:
         """The highest version, at least *known*; -1 for no table. Cheap when little came after *known*."""
-        if (
-            known < 0 or not self.has(known) or (known == 0 and not self.has(1))
-        ):  # the first commit stays, whatever goes
+        if known < 0 or not self.has(known):
             try:
                 known = max(self.versions(), default=-1)
             except OSError as error:
@@ -74,27 +95,19 @@ class TableLog:
         return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
 
     def earliest(self) -> int:
-        """The version from which on the log is whole; -1 for no table. It is the first, or the lowest behind those that
-        were taken away because a checkpoint stands in for them."""
+        """The version at which the log begins; -1 for no table. It is the first, or the lowest behind those that were
+        taken away because a checkpoint stands in for them."""
         try:
-            versions = self.versions()
+            return min(self.versions(), default=-1)
         except OSError as error:
             if error.errno not in _NO_FOLDER:
                 raise
             return -1
-        lowest = min((version for version in versions if version), default=0)
-        if 0 in versions and (lowest <= 1 or not self._has_checkpoint_from(lowest)):
-            return 0
-        return lowest if versions else -1
-
-    def _has_checkpoint_from(self, version: int) -> bool:
-        names = os.listdir(self.folder)
-        return any(name[:20].isdigit() and int(name[:20]) >= version for name in names if ".checkpoint" in name)
 
     def is_shortened(self, known: int) -> bool:
         """Are commits behind version *known* gone, so that who has read up to it must begin elsewhere? For the price of
         a stat or two where they are not."""
-        if self.has(known + 1) or (known > 0 and self.has(known)):
+        if self.has(known + 1) or self.has(known):
             return False
         return self.earliest() > known + 1
 
@@ -129,7 +142,7 @@ class TableLog:
         version = after + 1
         while until is None or version <= until:
             if not self.has(version):
-                if version in (after + 1, 1) and self.is_shortened(version - 1):
+                if version == after + 1 and self.is_shortened(after):
                     raise LogShortened(
                         f"{str(self.folder.parent)!r}: commits {version} to {self.earliest() - 1} are no longer in the "
                         "log: whoever was away for so long begins again with the table as it is"

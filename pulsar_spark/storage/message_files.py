@@ -22,6 +22,8 @@ from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 
 _KNOWN_FOOTERS = 64
+_OF_A_GROUP = 24 * 1024
+"""Bytes that a decoded row group takes beside its values, for columns and buffers: all there is to one of a message."""
 _PLACE = ("entry_id", "batch_index")
 ENTRY_COLUMNS = tuple(name for name in MESSAGES.schema.names if name not in ("publish_id", "partition"))
 """What is read of a message: how its file is found is known before."""
@@ -194,9 +196,13 @@ class RowGroups:
         with self._lock:
             if self._cached_bytes and key not in self._groups:
                 self._groups[key] = rows
-                self._size += rows.table.nbytes
+                self._size += _size(rows)
             while self._size > self._cached_bytes and len(self._groups) > 1:
-                self._size -= self._groups.popitem(last=False)[1].table.nbytes
+                self._size -= _size(self._groups.popitem(last=False)[1])
+
+
+def _size(rows: Rows) -> int:
+    return rows.table.nbytes + _OF_A_GROUP
 
 
 def is_sound(path: str) -> bool:

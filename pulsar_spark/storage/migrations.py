@@ -45,7 +45,7 @@ from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import append_lock, parse_definition, read_definition
 from pulsar_spark.storage.topics import layout_version
@@ -269,13 +269,12 @@ def _broker_tables(layout: Layout) -> list[Path]:
 
 
 def _redefine(path: Path, version: int) -> None:
-    """Let the table's first commit name *version*, unless it names it, or a higher one. Nothing where log clean-up has
-    taken it: then the table's current description counts (:func:`read_definition`)."""
+    """Let the table's first commit name *version*, unless it names it, or a higher one. Nothing where somebody else's
+    log clean-up has taken it: then the table's current description counts (:func:`read_definition`)."""
     with append_lock(path):
-        first = TableLog(path).file(0)
-        if not first.exists() or read_definition(path).layout_version >= version:
+        actions = TableLog(path).first_actions()
+        if actions is None or read_definition(path).layout_version >= version:
             return
-        actions = read_actions(first)
         for action in actions:
             if "metaData" in action:
                 action["metaData"]["description"] = _described(action["metaData"]["description"], version)

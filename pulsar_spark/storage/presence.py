@@ -1,10 +1,12 @@
-"""Signs that a client's process lives, for a broker on the same machine: a file that the process holds a lock on.
+"""Signs that a client's process lives: one file a client, which the process holds a lock on and touches now and then.
 
 ``<bundle>/clients/<client id>`` says on which machine (host and boot) the client runs. The system lets go of the lock
-when the process is gone, however it ended, so whoever can take it knows, at once and whatever the client's lease says.
-On another machine, or where the file system has no such locks, the lease alone tells. The file is made before the
-client's first request and goes with the client; what a killed one left is removed by the broker, under the lock, so
-that no file is removed that somebody holds.
+when the process is gone, however it ended, so whoever can take it on that machine knows, at once and whatever the
+client's lease says. On another machine the lease alone tells: a client that asks for nothing touches its file, which
+costs no other file and no commit, and a broker that sees another time on it than before has heard of the client then,
+by its own clock; what the time says is of no matter. Where the file system has no such locks there is no file, and a
+client that asks for nothing says so in a request. The file is made before the client's first request and goes with the
+client; what a killed one left is removed by the broker, under the lock, so that no file is removed that somebody holds.
 
 A fork copies open files: the copy lets go of them at once, without which the lock would be held until it ends too.
 """
@@ -24,7 +26,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import layout_version
 
+SIGNS_SINCE = 2
+"""The layout of a root from which on its brokers look for signs of life here."""
 FOREIGN_SECONDS = 24 * 60 * 60
 """How long the file of a client of another machine, or of an earlier boot, is kept: longer than any lease."""
 
@@ -54,7 +59,7 @@ class Presence:
     alone tells."""
 
     def __init__(self, layout: Layout, client_id: str):
-        self._path = presence_folder(layout) / client_id
+        self._layout, self._path = layout, presence_folder(layout) / client_id
         self._file = None
         try:
             self._path.parent.mkdir(exist_ok=True)
@@ -81,6 +86,18 @@ class Presence:
                 if self._file is None:
                     os.close(file)
 
+    def touch(self) -> bool:
+        """Give a sign of life; False where nobody would see it: there is no file (any more), or brokers of the first
+        release serve the root, which do not look."""
+        try:
+            is_seen = self._file is not None and os.fstat(self._file).st_nlink
+            if not is_seen or layout_version(self._layout) < SIGNS_SINCE:
+                return False
+            os.utime(self._file)
+            return True
+        except OSError:
+            return False
+
     def end(self) -> None:
         """Remove the file. A second call does nothing."""
         if self._file is not None:
@@ -100,6 +117,22 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def last_sign(layout: Layout, client_id: str) -> int | None:
+    """A number that is another one after each sign of life; None where there is no file. The file is opened for it,
+    because a network file system may remember what it said of one that is not."""
+    path = _path_of(layout, client_id)
+    try:
+        file = os.open(path, _FLAGS) if path else None
+    except OSError:
+        return None
+    if file is None:
+        return None
+    try:
+        return os.fstat(file).st_mtime_ns
+    finally:
+        os.close(file)
 
 
 def is_gone(layout: Layout, client_id: str) -> bool:

@@ -1,5 +1,4 @@
-"""Positions of a topic partition by publish time, from the bounds that ``ledgers`` keeps of each run; a file is read
-only where these do not say."""
+"""When entries were published: as the statistics of their runs tell, and as their rows say where these do not."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

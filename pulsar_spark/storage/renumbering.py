@@ -1,42 +1,98 @@
-"""Numbers that were lost: the rows of ``ledgers``, from the topics' logs. Only one outcome is possible."""
+"""Numbers that were lost: the rows of ``ledgers``, from the topics' logs. Only one outcome is possible.
 
+A log that begins later (see shortening) is numbered back from the end that the latest round tells of. What was
+published before it only ``ledgers`` knew: those numbers stay lost, and are told of.
+"""
+
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledger_rows, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.tables import Definition, read_definition
+from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import LEDGERS
 
+Numbered = list[tuple[int, Run]]
+"""Partitions and runs."""
 
-def missing_numbers(layout: Layout) -> list[dict]:
-    """The rows that ``ledgers`` lacks of what brokers have numbered; none of topics whose first commits are gone from
-    their log."""
-    missing: list[dict] = []
+
+class MissingNumbers(NamedTuple):
+    """The rows that ``ledgers`` lacks of what brokers have numbered, and what else it lacks, in words."""
+
+    rows: list[dict]
+    lost: list[str]
+
+
+def missing_numbers(layout: Layout) -> MissingNumbers:
+    """Of all topics of a root."""
+    missing, known = MissingNumbers([], []), defaultdict(list)
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name))
-    known = {(topic_id, partition, run.ledger_id, run.first_entry_id) for topic_id, partition, run in runs_of(rows)}
+    for topic_id, partition, run in runs_of(rows):
+        known[topic_id].append((partition, run))
     latest = read_latest(layout, "topic")
     for name, table, topic in tables_of(layout):
-        definition = read_definition(table) if topic else None
-        until = latest.numbered_until(definition.table_id) if definition else 0
-        if until and TableLog(table).earliest() == 0:
-            missing += [
-                row
-                for row in _numbered(name, table, definition, until)
-                if (row["topic_id"], row["partition"], row["ledger_id"], row["first_entry_id"]) not in known
-            ]
+        if topic is not None:
+            topic_id = read_definition(table).table_id
+            again = _lacking(table, topic_id, latest, known[topic_id])
+            for partition, run in again:
+                missing.rows.extend(ledger_rows(name, topic_id, {partition: [run]}))
+            missing.lost.extend(_gaps(topic, [*known[topic_id], *again]))
     return missing
 
 
-def _numbered(name: str, table: Path, definition: Definition, until: int) -> Iterator[dict]:
-    ends: dict[int, int] = {}
-    seen: set[str] = set()
-    for commit in TableLog(table).commits(0, until):
-        numbered = number_commit(table, commit, ends, seen, definition.properties.get("partitions"))
-        for partition, runs in numbered.items():
+def _lacking(table: Path, topic_id: str, latest: LatestRows, known: Numbered) -> Numbered:
+    """The runs of the commits that are in a topic's log which are not *known*; none where they contradict it."""
+    begins, until = max(TableLog(table).earliest(), 1), latest.numbered_until(topic_id)
+    if not until:
+        return []
+    numbered = _numbered(table, begins, until, {run.publish_id for _, run in known if run.ledger_id < begins})
+    if begins > 1:
+        entries = Counter()
+        for partition, run in numbered:
+            entries[partition] += run.entries
+        firsts = {
+            partition: row["end_position"] - entries[partition]
+            for (of, partition), row in latest.topics.items()
+            if of == topic_id
+        }
+        numbered = [
+            (partition, run._replace(first_position=run.first_position + firsts[partition]))
+            for partition, run in numbered
+        ]
+    places = {(partition, run.ledger_id, run.first_entry_id): run.first_position for partition, run in known}
+    found = [
+        (places.get((partition, run.ledger_id, run.first_entry_id)), partition, run) for partition, run in numbered
+    ]
+    if any(place not in (None, run.first_position) for place, _, run in found):
+        return []
+    return [(partition, run) for place, partition, run in found if place is None]
+
+
+def _numbered(table: Path, begins: int, until: int, seen: set[str]) -> Numbered:
+    """The runs of the commits from version *begins* up to *until*, as if they were the first."""
+    ends, found, partitions = {}, [], read_definition(table).properties.get("partitions")
+    for commit in TableLog(table).commits(begins - 1, until):
+        for partition, runs in number_commit(table, commit, ends, seen, partitions).items():
             ends[partition] = runs[-1].last_position + 1 if runs else ends.get(partition, 0)
-        yield from ledger_rows(name, definition.table_id, numbered)
+            found += [(partition, run) for run in runs]
+    return found
+
+
+def _gaps(topic: TopicName, numbered: Numbered) -> Iterator[str]:
+    """Which positions of a topic nobody knows any more."""
+    ends = Counter()
+    for partition, run in sorted(numbered, key=lambda each: (each[0], each[1].first_position)):
+        if run.first_position > ends[partition]:
+            yield (
+                f"positions {ends[partition]} to {run.first_position - 1} of {str(topic.partition(partition))!r} were "
+                "numbered in commits that are gone from the topic's log: restore the table from a backup"
+            )
+        ends[partition] = max(ends[partition], run.last_position + 1)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.checkpoints import checkpoints
 from pulsar_spark.storage.commits import commit_text, replace_commit
 from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.data_files import file_add, write_files
@@ -235,16 +236,18 @@ class TableRepair:
         return found if group else {}
 
     def _mend_checkpoints(self, dry_run: bool) -> Iterator[Repaired]:
-        """Take broken checkpoints out of the way and make one from the commits, which must all be there."""
+        """Take broken checkpoints out of the way and make one from the commits, which must all be there, or from a
+        checkpoint behind which they are."""
         broken = list(broken_checkpoints(self.path))
         if not broken:
             return
-        if self.log.earliest() > 0:
+        sound = (each for each in checkpoints(self.path) if not set(broken).intersection(each.files))
+        if self.log.earliest() > 0 and not any(self.log.has(each.version) for each in sound):
             yield Repaired(
                 self.name,
                 None,
                 False,
-                "a checkpoint cannot be read, and commits before it are gone from the log: restore it from a backup",
+                "no checkpoint can be read, and commits before them are gone from the log: restore one from a backup",
             )
             return
         if not dry_run:
@@ -262,8 +265,9 @@ class TableRepair:
 
 def _number_again(layout: Layout) -> list[Repaired]:
     """Append the rows that ``ledgers`` lacks."""
-    missing = missing_numbers(layout)
-    if not missing:
-        return []
-    AppendTable(layout.broker_table(LEDGERS.name)).append(LEDGERS.rows(missing))
-    return [Repaired(LEDGERS.name, None, True, f"{len(missing)} rows are numbered again from the topics' logs")]
+    rows, lost = missing_numbers(layout)
+    done = [Repaired(LEDGERS.name, None, False, text) for text in lost]
+    if rows:
+        AppendTable(layout.broker_table(LEDGERS.name)).append(LEDGERS.rows(rows))
+        done.append(Repaired(LEDGERS.name, None, True, f"{len(rows)} rows are numbered again from the topics' logs"))
+    return done

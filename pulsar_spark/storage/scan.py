@@ -43,7 +43,7 @@ def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
     except DeltaError:
         log = TableLog(path)
         latest = log.latest()
-        for version in range(max(log.earliest(), latest - _LOOK_BACK), latest + 1):
+        for version in range(max(log.earliest(), 1, latest - _LOOK_BACK), latest + 1):
             try:
                 is_readable = log.commit(version).asks_for is None
             except CorruptState:

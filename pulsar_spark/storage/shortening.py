@@ -1,6 +1,7 @@
 """Taking the oldest commits, and their checkpoints, out of a table's log: what a checkpoint stands in for.
 
-A log begins at a checkpoint then, and at its first commit, which stays, because a table is known by it. Who follows the
+A log begins at a checkpoint then, as after Delta's own clean-up, so that every reader finds its earliest version. The
+first commit, by which a table is known, is kept under a name that only we read (see log.TableLog.life). Who follows the
 log and comes after that begins again with the table as it is (see log.TableLog.commits); a reader of a version before
 it is refused by Delta. The oldest go first, and the table is held alone meanwhile, so that what is left is whole at any
 moment, and nobody takes a version that was another's. Source: the Delta protocol, "Metadata Cleanup".
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulsar_spark.storage.checkpoints import CHOSEN_SECONDS, checkpoints
+from pulsar_spark.storage.durability import is_durable, sync_folder
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import append_lock
 
@@ -28,10 +30,12 @@ def shorten(table: Path, followed: int, before: float) -> Iterator[int]:
     begins = _new_beginning(table, followed, before)
     if begins is None:
         return
-    versions = range(max(log.earliest(), 1), begins)
-    for first in range(versions.start, begins, COMMITS_A_STEP):
+    for first in range(log.earliest(), begins, COMMITS_A_STEP):
         doomed = range(first, min(first + COMMITS_A_STEP, begins))
         with append_lock(table):
+            log.keep_first_commit()
+            if is_durable(table):
+                sync_folder(log.folder)
             for version in doomed:
                 for suffix in _OF_A_COMMIT:
                     log.file(version).with_suffix(suffix).unlink(missing_ok=True)
@@ -51,7 +55,7 @@ def _new_beginning(table: Path, followed: int, before: float) -> int | None:
         if each.version <= followed + 1 and len(each.files) == 1 and log.has(each.version) and not is_new:
             is_old = log.file(each.version).stat().st_mtime <= before
             if is_old and _can_be_read(each.files[0]):
-                return each.version if each.version > max(log.earliest(), 1) else None
+                return each.version if each.version > log.earliest() else None
     return None
 
 

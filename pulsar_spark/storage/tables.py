@@ -30,7 +30,7 @@ from pulsar_spark.storage.actions import HOUSEKEEPING
 from pulsar_spark.storage.commits import WRITER_VERSION, commit
 from pulsar_spark.storage.data_files import StagedFile, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
-from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.table_lock import append_lock, shared_lock
 from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
@@ -106,22 +106,21 @@ def read_definition(path: str | os.PathLike) -> Definition:
     if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
         raise FileNotFoundError(path)  # also for the folder of one whose creation came to nothing
     description = table_id = None
-    first = log.file(0)
-    if first.exists():
-        try:
-            for action in read_actions(first):
-                if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
-                    raise NewerLayout(
-                        f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
-                        f"up to {WRITER_VERSION}: install a newer pulsar_spark"
-                    )
-                if "metaData" in action:
-                    description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as broken:
-            raise CorruptState(
-                f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder"
-            ) from broken
-    else:
+    try:
+        first = log.first_actions()
+        for action in first or ():
+            if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
+                raise NewerLayout(
+                    f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
+                    f"up to {WRITER_VERSION}: install a newer pulsar_spark"
+                )
+            if "metaData" in action:
+                description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as broken:
+        raise CorruptState(
+            f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder"
+        ) from broken
+    if first is None:
         try:
             metadata = open_table(path).metadata()
             description, table_id = metadata.description, str(metadata.id)

@@ -23,8 +23,8 @@ class Group(NamedTuple):
 
 def unnamed_files(path: Path, column: str | None, broken: set[int]) -> list[Group]:
     """What no commit of a table names but those *broken*, oldest first; without what a retry wrote again and was
-    committed. The *column* has the same value in all rows of a commit; None in a table without one, where each
-    file is a group of its own."""
+    committed, and what was written before the log begins, which may be of a commit that is gone from it. The *column*
+    has the same value in all rows of a commit; None in a table without one, where each file is a group of its own."""
     log = TableLog(path)
     named = set(named_files(path, broken)) | {
         file.path for version in _readable(log, broken) for file in log.commit(version).added
@@ -42,7 +42,8 @@ def unnamed_files(path: Path, column: str | None, broken: set[int]) -> list[Grou
         for identity, names in found.items()
         if column is None or identity not in known
     ]
-    return sorted(groups, key=lambda group: group.written)
+    begins = log.file(log.earliest()).stat().st_mtime if log.earliest() > 0 else float("-inf")
+    return sorted((group for group in groups if group.written >= begins), key=lambda group: group.written)
 
 
 def _readable(log: TableLog, broken: set[int]) -> Iterator[int]:

@@ -10,6 +10,7 @@ for a broker as long as they do, and what never was in the table for a day, beca
 
 import shutil
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,12 +20,13 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.joining import can_be_joined, files_of, join, large_groups_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.retention import left_since
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
 LEAST_HOURS = 1
+FILES_A_STEP = 1000
 NEW_HOURS = 24
 """A file that no commit has named may be one of a commit under way for so long."""
 SECONDS_AN_HOUR = 60 * 60
@@ -51,8 +53,8 @@ def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
     if not can_be_joined(delta):
         metrics = delta.optimize.compact()
         return Optimized(metrics["numFilesRemoved"], metrics["numFilesAdded"])
-    joined = [join(table, delta, group) for group in large_groups_of(files_of(delta))]
-    return Optimized(sum(joined), sum(map(bool, joined)))
+    joined = [size for step in join(table, delta, large_groups_of(files_of(delta))) for size in step]
+    return Optimized(sum(joined), len(joined))
 
 
 def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) -> list[str]:
@@ -65,11 +67,21 @@ def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) ->
         )
     before = time.time() - SECONDS_AN_HOUR * hours
     needed = _waiting_requests(layout, table) if table == layout.broker_table(REQUESTS.name) else frozenset()
-    doomed = [path for path in unseen_files(table, before) if path not in needed]
     stale = remove_stale(table, before, dry_run=dry_run)
-    for path in () if dry_run else doomed:
-        (table / path).unlink(missing_ok=True)
-    return stale + doomed
+    if dry_run:
+        return stale + [path for path in unseen_files(table, before) if path not in needed]
+    return stale + [path for some in remove_unseen(table, before, needed) for path in some]
+
+
+def remove_unseen(table: Path, before: float, needed: frozenset[str]) -> Iterator[list[str]]:
+    """Delete the files of :func:`unseen_files` but those *needed*, some at a time; their paths. What was listed is
+    looked at again, because a file may have come in since."""
+    doomed = sorted(set(unseen_files(table, before)) - needed)
+    for first in range(0, len(doomed), FILES_A_STEP):
+        some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))
+        for path in some:
+            (table / path).unlink(missing_ok=True)
+        yield some
 
 
 def unseen_files(table: Path, before: float) -> list[str]:
@@ -108,5 +120,14 @@ def checkpoint(table: Path) -> int:
 def _waiting_requests(layout: Layout, table: Path) -> frozenset[str]:
     """The files of the requests that no round has taken in, such as those of who closes when the broker has stopped,
     and of those that it could not answer yet."""
-    commits = TableLog(table).commits(read_latest(layout, "waiting_request").requests_done)
-    return frozenset(file.path for commit in commits for file in commit.added)
+    log = TableLog(table)
+    versions = range(read_latest(layout, "waiting_request").requests_done + 1, log.latest() + 1)
+    return frozenset(add["path"] for add in appended(log, versions))
+
+
+def appended(log: TableLog, versions: Iterable[int]) -> list[dict]:
+    """The ``add`` actions of those of *versions* that appended; :class:`CorruptState` for one that cannot be read."""
+    actions = (
+        action for version in versions if log.commit(version).added for action in read_actions(log.file(version))
+    )
+    return [action["add"] for action in actions if "add" in action and action["add"].get("dataChange")]

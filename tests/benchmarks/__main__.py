@@ -27,6 +27,7 @@ from tests.benchmarks import (
     publishing,
     redelivery,
     restart,
+    soak,
 )
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
@@ -55,7 +56,11 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "restart": restart.measure,
 }
 
-ON_DEMAND: dict[str, Callable[[Bench], Iterator[Figure]]] = {"delays_billion": delays.measure_billion}
+ON_DEMAND: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    "delays_billion": delays.measure_billion,
+    "soak": soak.measure,
+    "soak_plain": soak.measure_plain,
+}
 """Families that need so much disk and time that they are measured only when they are named."""
 
 

@@ -69,9 +69,9 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def resident_memory() -> int:
-    """Bytes of this process that are in memory, without its JVM's."""
-    with open("/proc/self/statm") as status:
+def resident_memory(pid: int | str = "self") -> int:
+    """Bytes of a process that are in memory; of this one, without its JVM's."""
+    with open(f"/proc/{pid}/statm") as status:
         return int(status.read().split()[1]) * 4096
 
 

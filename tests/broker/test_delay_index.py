@@ -62,9 +62,8 @@ class Indexed:
         """What a round does: number, commit the rows, let the index know."""
         ledgers = self.state.ledgers(-1)
         before = len(ledgers)
-        rows = [dict(row, delayed_after=delayed_after) for row in self.engine.rounds.bundle.number_new()[1]]
+        rows = self.engine.rounds.bundle.number_new(delayed_after=lambda *_: delayed_after)[1]
         self.ledgers.append(LEDGERS.rows(rows))
-        ledgers._others["delayed_after"][before:] = [delayed_after] * (len(ledgers) - before)
         self.index.add(self.state, -1, ledgers.runs[before:])
 
     def due(self, after: int, until: int) -> list[tuple[int, int]]:

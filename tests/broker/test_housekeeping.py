@@ -1,5 +1,7 @@
-"""A broker keeps house in the background where it is told to, for itself and nobody else, and stops when it is told."""
+"""A broker keeps house in the background unless it is told not to, for itself and nobody else, and stops when it is
+told."""
 
+import inspect
 import json
 import logging
 from collections.abc import Iterator
@@ -10,9 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import housekeeping
+from pulsar_spark.broker import housekeeping, rounds
 from pulsar_spark.broker.housekeeping import Housekeeping
+from pulsar_spark.broker.process import run_broker
 from pulsar_spark.broker.rounds import REQUESTS_UNSAID
+from pulsar_spark.broker.runner import Broker
 from pulsar_spark.cli import app
 from pulsar_spark.storage import checkpoints, joining, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
@@ -100,11 +104,13 @@ def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_
     assert [record.message for record in caplog.records] == []
 
 
-def test_a_broker_keeps_house_only_where_it_is_told_to(tmp_path):
+def test_a_broker_keeps_house_unless_it_is_told_not_to(tmp_path):
     with PlainBroker(tmp_path / "root") as broker:
         assert broker._housekeeping is None
     with PlainBroker(tmp_path / "root", housekeeping=True) as broker:
         eventually(broker._housekeeping.is_ours)
+    for function in (Broker, run_broker):
+        assert inspect.signature(function).parameters["housekeeping"].default is True
 
 
 def test_who_was_taken_over_does_nothing(engine):
@@ -166,6 +172,18 @@ def test_whatever_fails_once_it_goes_on_afterwards(engine, caplog, monkeypatch, 
     assert all(record.exc_info for record in said), "nobody expected it"
 
 
+def test_each_look_gives_memory_back_also_where_nothing_can(engine, monkeypatch):
+    given = []
+    monkeypatch.setattr(housekeeping, "give_memory_back", lambda: given.append(1))
+    keeper = housekeeper(engine)
+    keeper.start()
+    eventually(lambda: len(given) > 1)
+    keeper.close()
+    monkeypatch.undo()
+    monkeypatch.setattr(housekeeping.ctypes, "CDLL", lambda name: object())
+    assert housekeeping.give_memory_back() is None
+
+
 def test_topics_that_were_deleted_are_forgotten(engine):
     keeper, path = housekeeper(engine), read_topic(engine.layout, TOPIC).path
     keeper.look()
@@ -217,7 +235,8 @@ def test_that_signs_of_life_are_consumed_is_said_now_and_then(engine):
     assert read_latest(engine.layout, "round").round_row["requests_version"] == version + REQUESTS_UNSAID
 
 
-def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path):
+def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 1)  # behind which a log may begin
     root = tmp_path / "root"
     with PlainBroker(root) as broker:
         client = pulsar.Client(f"delta:{root}")

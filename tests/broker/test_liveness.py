@@ -19,9 +19,11 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.migrations import migrate_root
 from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, machine, presence_folder
 from tests.client.processes import ROOT, Program, run
 from tests.client.waiting import eventually
+from tests.first_release import unpack
 from tests.requests import On
 from tests.spark_engine import new_engine
 
@@ -304,3 +306,80 @@ def test_a_broker_that_dies_before_it_has_let_a_client_go_leaves_that_to_the_nex
     following = Liveness(layout)
     assert following.gone(["client"]) == ["client"]
     assert following.gone([]) == [] and os.listdir(presence_folder(layout)) == []
+
+
+# Signs of life, which are judged by the broker's own clock.
+
+
+def connected(engine) -> list[str]:
+    return [consumer_id for cursor in engine.rounds.bundle.cursors.values() for consumer_id in cursor.consumers]
+
+
+def signs_of(engine, client_id: str = "client") -> Path:
+    """The file of a client of another machine, of which the lease alone tells."""
+    engine.round([ON.subscribe("A", "Exclusive", client=client_id, lease_ms=30_000)], 0)
+    path = leave(engine.layout, client_id, host="elsewhere")
+    engine.rounds.bundle.liveness = Liveness(engine.layout, Clock())
+    engine.round([], 1)
+    return path
+
+
+@pytest.mark.parametrize("instant", [0, 2**31])
+def test_a_sign_of_life_renews_a_lease_from_when_it_is_seen_whatever_time_it_bears(tmp_path, instant):
+    engine = new_engine(None, tmp_path)
+    engine.create_topic(TOPIC)
+    path = signs_of(engine)
+    os.utime(path, (instant, instant))
+    engine.rounds.bundle.liveness._next_look = float("-inf")
+    before = engine.rounds.bundle.version
+    engine.run([], 20_000)
+    engine.run([], 49_000)
+    assert connected(engine) == ["A"] and engine.rounds.bundle.version == before
+    engine.run([], 50_001)
+    assert connected(engine) == []
+
+
+def test_a_lease_that_ends_is_looked_at_once_more_and_a_file_nobody_touches_tells_nothing(tmp_path):
+    engine = new_engine(None, tmp_path)
+    engine.create_topic(TOPIC)
+    path = signs_of(engine)
+    engine.rounds.bundle.liveness._next_look = float("inf")
+    os.utime(path, (5, 5))
+    engine.run([], 31_000)
+    assert connected(engine) == ["A"]
+    engine.run([], 61_500)
+    assert connected(engine) == []
+
+
+def test_a_broker_that_starts_waits_a_whole_lease_and_takes_no_old_sign_for_a_new_one(tmp_path):
+    engine = new_engine(None, tmp_path)
+    engine.create_topic(TOPIC)
+    path = signs_of(engine)
+    os.utime(path, (5, 5))
+    engine.restart(40_000)
+    engine.run([], 69_000)
+    assert connected(engine) == ["A"]
+    engine.run([], 70_001)
+    assert connected(engine) == []
+
+
+def test_who_has_no_file_any_more_says_it_in_a_request(root):
+    client = pulsar.Client(f"delta:{root}")
+    presence = Presence(client._layout, "idle")
+    path = presence_folder(client._layout) / "idle"
+    os.utime(path, (5, 5))
+    assert presence.touch() and path.stat().st_mtime > 5
+    path.unlink()
+    assert not presence.touch()
+    presence.end()
+    assert not presence.touch()
+    client.close()
+
+
+def test_brokers_of_the_first_release_look_at_no_file(tmp_path):
+    layout = unpack(tmp_path)
+    presence = Presence(layout, "idle")
+    assert not presence.touch()
+    migrate_root(layout)
+    assert presence.touch()
+    presence.end()

@@ -43,11 +43,12 @@ def started(monkeypatch) -> Iterator[list[tuple]]:
 @pytest.mark.parametrize(
     "given, asked",
     [
-        ([], (0, False, 20, False)),
-        ([OPTION, "70000"], (70_000, False, 20, False)),
-        (["--available-now"], (0, True, 20, False)),
-        ([BUCKETS, "7"], (0, False, 7, False)),
+        ([], (0, False, 20, True)),
+        ([OPTION, "70000"], (70_000, False, 20, True)),
+        (["--available-now"], (0, True, 20, True)),
+        ([BUCKETS, "7"], (0, False, 7, True)),
         (["--housekeeping"], (0, False, 20, True)),
+        (["--no-housekeeping"], (0, False, 20, False)),
     ],
 )
 def test_the_command_and_the_job_take_the_same_options(started, given, asked):

@@ -7,6 +7,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.client import subscription as subscription_module
 from pulsar_spark.link import channel, request_writer
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.presence import Presence
 from pulsar_spark.storage.tables import AppendTable
 from tests.client.waiting import eventually, in_background, nothing_comes, receive_values
 from tests.plain_broker import PlainBroker
@@ -49,6 +50,7 @@ def test_a_consumer_whose_lease_ended_comes_back_by_itself(client, broker):
 def test_a_refused_return_is_tried_again(client, other_client, broker, monkeypatch):
     monkeypatch.setattr(subscription_module, "_RECONNECT_SECONDS", 0.02)
     consumer = client.subscribe("t", "s")
+    eventually(lambda: broker.asked("flow"))
     with broker.paused():
         other = in_background(broker, other_client.subscribe, "t", "s")
         broker.end_lease(consumer._consumer_id)
@@ -83,7 +85,7 @@ def test_a_delivery_that_crossed_a_redelivery_request_is_dropped(client, broker)
     eventually(lambda: consumer._receiver._arrived)
     subscription = consumer._subscriptions[0]
     stale = dict(first=0, last=0, batch_size=1, redelivery_count=0, ack_set=None, entries=None, lane_hashes=None)
-    stale |= {"positions": None, "chunks": None}
+    stale |= {"positions": None, "chunks": None, "delivery_round": 0}
     consumer.redeliver_unacknowledged_messages()
     eventually(lambda: subscription._stale_until >= 0)
     subscription.on_delivery(stale, subscription._stale_until - 1)
@@ -140,12 +142,37 @@ def test_a_request_commit_whose_answer_is_lost_counts_once(client, broker, monke
     assert len(broker.asked("redeliver_all")) == 1 and len(broker.asked("close")) == 1
 
 
-def test_silence_is_filled_with_keep_alives(broker, service_url):
-    client = pulsar.Client(service_url, lease_seconds=0.15)
+def _kept(broker, service_url, lease_seconds: float, signs: int) -> tuple[int, int]:
+    """Versions of requests and of rounds that an idle consumer leaves behind over so many signs of life."""
+    client = pulsar.Client(service_url, lease_seconds=lease_seconds)
     client.subscribe("t", "s")
-    assert eventually(lambda: len(broker.asked("keep_alive")) >= 2)
-    assert [request.properties["lease_ms"] for request in broker.asked("subscribe")] == ["150"]
+    eventually(lambda: broker.asked("flow"))
+    (consumer_id,) = broker.cursor("t", "s").consumers
+    bundle = broker.rounds.bundle
+    before, ends = (broker.requests_version(), bundle.version), set()
+
+    def heard() -> bool:
+        ends.add(bundle.leases[client._client_id])
+        return len(ends) > signs
+
+    eventually(heard)
+    assert list(broker.cursor("t", "s").consumers) == [consumer_id]
+    after = broker.requests_version(), bundle.version
     client.shutdown()
+    return after[0] - before[0], after[1] - before[1]
+
+
+def test_a_sign_of_life_costs_no_commit(broker, service_url):
+    files = len(list(broker.layout.root.rglob("*")))
+    assert _kept(broker, service_url, 0.6, 5) == (0, 0)
+    assert len(list(broker.layout.root.rglob("*"))) - files < 20, "the topic, and what subscribing and closing ask for"
+    assert [request.properties["lease_ms"] for request in broker.asked("subscribe")] == ["600"]
+
+
+def test_where_nobody_sees_it_a_sign_of_life_is_a_request(broker, service_url, monkeypatch):
+    monkeypatch.setattr(Presence, "touch", lambda self: False)
+    requests, rounds = _kept(broker, service_url, 0.15, 3)
+    assert requests >= 3 and rounds == 0 and len(broker.asked("keep_alive")) >= 3
 
 
 def test_closing_the_client_closes_everything(client, broker):

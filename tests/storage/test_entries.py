@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import pulsar_spark as pulsar
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage import message_files
 from pulsar_spark.storage.entries import EntryReader, read_slice
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -85,6 +86,15 @@ def test_rows_that_lie_in_any_order_come_in_order(topic):
 def test_batches_out_of_order_inside_an_entry(topic):
     version, path = published(topic, rows([(0, 1), (0, 0)]))
     assert payloads(EntryReader().rows_of(topic.path, run(version, "p", 0, 0, 1, 2, path))) == ["0/0", "0/1"]
+
+
+def test_what_stays_decoded_of_many_small_files_is_bounded(topic):
+    """A row of its own takes a hundred times the memory of its values."""
+    kept, commits = 3, [published(topic, rows([(0, None)], f"p{number}")) for number in range(10)]
+    files = EntryReader((kept + 1) * message_files._OF_A_GROUP)
+    for number, (version, path) in enumerate(commits):
+        assert payloads(files.rows_of(topic.path, run(version, f"p{number}", 0, number, 1, 1, path))) == ["0/None"]
+    assert [path.rpartition("/")[2] for path, _, _ in files._groups._groups] == [path for _, path in commits[-kept:]]
 
 
 def test_only_row_groups_that_hold_the_entries_are_read(topic, monkeypatch):

@@ -4,7 +4,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -235,7 +235,7 @@ def test_a_reader_that_was_away_reads_on(engine):
 def test_all_runs_are_known_where_the_log_begins_behind_the_last_publish(engine):
     topic = read_topic(engine.layout, TOPIC)
     table, groups = grouped(topic.path)
-    assert [join(topic.path, table, group) for group in groups] == [4] * (N // 4)
+    assert joined(topic.path, table, groups) == [4] * (N // 4)
     engine.round([ON.flow("A", 1)], 13_000)
     engine.publish(TOPIC, -1, [1])
     engine.round([ON.flow("A", 1)], 14_000)
@@ -288,8 +288,8 @@ def test_writers_that_were_away_take_no_version_again(tmp_path):
     fenced._update()
     assert [first.append(row), second.append_once(row, "app", 1)] == [7, 8]
     make_checkpoint(tmp_path / "t")
-    assert sum(shorten(tmp_path / "t", 8, time.time() + 1)) == 7
-    assert versions(tmp_path / "t") == [0, 8]
+    assert sum(shorten(tmp_path / "t", 8, time.time() + 1)) == 8
+    assert versions(tmp_path / "t") == [8]
     assert [first.append(row), AppendTable(tmp_path / "t").append(row)] == [9, 10]
     assert second.append_once(row, "app", 1) is None
     with pytest.raises(BrokerFenced, match="is at version 10, not 6"):
@@ -307,12 +307,12 @@ def test_a_writer_that_slept_between_its_look_and_its_link_takes_no_version_agai
         for _ in range(5):
             other.append(row)
         make_checkpoint(tmp_path / "t")
-        assert sum(shorten(tmp_path / "t", 5, time.time() + 1)) == 4
+        assert sum(shorten(tmp_path / "t", 5, time.time() + 1)) == 5
         return write(*arguments)
 
     monkeypatch.setattr(sleeper, "_commit", sleep)
     assert sleeper.append(row) == 6
-    assert versions(tmp_path / "t") == [0, 5, 6] and dataset_of(tmp_path / "t").count_rows() == 6
+    assert versions(tmp_path / "t") == [5, 6] and dataset_of(tmp_path / "t").count_rows() == 6
 
 
 def test_a_log_is_known_to_be_shortened_or_broken(tmp_path):
@@ -328,12 +328,12 @@ def test_a_log_is_known_to_be_shortened_or_broken(tmp_path):
     table.append(REQUESTS.rows([dict(request_id="6")]))
     assert sum(shorten(tmp_path / "t", 4, time.time() + 1)) == 0, "somebody has not followed so far"
     assert sum(shorten(tmp_path / "t", 7, time.time() - 60)) == 0, "too young"
-    assert sum(shorten(tmp_path / "t", 7, time.time() + 1)) == 5
+    assert sum(shorten(tmp_path / "t", 7, time.time() + 1)) == 6
     assert (log.earliest(), log.latest(0), log.life()) == (6, 7, life)
-    assert [log.is_shortened(known) for known in (-1, 0, 3, 4, 5, 6, 7)] == [False] + [True] * 3 + [False] * 3
+    assert [log.is_shortened(known) for known in (-1, 0, 3, 4, 5, 6, 7)] == [True] * 4 + [False] * 3
     assert [log.has_news(known) for known in (3, 5, 6, 7)] == [True, True, True, False]
     assert [commit.version for commit in log.commits(5)] == [commit.version for commit in log.commits_left(0)] == [6, 7]
-    for behind in (0, 3):
+    for behind in (-1, 0, 3):
         with pytest.raises(LogShortened, match=f"commits {behind + 1} to 5 are no longer in the log"):
             list(log.commits(behind))
     assert open_table(tmp_path / "t").version() == 7 and dataset_of(tmp_path / "t").count_rows() == 7
@@ -395,7 +395,7 @@ def test_a_log_begins_at_no_checkpoint_that_was_made_just_now(tmp_path, monkeypa
     table.append(REQUESTS.rows([dict(request_id="3")]))
     make_checkpoint(tmp_path / "t")
     os.utime(TableLog(tmp_path / "t").file(4), (time.time() - 10 * 86_400,) * 2)
-    assert sum(shorten(tmp_path / "t", 4, time.time() - 7 * 86_400)) == 2
+    assert sum(shorten(tmp_path / "t", 4, time.time() - 7 * 86_400)) == 3
     assert [each.version for each in checkpoints.checkpoints(tmp_path / "t")] == [3, 4]
 
 
@@ -426,7 +426,7 @@ def test_files_that_left_the_table_stay_as_long_as_was_promised_though_its_state
         table.append(REQUESTS.rows([dict(request_id=str(number))]))
     age(tmp_path / "t", 20)
     opened = open_table(tmp_path / "t")
-    assert join(tmp_path / "t", opened, files_of(opened)) == 4
+    assert joined(tmp_path / "t", opened, [files_of(opened)]) == [4]
     table.append(REQUESTS.rows([dict(request_id="4")]))
     age(tmp_path / "t", 20)
     for file in (tmp_path / "t/_delta_log").glob("*.json"):  # and so long ago the files were removed
@@ -465,6 +465,10 @@ def test_a_promise_nobody_understands_is_refused(interval):
 # What goes on meanwhile.
 
 
+def joined(path: Path, table: DeltaTable, groups: Iterable) -> list[int]:
+    return [size for step in join(path, table, groups) for size in step]
+
+
 def grouped(path: Path) -> tuple[DeltaTable, list]:
     table = open_table(path)
     return table, list(groups_of(files_of(table)))
@@ -473,8 +477,8 @@ def grouped(path: Path) -> tuple[DeltaTable, list]:
 def test_two_that_join_the_same_files_double_nothing(engine):
     path = read_topic(engine.layout, TOPIC).path
     table, groups = grouped(path)
-    assert [join(path, table, group) for group in groups] == [4] * (N // 4)
-    assert [join(path, table, group) for group in groups] == [0] * (N // 4)
+    assert joined(path, table, groups) == [4] * (N // 4)
+    assert joined(path, table, groups) == []
     assert len(open_table(path).file_uris()) == len([*path.glob("*.parquet")]) - N == N // 4
     assert payloads(engine) == [b"%d" % number for number in range(N)]
 
@@ -491,8 +495,7 @@ def test_what_others_do_to_the_files_meanwhile_stays_done(engine, foreign):
         DeltaTable(str(path)).optimize.compact()
         if foreign == "vacuum":
             DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False)
-    joined = [join(path, table, group) for group in groups]
-    assert joined == {"delete": [0, 4], "lost": [3, 4]}.get(foreign, [0, 0])
+    assert joined(path, table, groups) == {"delete": [4], "lost": [3, 4]}.get(foreign, [])
     left = (
         sorted(dataset_of(path).to_table(filter=pc.field("entry_id") >= 0)["payload"].to_pylist())
         if (foreign != "lost")
@@ -502,17 +505,35 @@ def test_what_others_do_to_the_files_meanwhile_stays_done(engine, foreign):
     assert left in ([], sorted(b"%d" % number for number in range(first, N)))
 
 
+def test_joined_files_share_a_commit_and_who_stops_in_between_leaves_none(tmp_path, monkeypatch):
+    """Readers list a table's files again behind each commit that takes files out."""
+    monkeypatch.setattr(joining, "GROUPS", 3)
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(32):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    opened, groups = grouped(tmp_path / "t")
+    steps = join(tmp_path / "t", opened, groups)
+    assert [next(steps) for _ in range(4)] == [[], [], [4, 4, 4], []]
+    steps.close()
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 32 + 3, "what was written and not committed is gone"
+    DeltaTable(str(tmp_path / "t")).delete("request_id = '31'")
+    assert joined(tmp_path / "t", opened, groups[3:]) == [4] * 4, "the last group has changed"
+    assert TableLog(tmp_path / "t").latest() == 32 + 1 + 1 + 2
+    assert dataset_of(tmp_path / "t").count_rows() == 31 and len(open_table(tmp_path / "t").file_uris()) == 3 + 4 + 3
+
+
 def test_files_are_joined_by_size_each_row_a_few_times(tmp_path):
     create_table(tmp_path / "t", REQUESTS)
-    table, joined = AppendTable(tmp_path / "t"), 0
+    table, rows = AppendTable(tmp_path / "t"), 0
     for number in range(64):
         table.append(REQUESTS.rows([dict(request_id=str(number))]))
         opened, groups = grouped(tmp_path / "t")
-        joined += sum(sum(file.rows for file in group) for group in groups if join(tmp_path / "t", opened, group))
+        rows += sum(sum(file.rows for file in group) for group in groups if joined(tmp_path / "t", opened, [group]))
     while groups:
         opened, groups = grouped(tmp_path / "t")
-        joined += sum(sum(file.rows for file in group) for group in groups if join(tmp_path / "t", opened, group))
-    assert joined <= 3 * 64 and len(opened.file_uris()) <= 9
+        rows += sum(sum(file.rows for file in group) for group in groups if joined(tmp_path / "t", opened, [group]))
+    assert rows <= 3 * 64 and len(opened.file_uris()) <= 9
     rows = dataset_of(tmp_path / "t").to_table()["request_id"].to_pylist()
     assert sorted(rows, key=int) == [str(number) for number in range(64)]
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import optimize, trim
 from pulsar_spark.errors import BrokerFenced, NewerLayout, NotAllowedError, OlderLayout
 from pulsar_spark.link.request_writer import RequestWriter
-from pulsar_spark.storage import migrations, tables, topics
+from pulsar_spark.storage import migrations, shortening, tables, topics
+from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.lease import BundleLease
@@ -25,6 +27,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import Changed, is_behind, migrate_at_start, migrate_root
 from pulsar_spark.storage.repair import repair_root
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable, read_definition
 from pulsar_spark.storage.topics import create_topic, layout_version, prepare_root, read_topic
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS, TABLES, TableSpec
@@ -309,6 +312,18 @@ def test_a_table_whose_first_commit_log_clean_up_has_taken(layout):
     assert layout_version(layout) == 1
     migrate_root(layout)
     assert layout_version(layout) == 2 and not is_behind(layout)
+
+
+def test_a_root_whose_logs_begin_later_is_brought_up_in_its_first_commits(layout, monkeypatch):
+    monkeypatch.setattr(shortening, "CHOSEN_SECONDS", 0)
+    for name in ("cursor_ledger", "requests"):
+        path = layout.broker_table(name)
+        make_checkpoint(path)
+        assert sum(shorten(path, TableLog(path).latest(), time.time() + 1)) > 0
+    assert layout_version(layout) == 1
+    migrate_root(layout)
+    assert layout_version(layout) == 2 and not is_behind(layout)
+    assert not TableLog(layout.broker_table("cursor_ledger")).has(0)
 
 
 def test_doctor_and_the_command_say_where_a_root_is(layout):

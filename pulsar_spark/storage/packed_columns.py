@@ -1,0 +1,96 @@
+"""Columns that only grow, packed: of the runs of a topic partition there may be millions (see ledgers), and an object
+of Python for each of their fields takes several times what it says."""
+
+from array import array
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.protocol.instants import from_micros, to_micros
+
+
+class Column(Protocol):
+    """What is appended, or extended by, is found at its index, the last at -1."""
+
+    def append(self, value: object) -> None: ...
+
+    def extend(self, values: pa.Array) -> None: ...
+
+    def __getitem__(self, index: int) -> object: ...
+
+
+class Texts:
+    """Texts, 8 bytes each beside their UTF-8; none is an empty one."""
+
+    def __init__(self):
+        self._bytes, self._ends = bytearray(), array("q", [0])
+
+    def append(self, text: str | None) -> None:
+        self._bytes += (text or "").encode()
+        self._ends.append(len(self._bytes))
+
+    def extend(self, values: pa.Array) -> None:
+        values = pc.fill_null(values.cast(pa.string()), "")
+        ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+        shift = len(self._bytes) - int(ends[0])
+        self._bytes += memoryview(values.buffers()[2] or b"")[ends[0] : ends[-1]]
+        self._ends.frombytes((ends[1:].astype(np.int64) + shift).tobytes())
+
+    def __getitem__(self, index: int) -> str:
+        at = index if index < 0 else index + 1
+        return self._bytes[self._ends[at - 1] : self._ends[at]].decode()
+
+
+class Flags:
+    """Whether, in a byte each."""
+
+    def __init__(self):
+        self._bytes = bytearray()
+
+    def append(self, flag: bool) -> None:
+        self._bytes.append(bool(flag))
+
+    def extend(self, values: pa.Array) -> None:
+        self._bytes += pc.fill_null(values, False).cast(pa.uint8()).to_numpy().tobytes()
+
+    def __getitem__(self, index: int) -> bool:
+        return bool(self._bytes[index])
+
+
+class Optional:
+    """Numbers of 64 bits, or what becomes one, or None; 9 bytes each."""
+
+    def __init__(self, pack: Callable[[object], int] = int, unpack: Callable[[int], object] = int):
+        self._numbers, self._is_there, self._pack, self._unpack = array("q"), Flags(), pack, unpack
+
+    def append(self, value: object | None) -> None:
+        self._numbers.append(0 if value is None else self._pack(value))
+        self._is_there.append(value is not None)
+
+    def extend(self, values: pa.Array) -> None:
+        self._numbers.frombytes(numbers(values).tobytes())
+        self._is_there.extend(values.is_valid())
+
+    def __getitem__(self, index: int) -> object | None:
+        return self._unpack(self._numbers[index]) if self._is_there[index] else None
+
+
+def numbers(values: pa.Array) -> np.ndarray:
+    """Numbers, or instants as microseconds; 0 for null."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us", values.type.tz))
+    return pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+
+
+class Instants(Optional):
+    """Aware datetimes, which come back in UTC, or None."""
+
+    def __init__(self):
+        super().__init__(to_micros, from_micros)
+
+    def __getitem__(self, index: int) -> datetime | None:
+        return super().__getitem__(index)

@@ -1,0 +1,119 @@
+"""Does anything grow while a broker serves for long, with clients that come and go, and keeps house?
+
+One producer sends message by message; consumers of a Shared subscription receive and acknowledge them, each for a
+while, then it closes and another comes. The first tenth of the rounds is left out: what is compared is the tenth behind
+it with the last one. Nothing is kept for its time and housekeeping takes no rests, since rounds follow each other as
+quickly as they can: so what it leaves is all there is. ``PULSAR_SPARK_SOAK_ROUNDS`` says how many rounds there are.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+from unittest.mock import patch
+
+import pulsar_spark as pulsar
+from pulsar_spark.broker import housekeeping
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.storage import checkpoints, kept_tables, shortening
+from pulsar_spark.storage.session import spark_session
+from tests.benchmarks.bench import Bench, resident_memory
+from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
+from tests.plain_broker import PlainBroker
+
+TOPIC = "persistent://public/default/soak"
+PARTS = 10
+MESSAGES_A_LIFE = 200
+KEPT_SECONDS = 10
+NO_DRIFT = Budget(1.1, is_ratio=True)
+
+
+class State(NamedTuple):
+    """What there is at a moment: memory of Python and of the JVM, open files, files under the root."""
+
+    python: int
+    jvm: int
+    open_files: int
+    files: int
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """With Spark."""
+    session = spark_session(master=bench.spark.sparkContext.master, for_rounds=True)
+    jvm = session.sparkContext._gateway.proc.pid
+    yield from _soak(bench, "soak", jvm, lambda root, **options: Broker(session, root, **options))
+
+
+def measure_plain(bench: Bench) -> Iterator[Figure]:
+    """Without."""
+    yield from _soak(bench, "soak_plain", None, lambda root, **options: PlainBroker(root, housekeeping=True, **options))
+
+
+def _soak(bench: Bench, family: str, jvm: int | None, broker: Callable) -> Iterator[Figure]:
+    rounds = int(os.environ.get("PULSAR_SPARK_SOAK_ROUNDS", bench.few(1000, 10_000)))
+    root, took, states, done = bench.new_folder(family) / "root", [], [], threading.Event()
+
+    def note(_result, seconds: float) -> None:
+        took.append(seconds)
+        if len(took) % (rounds // PARTS) == 0:
+            states.append(_state(root, jvm))
+            bench.say(f"{family}: {len(took):,} of {rounds:,} rounds, {states[-1]}")
+        if len(took) >= rounds:
+            done.set()
+
+    with ExitStack() as hurried:
+        for module in (checkpoints, shortening):
+            hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", KEPT_SECONDS))
+        hurried.enter_context(patch.object(kept_tables, "_seconds", lambda latest, topic: [KEPT_SECONDS] * 2))
+        for name, value in {"LOOK_SECONDS": 2.0, "IDLE_SECONDS": 10.0, "REST": 0}.items():
+            hurried.enter_context(patch.object(housekeeping, name, value))
+        with broker(root, on_round=note):
+            _come_and_go(root, done)
+    yield from _figures(family, rounds, took, states)
+
+
+def _come_and_go(root: Path, done: threading.Event) -> None:
+    """Clients, until enough rounds are *done*."""
+    url, sent = f"delta:{root}", 0
+    with closing(pulsar.Client(url)) as sender:
+        producer = sender.create_producer(TOPIC)
+        while not done.is_set():
+            with closing(pulsar.Client(url)) as client:
+                consumer = client.subscribe(
+                    TOPIC,
+                    "s",
+                    consumer_type=pulsar.ConsumerType.Shared,
+                    initial_position=pulsar.InitialPosition.Earliest,
+                )
+                for _ in range(MESSAGES_A_LIFE):
+                    producer.send(b"%d" % sent)
+                    sent += 1
+                    consumer.acknowledge(consumer.receive(60_000))
+                    if done.is_set():
+                        return
+
+
+def _state(root: Path, jvm: int | None) -> State:
+    return State(
+        resident_memory(),
+        resident_memory(jvm) if jvm else 0,
+        len(os.listdir("/proc/self/fd")),
+        sum(len(files) for _, _, files in os.walk(root)),
+    )
+
+
+def _figures(family: str, rounds: int, took: list[float], states: list[State]) -> Iterator[Figure]:
+    part = rounds // PARTS
+    early, late = took[part : 2 * part], took[rounds - part : rounds]
+    compared = f"the second {part:,} of them"
+    words = f"the last {part:,} of {rounds:,} rounds"
+    yield Figure(family, f"a round: {words}", SECONDS, [median(late)], compared, [median(early)], NO_DRIFT)
+    units = {"python": BYTES, "jvm": BYTES, "open_files": COUNT, "files": COUNT}
+    names = {"python": "memory of Python", "jvm": "memory of the JVM", "open_files": "open files", "files": "files"}
+    for name, unit in units.items():
+        before, after = getattr(states[1], name), getattr(states[-1], name)
+        if before:
+            yield Figure(family, f"{names[name]} behind {words}", unit, [after], compared, [before], NO_DRIFT)

@@ -1,0 +1,106 @@
+"""The runs of a topic partition take little memory and are what they were."""
+
+import random
+import tracemalloc
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.ledgers import PartitionLedgers, by_partition, ledger_rows, note_rows, runs_of
+from pulsar_spark.storage.packed_columns import Flags, Instants, Optional, Texts
+from pulsar_spark.table_specs import LEDGERS
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "made, values",
+    [
+        (Texts, ["", "partition=1/a", "ü" * 40, "", "z"]),
+        (Flags, [True, False, True]),
+        (Optional, [None, 0, -(2**63), 2**63 - 1, None]),
+        (Instants, [None, NOON, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]),
+    ],
+)
+def test_what_was_appended_is_found(made, values):
+    column = made()
+    for value in values:
+        column.append(value)
+    assert [column[index] for index in range(len(values))] == values and column[-1] == values[-1]
+    with pytest.raises(IndexError):
+        column[len(values)]
+
+
+def run(position: int) -> Run:
+    there = NOON + timedelta(seconds=position), NOON.astimezone(timezone(timedelta(hours=2)))
+    path = f"part-00000-{position:032d}-c000.snappy.parquet"
+    return Run(
+        position, 1, 1, position + 1, f"{position:032x}", 0, path, *there, 900, False, False, True, None, 7, False
+    )
+
+
+def test_runs_come_back_as_they_were_and_take_few_bytes():
+    ledgers, count = PartitionLedgers(), 20_000
+    tracemalloc.start()
+    for position in range(count):
+        ledgers.add(run(position))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken / count < 300
+    assert list(ledgers.runs[:3]) == [run(position) for position in range(3)] and ledgers[count - 1] == run(count - 1)
+
+
+def stored(runs: list[Run]) -> pa.Table:
+    rows = ledger_rows("t", "id", {-1: runs[::2], 3: runs[1::2]})
+    random.Random(1).shuffle(rows)
+    return LEDGERS.rows(rows)
+
+
+def facts(ledgers: PartitionLedgers) -> tuple:
+    sums = [ledgers.messages_before(position) for position in range(ledgers.end_position + 1)]
+    chunks = list(ledgers.chunk_runs(0))
+    return (
+        list(ledgers.runs),
+        sums,
+        ledgers.end_position,
+        ledgers.last_delayed_position,
+        ledgers.last_chunk_position,
+        chunks,
+    )
+
+
+@pytest.mark.parametrize("harm", [None, "twice", "known before", "missing"])
+def test_many_rows_at_once_are_taken_in_as_one_by_one(harm):
+    runs, ends = [], {-1: 0, 3: 0}
+    for number in range(40):
+        partition = -1 if number % 2 == 0 else 3
+        size, entries = number % 3 + 1, number % 5 + 1
+        run = Run(ends[partition], entries, size, number + 1, f"{number:032x}", 0, f"p/{number}", NOON, None, 9, False,
+                  number % 4 == 0, True, 5 if number % 7 == 0 else None, None, number % 2 == 0)  # fmt: skip
+        ends[partition] += entries
+        runs.append(run)
+    rows = stored(runs if harm != "missing" else runs[:10] + runs[12:])
+    rows = pa.concat_tables([rows, rows.slice(3, 9)]) if harm == "twice" else rows
+    for topic_id, _, of_partition in by_partition(rows):
+        at_once, one_by_one, failures = PartitionLedgers(), PartitionLedgers(), []
+        if harm == "known before":
+            at_once.add(min(run for _, _, run in runs_of(of_partition)))
+        for take_in in (
+            lambda: at_once.extend(of_partition),  # noqa: B023
+            lambda: [one_by_one.add(run) for _, _, run in runs_of(of_partition)],  # noqa: B023
+        ):
+            try:
+                take_in()
+            except CorruptState as missing:
+                failures.append(str(missing))
+        assert topic_id == "id" and facts(at_once) == facts(one_by_one)
+        assert len(set(failures)) == len(failures) // 2 == (harm == "missing"), failures
+
+
+def test_rows_without_runs_are_no_partition():
+    assert list(by_partition(LEDGERS.schema.empty_table())) == []
+    assert list(by_partition(LEDGERS.rows(note_rows("t", "id", Commit(3, (), removed=1), [])))) == []
