@@ -27,7 +27,9 @@ from pulsar_spark.storage.session import spark_session
 from pulsar_spark.views import create_views
 
 MESSAGES = int(os.environ.get("PULSAR_SPARK_NOTEBOOK_MESSAGES", 1_000_000))
-SECONDS = 4 + MESSAGES / 20_000  # over which they are due
+SECONDS = 4 + MESSAGES / 10_000  # over which they are due
+AHEAD = 20 + MESSAGES / 20_000  # seconds in which they are published, and looked at
+PARTS = min(5, 1 + MESSAGES // 200_000)  # of the time, each of which is a publish
 TOPIC, SUBSCRIPTION = "appointments", "reminders"
 
 root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
@@ -52,8 +54,7 @@ looks, is_over = [], threading.Event()
 
 def look():
     pages = int(open("/proc/self/statm").read().split()[1]) if os.path.exists("/proc/self/statm") else 0
-    buckets = read_buckets(admin.layout)
-    looks.append((time.time(), pages * os.sysconf("SC_PAGE_SIZE"), len(buckets), sum(each.entries for each in buckets)))
+    looks.append((time.time(), pages * os.sysconf("SC_PAGE_SIZE"), len(read_buckets(admin.layout))))
 
 
 def watch():
@@ -69,16 +70,19 @@ watcher.start()
 
 # MAGIC %md
 # MAGIC ## Scheduled in any order
-# MAGIC A column says when each message is due. Where one lies in the topic says nothing of its time: the first may be
-# MAGIC the last to come. Spark makes the index; small publishes by a client need no Spark.
+# MAGIC A column says when each message is due. Where one lies in the topic says nothing of its time: what is published
+# MAGIC last, in the last of its parts, comes first. Spark makes the index of publishes as large as these; small ones
+# MAGIC by a client need no Spark.
 
 # COMMAND ----------
 
-begin = time.time() + 15
-due = (F.lit(begin * 1000) + F.rand(seed=13) * SECONDS * 1000).cast("bigint")
-appointments = spark.range(MESSAGES).select(F.col("id").cast("string").alias("payload"), due.alias("deliver_at"))
-published = publish(appointments, root, TOPIC)
-print(published.messages, "scheduled")
+begin, scheduled = time.time() + AHEAD, 0
+for part in reversed(range(PARTS)):
+    second = (part + F.rand(seed=13)) * SECONDS / PARTS
+    due = ((begin + second) * 1000).cast("bigint").alias("deliver_at")
+    ids = spark.range(part * MESSAGES // PARTS, (part + 1) * MESSAGES // PARTS)
+    scheduled += publish(ids.select(F.col("id").cast("string").alias("payload"), due), root, TOPIC).messages
+print(scheduled, "scheduled")
 
 # COMMAND ----------
 
@@ -137,8 +141,9 @@ print(f"{np.median(delays):.2f} s, all within {delays.max():.1f} s")
 # MAGIC %md
 # MAGIC ## Pictures
 # MAGIC Above: what was due and what was delivered by then, so the delivered never lead; and how late each came. Below:
-# MAGIC the index, whose buckets are merged to a few as entries come due and are let go of; and the memory of this
-# MAGIC process, which does not grow with what waits.
+# MAGIC the index, whose buckets go when all that is in them was delivered; and the memory of this process. It is flat
+# MAGIC while a million wait, to the left of the line at which the first of them is due: what comes later are the
+# MAGIC deliveries, whose deliver times the function above keeps.
 
 # COMMAND ----------
 
@@ -150,12 +155,19 @@ arrivals.set(title="due and delivered", xlabel="seconds", ylabel="messages")
 arrivals.legend()
 lateness.hist(delays, bins=50)
 lateness.set(title="how late", xlabel="seconds behind the deliver time", ylabel="messages")
-seconds, sizes, numbers, entries = (np.array(column) for column in zip(*looks))
+seconds, sizes, numbers = (np.array(column) for column in zip(*looks))
 buckets.step(seconds - begin, numbers, where="post")
 buckets.set(title="buckets of the index", xlabel="seconds", ylabel="buckets", ylim=(0, numbers.max() + 1))
 buckets.yaxis.set_major_locator(MaxNLocator(integer=True))
 memory.plot(seconds - begin, sizes / 2**20)
-memory.set(title="memory of the broker's process", xlabel="seconds", ylabel="MiB", ylim=(0, 1.2 * sizes.max() / 2**20))
+memory.set(
+    title="memory of the process with broker and consumer",
+    xlabel="seconds",
+    ylabel="MiB",
+    ylim=(0, 1.2 * sizes.max() / 2**20),
+)
+for panel in (buckets, memory):
+    panel.axvline(0, color="gray", linewidth=1, linestyle="dotted")
 picture = os.path.join(tempfile.mkdtemp(prefix="pulsar_spark_"), "delayed_delivery.png")
 figure.savefig(picture, dpi=100)
 print(picture)

@@ -3,7 +3,7 @@
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,8 +43,13 @@ def faults(
     files, whole texts, links, renames, syncs."""
     found = Faults(number, first, count, after, threads)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pq, "write_table", found.wrap(pq.write_table))
-        patch.setattr(Path, "write_text", found.wrap(Path.write_text))
-        for name in ("link", "rename", "replace", "fsync"):
-            patch.setattr(os, name, found.wrap(getattr(os, name)))
+        wrap_writes(patch, found.wrap)
         yield found
+
+
+def wrap_writes(patch: pytest.MonkeyPatch, wrap: Callable) -> None:
+    """Put what *wrap* makes of it in the place of each function that writes."""
+    patch.setattr(pq, "write_table", wrap(pq.write_table))
+    patch.setattr(Path, "write_text", wrap(Path.write_text))
+    for name in ("link", "rename", "replace", "fsync"):
+        patch.setattr(os, name, wrap(getattr(os, name)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
 from pulsar_spark.storage.topics import resolve_topic
-from pulsar_spark.views.chunks import read_incomplete
+from pulsar_spark.views.chunks import count_incomplete, read_incomplete
 
 _SHOWN = {
     "producerName": "producer_name",
@@ -46,8 +46,13 @@ class IncompleteChunks:
     def count_incomplete_chunks(self, topic: str) -> dict:
         """How many they are, how many of them are open, how many chunks are there of them all, and since when the
         oldest is."""
-        messages, still_open, chunks, since = 0, 0, 0, None
-        for each in self.incomplete_chunks(topic):
-            messages, still_open, chunks = messages + 1, still_open + each["isOpen"], chunks + each["chunks"]
-            since = min(filter(None, (since, each["since"])), default=None)
-        return {"messages": messages, "open": still_open, "chunks": chunks, "since": since}
+        found, partitions = resolve_topic(self.layout, topic)
+        ledgers = ledgers_of_topic(self.layout, found.topic_id)
+        counted = [count_incomplete(found, each, ledgers.get(each, PartitionLedgers())) for each in partitions]
+        since = min((each.since for each in counted if each.since is not None), default=None)
+        return {
+            "messages": sum(each.messages for each in counted),
+            "open": sum(each.still_open for each in counted),
+            "chunks": sum(each.chunks for each in counted),
+            "since": since and since.isoformat(),
+        }

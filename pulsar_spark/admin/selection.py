@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.client.arguments import check_properties, check_type_or_none
+from pulsar_spark.client.arguments import check_properties, check_type_or_none, checked_each
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.message_id import MAX_LONG, MessageId
 from pulsar_spark.protocol.positions import ranges_of
@@ -69,7 +69,8 @@ def selection(
     for name, time in {"since": since, "until": until}.items():
         check_type_or_none(datetime.datetime, time, name)
     check_properties(properties)
-    return Selection(since, until, tuple(keys), properties or {}, tuple(ids))
+    names, places = checked_each(str, keys, "keys"), checked_each(MessageId, ids, "ids")
+    return Selection(since, until, names, properties or {}, places)
 
 
 class Found:

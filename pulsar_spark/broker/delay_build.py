@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.data_files import removing
+from pulsar_spark.storage.delay_files import file_name, footer_of
 from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, Places, SegmentFile, Statistics
 from pulsar_spark.storage.delay_table import DelayTable
@@ -89,7 +90,7 @@ class SparkBuild:
         ):
             for file in sorted(written, key=lambda file: file.name):
                 partition = int(file.name.split("/")[0].removeprefix("in_partition="))
-                names.append(f"part-{len(names):05d}-{file.source.name.removeprefix('part-')}")
+                names.append(file_name(footer_of(file.source), len(names)))
                 moved.append({"path": names[-1]})
                 os.rename(file.source, folder / names[-1])
                 place = self._places.number(topic.topic_id, partition)

@@ -195,12 +195,15 @@ class DelayIndex:
         return in_order(parts)
 
     def count(self, topic_id: str, partition: int, after: int, until: int | None = None) -> int:
-        """How many of those there are, as far as they are indexed; of all behind *after* without *until*."""
+        """How many of those there are; of all behind *after* without *until*, as far as they are indexed. A bucket may
+        turn out to be lost only now, so it is here that too few would be counted."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             if place is None:
                 return 0
             counted = self._asked(lambda: self.buckets.count(place, after, until))
+            if until is not None:
+                self._check_ready(place, after, until)
             return counted + sum(head.count(place, after, until) for head in self._heads(place))
 
     def ready_until(self, topic_id: str, partition: int) -> int:

@@ -35,7 +35,7 @@ LOOK_AHEAD = (
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer",
     "key_shared_look_ahead_msg_in_replay_threshold_per_subscription",
 )
-NO_POSITIONS = np.empty(0, np.int64)
+NO_POSITIONS, NO_HASHES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 class Placed(NamedTuple):
@@ -148,7 +148,11 @@ class Keyed(ABC):
         return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
 
     def _placed(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The number of the owner of each entry, and whether it is held."""
+        """The number of the owner of each entry, and whether it is held. Where one consumer owns everything and nothing
+        waits by its hash, nobody's hash is looked up."""
+        if self._owners.sole is not None and not self._waits.depends_on_hashes:
+            owners = np.full(len(positions), self._owners.sole)
+            return owners, self._waits.held(positions, NO_HASHES, owners)
         hashes = self._hashes_at(positions)
         owners = self._owners.of(hashes)
         return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners)

@@ -15,8 +15,9 @@ import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
+from pulsar_spark.broker.entry_states import NEVER, UNREAD, by_number
 from pulsar_spark.broker.keyed import Keyed
-from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, by_number
+from pulsar_spark.broker.lane_form import LaneForm
 from pulsar_spark.broker.lane_work import LaneWork
 from pulsar_spark.broker.state import Consumer
 from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES

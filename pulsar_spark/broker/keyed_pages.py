@@ -12,8 +12,8 @@ from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.chunk_walk import ChunkWalk
 from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
-from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, owners_of
-from pulsar_spark.broker.lane_form import NEVER
+from pulsar_spark.broker.entry_states import NEVER
+from pulsar_spark.broker.keyed import NO_HASHES, NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer
 from pulsar_spark.broker.unread_runs import MOST_RUNS, last_passed, note_passed, pass_over, unknown_between
@@ -226,7 +226,7 @@ def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
     )
 
 
-_NOTHING_OUT = (NO_POSITIONS, np.empty(0, np.int32), np.empty(0, bool), NO_POSITIONS, np.empty(0, object))
+_NOTHING_OUT = (NO_POSITIONS, NO_HASHES, np.empty(0, bool), NO_POSITIONS, np.empty(0, object))
 
 
 def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -239,12 +239,13 @@ def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np
     places = np.repeat(np.arange(len(pending)), spans[:, 1] - spans[:, 0] + 1)
     positions = expanded(*spans.T)
     owners = owners_of(selector)
-    hashed = hashes_at(positions)
     holders = np.array([owners.number(held.consumer_id) for held in pending], np.int64)
     dues = np.array([NEVER if held.due_time is None else held.due_time for held in pending], np.int64)[places]
-    elsewhere = owners.of(hashed) != holders[places]
+    hashed = hashes_at(positions) if owners.sole is None else None
+    elsewhere = (owners.sole if hashed is None else owners.of(hashed)) != holders[places]
     keeps = elsewhere | (dues != NEVER)
+    hashed = hashes_at(positions[keeps]) if hashed is None else hashed[keeps]
     names = np.array([held.consumer_id for held in pending], object)[places]
-    found = positions[keeps], hashed[keeps], elsewhere[keeps], dues[keeps], names[keeps]
+    found = positions[keeps], hashed, elsewhere[keeps], dues[keeps], names[keeps]
     page.out = selector, found
     return found

@@ -22,15 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
+from pulsar_spark.broker.entry_states import UNREAD, EntryStates, by_number, exact_ranges, lane_ranges
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.hash_ranges import HashTable
 from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, split
 from pulsar_spark.protocol.selectors import Selector
-
-UNREAD = -1
-"""The state of an entry that was never delivered."""
-
-NEVER = np.iinfo(np.int64).max
 
 
 def page_of(lane: int) -> int:
@@ -41,43 +37,6 @@ def page_of(lane: int) -> int:
 def lane_of(page: int) -> int:
     """The lane that is a page."""
     return -1 - page
-
-
-class EntryStates:
-    """What ranges can say of their entries, by number: everything but the positions.
-
-    :attr:`due` and the flags have a place more, the last, for :data:`UNREAD`."""
-
-    def __init__(self):
-        self._said: list[tuple] = []
-        self._numbers: dict[tuple, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._said)
-
-    def number(self, held: Range) -> int:
-        said = held[2:-1]
-        number = self._numbers.get(said)
-        if number is None:
-            number = self._numbers[said] = len(self._said)
-            self._said.append(said)
-        return number
-
-    def range(self, number: int, first: int, last: int, entries: int | None = None) -> Range:
-        return Range(first, last, *self._said[number], entries)
-
-    def are(self, status: str) -> np.ndarray:
-        return np.array([said[0] == status for said in self._said] + [False])
-
-    def consumers(self) -> np.ndarray:
-        return np.array([said[1] for said in self._said] + [None], object)
-
-    def rounds(self) -> np.ndarray:
-        return np.array([-1 if said[2] is None else said[2] for said in self._said] + [-1], np.int64)
-
-    def due(self) -> np.ndarray:
-        """When each is to come back or may go out; :data:`NEVER` without such a time."""
-        return np.array([NEVER if said[4] is None else said[4] for said in self._said] + [NEVER], np.int64)
 
 
 class Lane(NamedTuple):
@@ -280,27 +239,3 @@ class Stored(NamedTuple):
 
     changed: dict[int, Lane]
     gone: list[int]
-
-
-def by_number(numbers: np.ndarray) -> np.ndarray:
-    """The indexes of entries, number by number, in order: so few are sorted by counting."""
-    return np.argsort(numbers.astype(np.int16 if numbers.max(initial=0) < 1 << 15 else np.int64), kind="stable")
-
-
-def lane_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:
-    """Entries of one lane as ranges that count them."""
-    starts = np.flatnonzero(np.diff(codes, prepend=-2))
-    stops = np.append(starts[1:], len(codes))[: len(starts)]
-    rows = zip(
-        codes[starts].tolist(), positions[starts].tolist(), positions[stops - 1].tolist(), (stops - starts).tolist()
-    )
-    return (states.range(code, first, last, entries) for code, first, last, entries in rows if code != UNREAD)
-
-
-def exact_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:
-    """Entries at *positions*, which ascend, as exact ranges."""
-    is_first = (np.diff(codes, prepend=-2) != 0) | (np.diff(positions, prepend=-2) != 1)
-    starts = np.flatnonzero(is_first)
-    stops = np.append(starts[1:], len(codes))[: len(starts)]
-    rows = zip(codes[starts].tolist(), positions[starts].tolist(), positions[stops - 1].tolist())
-    return (states.range(code, first, last) for code, first, last in rows if code != UNREAD)

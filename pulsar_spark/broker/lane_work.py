@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.lane_form import LaneForm, Stored, exact_ranges
+from pulsar_spark.broker.entry_states import exact_ranges
+from pulsar_spark.broker.lane_form import LaneForm, Stored
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range
 
 

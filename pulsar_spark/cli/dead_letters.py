@@ -215,7 +215,8 @@ def print_report(report: "Reprocessed", as_json: bool) -> None:
         typer.echo(f"  {letters} to {destination}")
     if not report.causes:
         return
-    names = ["matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before", "without_origin"]
+    reasons = ["left_by_guard", "taken_before", "without_origin", "unreadable"]
+    names = ["matched", "selected", "sent", "dropped_by_fix", *reasons]
     print_table(
         ["cause", *(name.replace("_", " ") for name in names)],
         [(cause, *(counts[name] for name in names)) for cause, counts in report.causes.items()],

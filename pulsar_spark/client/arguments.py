@@ -4,16 +4,17 @@ Like the ``pulsar`` package, a wrong type or an impossible combination is a Valu
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pulsar_spark.errors import Interrupted, InvalidConfiguration
 from pulsar_spark.storage import forks
 
 
 def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> None:
-    """ValueError unless *value* is of the *wanted* type."""
-    if not isinstance(value, wanted):
-        names = " or ".join(cls.__name__ for cls in (wanted if isinstance(wanted, tuple) else (wanted,)))
+    """ValueError unless *value* is of the *wanted* type. True and False are no numbers."""
+    types = wanted if isinstance(wanted, tuple) else (wanted,)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in types):
+        names = " or ".join(cls.__name__ for cls in types)
         raise ValueError(f"argument {name}: {names} expected, not {given(value)}")
 
 
@@ -34,6 +35,17 @@ def check_type_or_none(wanted: type | tuple[type, ...], value: object, name: str
     """ValueError unless *value* is None or of the *wanted* type."""
     if value is not None:
         check_type(wanted, value, name)
+
+
+def checked_each(wanted: type, values: object, name: str) -> tuple:
+    """The *values*, each of the *wanted* type; ValueError for others, and for a text, which is not taken letter by
+    letter."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ValueError(f"argument {name}: several {wanted.__name__} expected, as a list, not {given(values)}")
+    values = tuple(values)
+    for value in values:
+        check_type(wanted, value, name)
+    return values
 
 
 def check_properties(properties: object) -> None:

@@ -76,6 +76,7 @@ class Consumer:
                 topic,
                 partition,
                 queue_size,
+                settings.largest_queue(len(partitions)),
                 request,
                 settings.grouping,
                 is_single_active=settings.is_single_active,

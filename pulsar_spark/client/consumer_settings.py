@@ -24,6 +24,8 @@ from pulsar_spark.schema import Schema
 MIN_UNACKED_TIMEOUT_MS = 10_000
 DEAD_LETTER_UNACKED_TIMEOUT_MS = 30_000
 """The timeout of a consumer with a dead letter policy that was given none (0.6)."""
+GROWS_FROM = 1000
+"""The receiver queue size, which is the default, from which on a queue grows with what is taken (protocol.permits)."""
 
 
 class ChunkLimits(NamedTuple):
@@ -85,6 +87,14 @@ class ConsumerSettings(NamedTuple):
             else self.receiver_queue_size
         )
         return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
+
+    def largest_queue(self, partitions: int) -> int:
+        """What the queue of each of so many partitions may grow to: half of what all of them may have, so that what
+        was received and is not acknowledged has room in the default limit of 50,000. Who asks for less than
+        :data:`GROWS_FROM` wants little at once, and gets no more."""
+        if self.receiver_queue_size < GROWS_FROM:
+            return 0
+        return self.max_total_receiver_queue_size_across_partitions // 2 // partitions
 
     def request_properties(self, lease_ms: int) -> dict[str, str]:
         """The properties of the subscribe request; the application's own get the prefix ``property.``."""

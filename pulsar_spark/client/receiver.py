@@ -56,6 +56,21 @@ class Receiver:
             self._arrived.append(delivery)
             self._condition.notify()
 
+    def take_back(self, subscription: PartitionSubscription, messages: int) -> list[Delivery]:
+        """Take out again what waits of *subscription*, what came last first: so many *messages*, or somewhat more
+        because deliveries stay whole; none whose positions would have to be looked up."""
+        found: list[Delivery] = []
+        with self._condition:
+            for delivery in reversed(self._arrived):
+                if messages <= 0:
+                    break
+                if delivery.subscription is subscription and not delivery.is_dead and delivery.positions is not None:
+                    messages -= delivery.messages
+                    found.append(delivery)
+            gone = set(found)
+            self._arrived = deque(delivery for delivery in self._arrived if delivery not in gone)
+        return found
+
     def pause(self) -> None:
         """Let nobody take a message until :meth:`resume`: what arrives fills the queue, and no permit is asked for."""
         with self._condition:

@@ -75,6 +75,10 @@ class Subscribing:
         What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of
         a batch is on by default. With ``retry_enable`` the subscription's retry letter topic is received from too.
 
+        A ``receiver_queue_size`` of 1,000, the default, or more is a floor: the queue grows with what is taken,
+        up to half of ``max_total_receiver_queue_size_across_partitions``, and what waits in it of no use is given back
+        within seconds, uncounted, so that others get it. A smaller one stays as it is.
+
         On Key_Shared, consumers that are connected at a time agree on mode and order (``key_shared_policy``): one that
         asks for others is refused with :class:`SubscriptionBusy`, one whose sticky ranges others have with
         :class:`ConsumerAssignError`.

@@ -14,16 +14,19 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
+from pulsar_spark.client.acknowledgements import ranges
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.reading import read_messages
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
+from pulsar_spark.protocol.cursor import IS_UNSEEN
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.storage.topics import Topic
 
 _RECONNECT_SECONDS = 1.0
+_WATCH_SECONDS = 1.0
 
 
 class PartitionSubscription:
@@ -35,6 +38,7 @@ class PartitionSubscription:
         topic: Topic,
         partition: int,
         queue_size: int,
+        largest_queue: int,
         request: dict,
         grouping: Grouping,
         *,
@@ -47,7 +51,7 @@ class PartitionSubscription:
         self.topic = topic
         self.partition = partition
         self.topic_name = str(topic.name.partition(partition))
-        self._permits = Permits(queue_size)
+        self._permits = Permits(queue_size, largest_queue)
         self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers, consumer._entries
         self._label = (
             f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, "
@@ -63,6 +67,7 @@ class PartitionSubscription:
         self.is_connected = False
         self.is_active: bool | None = None
         self._queued = 0
+        self._is_watched = False
         self._stale_until = -1
         self._last_delivered = -1
         self._newest: dict[int, Delivery] = {}
@@ -134,7 +139,8 @@ class PartitionSubscription:
             self.generation += 1
             self._newest.clear()
             self._newest_of_lanes.clear()
-        self._flow(self._permits.drop(dropped))
+            permits = self._permits.drop(dropped)
+        self._flow(permits)
 
     # From the channel's thread.
 
@@ -203,23 +209,71 @@ class PartitionSubscription:
             self._drop_queued()
             self._consumer._forget_unacked(self)
         self._last_delivered = row["last"]
+        for part in self._parts(row):
+            self._arrive(part, requests_version)
+        self._watch_queue()
+
+    def _parts(self, row: dict) -> Iterator[dict]:
+        """A delivery in parts of no more messages than a queue of the size asked for, so that what waits of a larger
+        one can be given back; as it is where entries need not lie side by side."""
+        is_whole = self._is_single_active or self._permits.most == self._permits.least
+        if is_whole or row["lane_hashes"] or row["positions"] is not None or row["chunks"]:
+            yield row
+            return
+        entries = max(1, self._permits.least // (row["batch_size"] or 1))
+        for first in range(row["first"], row["last"] + 1, entries):
+            yield row | {"first": first, "last": min(first + entries - 1, row["last"])}
+
+    def _arrive(self, row: dict, requests_version: int) -> None:
         with self.lock:
             delivery = Delivery(self, row, self.generation)
             is_dead = self._max_redeliver_count is not None and delivery.redelivery_count > self._max_redeliver_count
             is_shown = requests_version >= self._stale_until and not is_dead
+            permits = self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)
             if is_shown:
                 self._queued += delivery.messages
                 if delivery.redelivery_count and not self._is_single_active:
                     self._comes_again(delivery)
+            else:
+                permits += self._permits.refuse(delivery.messages)
         if is_shown:
             self._consumer._receiver.arrive(delivery)
-            return
-        if is_dead and delivery.positions is None:
+        elif is_dead and delivery.positions is None:
             delivery.is_dead = True
             self._consumer._receiver.arrive(delivery)  # who reads it gives it back: then its positions are known
         elif is_dead:
             self.tracker.give_back(set(map(int, delivery.positions)), 0)
-        self._flow(self._permits.refuse(delivery.messages))
+        self._flow(permits)
+
+    def _watch_queue(self) -> None:
+        """Look once a second, while the queue is larger than was asked for, whether that is still of use. Nobody else
+        could have what waits on Exclusive and Failover."""
+        if self._permits.may_shrink and not self._is_watched and not self._is_single_active:
+            self._is_watched = True
+            self._channel.call_later(_WATCH_SECONDS, self._shrink_queue)
+
+    def _shrink_queue(self) -> None:
+        self._is_watched = False
+        if self._consumer._receiver.is_closed:
+            return
+        with self.lock:
+            too_many = self._permits.too_many()
+        unseen = self._consumer._receiver.take_back(self, too_many)
+        with self.lock:
+            unseen = [delivery for delivery in unseen if delivery.generation == self.generation]
+            messages = sum(delivery.messages for delivery in unseen)
+            self._queued -= messages
+            permits = self._permits.give_back(messages)
+            gone = set(unseen)
+            self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
+        self._channel.submit(
+            [
+                self.row("negative_ack", first=first, last=last, delay_ms=0, properties={IS_UNSEEN: "true"})
+                for first, last in ranges(position for delivery in unseen for position in map(int, delivery.positions))
+            ]
+        )
+        self._flow(permits)
+        self._watch_queue()
 
     def _comes_again(self, delivery: Delivery) -> None:
         if delivery.positions is None:

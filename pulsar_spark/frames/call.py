@@ -23,9 +23,10 @@ from pulsar_spark.frames.unreadable import (
     stored_bytes,
 )
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.storage.key_hashes import unhashed_keys
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import has_context
-from pulsar_spark.storage.slices import DELIVERED, PositionRange, find_pieces, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, Piece, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, by_key, with_hash
@@ -126,7 +127,6 @@ class Caller:
         messages = self._located(delivery, parts, needed) if decoded is None else self._plain(decoded, needed)
         if not self._has_hash():
             return messages
-        messages = with_hash(messages)
         if self._sorted_by_key:
             messages = by_key(messages)
         return messages.drop(*(set(needed) - set(self._columns)))
@@ -135,7 +135,8 @@ class Caller:
         return self._sorted_by_key or HASH in (self._columns or ())
 
     def _needed(self) -> Sequence[str] | None:
-        """Columns of the messages that must be read for those the function gets; None for all."""
+        """Columns of the messages that must be read for those the function gets; None for all. With those of keys a
+        hash is in every row."""
         if not self._has_hash():
             return self._columns
         return list(
@@ -170,11 +171,27 @@ class Caller:
             found.append(self._at(positions, columns))
         return reduce(DataFrame.unionByName, found)
 
+    def _hashed(self, messages: DataFrame, pieces: Sequence[Piece], columns: Sequence[str] | None) -> DataFrame:
+        """*messages*, which are those in *pieces*, with the hash in every row if it is asked for: computed where it is
+        not stored."""
+        if HASH not in (columns or ()):
+            return messages
+        firsts, lasts = {}, {}
+        for piece in pieces:
+            last = piece.first_position + piece.last_entry_id - piece.first_entry_id
+            firsts[piece.partition] = min(firsts.get(piece.partition, last), piece.first_position)
+            lasts[piece.partition] = max(lasts.get(piece.partition, last), last)
+        ends = ((partition, first, lasts[partition]) for partition, first in firsts.items())
+        runs = (run for held in ends for run in self.ledgers.runs(self._topic.topic_id, *held))
+        keys = unhashed_keys(self._topic.path, runs)
+        return messages if keys is None else with_hash(messages, keys)
+
     def _chunked(
         self, messages: Sequence[ChunkedMessage], parts: Sequence[Parts], columns: Sequence[str] | None
     ) -> DataFrame:
         if self._with_payload and "payload" in (columns or DELIVERED):
-            return read_chunked(self._spark, self._topic, self.ledgers, messages, parts, columns)
+            found = read_chunked(self._spark, self._topic, self.ledgers, messages, parts, columns)
+            return with_hash(found) if HASH in (columns or ()) else found
         lasts = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
         return self._read_pieces(lasts, columns, with_chunks=True)
 
@@ -188,12 +205,14 @@ class Caller:
     def _read_pieces(
         self, positions: Sequence[PositionRange], columns: Sequence[str] | None, *, with_chunks: bool
     ) -> DataFrame:
-        return read_pieces(
+        pieces = find_pieces(self.ledgers, self._topic, positions)
+        found = read_pieces(
             self._spark,
             self._topic,
-            find_pieces(self.ledgers, self._topic, positions),
+            pieces,
             columns,
             self._with_payload,
             without=self.ledgers.foreign_files(self._topic.topic_id),
             with_chunks=with_chunks,
         )
+        return self._hashed(found, pieces, columns)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
-from pulsar_spark.frames.payloads import Decoding
+from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.frames.topic_messages import messages_at
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.letters import (
@@ -55,6 +55,7 @@ LETTER_COLUMNS = (
     "properties",
     "payload",
     *ENCODING_COLUMNS,
+    PAYLOAD_ERROR,
 )
 UNKNOWN_CAUSE = "unknown"
 _WITHOUT_KEYS = Decoding(None, ConsumerCryptoFailureAction.CONSUME)
@@ -70,10 +71,10 @@ def dead_letters(
     *topic* is the dead letter topic, or with *subscription* the topic the letters died on. ``message_id`` and
     ``position`` are the letter's own; ``cause`` is ``unknown`` and ``attempts`` null where the letter does not say;
     ``publish_time`` is when it was written. Payloads are plain; one that is encrypted, or cannot be decompressed, is as
-    it is stored, as ``encryption_keys`` and ``compression`` say, null of all others (see ``decode_payloads``). No
-    broker is needed. Nothing where no message has died yet;
-    :class:`TopicNotFound` when there is no such topic, and none whose letters would come there, and
-    :class:`SubscriptionNotFound` where the topic has other subscriptions only.
+    it is stored, as ``encryption_keys`` and ``compression`` say, null of all others (see ``decode_payloads``). One
+    whose chunks are not as large together as they say is null, and ``payload_error`` says why. No broker is needed.
+    Nothing where no message has died yet; :class:`TopicNotFound` when there is no such topic, and none whose letters
+    would come there, and :class:`SubscriptionNotFound` where the topic has other subscriptions only.
     """
     check_delta(spark)
     layout = Layout(root)
@@ -178,8 +179,9 @@ def read_letters(
 
 def _no_letters(spark: SparkSession) -> DataFrame:
     messages = spark.createDataFrame(MESSAGES.schema.empty_table())
-    places = {name: F.lit(None).cast("bigint") for name in ("ledger_id", "position")}
-    letters = _described(messages.withColumns(places), "")
+    absent = {name: F.lit(None).cast("bigint") for name in ("ledger_id", "position")}
+    absent |= {PAYLOAD_ERROR: F.lit(None).cast("string")}
+    letters = _described(messages.withColumns(absent), "")
     return letters.select(*LETTER_COLUMNS, F.lit(None).cast("string").alias("sent_by"))
 
 

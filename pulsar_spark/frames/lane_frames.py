@@ -1,26 +1,36 @@
 """Reading what was delivered by lane: rows between two positions that have the hashes of a lane.
 
-Bounds of positions are pushed down as for any range (storage.slices); which rows are the lane's Spark tells by the
-stored hash of each. The keys are read too, to compute hashes, only where a file has rows without one.
+Which rows are the lane's Spark tells by the stored hash of each; the keys are read too, to compute hashes, only where
+a file has rows without one. Bounds of positions are pushed down as for any range (storage.slices). In a file whose rows
+are in order of hash, as ``publish(sort_by_key=True)`` writes them, these are bounds around the lane's own rows, which
+the driver finds by reading the hashes first: the pages of others in the widest gaps between them are not read. Each
+such file has bounds of its own, as many as a read may have.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
+import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.sticky_key import MAX_HASH
-from pulsar_spark.storage.key_hashes import has_hashes
+from pulsar_spark.storage.key_hashes import is_by_hash, read_hashes, unhashed_keys
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import DELIVERED, find_pieces, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, MAX_BOUNDS, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.lane_hashes import is_of_lane
-from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, with_hash
+from pulsar_spark.transforms.sticky_keys import HASH, with_hash
 
 MOST_LANES = 4
 """Of more lanes than this, each of which is read by itself, a delivery is read by positions."""
+_MOST_PARTS = 4
+"""Each part is a scan of its own."""
+LEAST_GAP = 2000
+"""Entries between stretches of a lane that are worth a bound of their own: see storage.data_files for the pages of
+files in order of hash."""
 
 
 def by_lane(ranges: Sequence[LaneRange]) -> dict[LaneHashes, list[LaneRange]]:
@@ -44,18 +54,52 @@ def read_lane(
     every row."""
     runs = [run for held in ranges for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last)]
     wanted = list(DELIVERED if columns is None else columns)
-    is_stored = all(has_hashes(topic.path, run) for run in {run.path: run for run in runs}.values())
-    needed = dict.fromkeys([*wanted, HASH, *(() if is_stored else KEY_COLUMNS)])
-    pieces = find_pieces(ledgers, topic, [held.held for held in ranges])
-    messages = read_pieces(
-        spark,
-        topic,
-        pieces,
-        list(needed),
-        with_payload,
-        without=ledgers.foreign_files(topic.topic_id),
-        with_chunks=not any(run.may_have_chunks for run in runs),
-    )
-    hashed = messages if is_stored else with_hash(messages)
-    of_lane = hashed.filter(is_of_lane(F.col(HASH).bitwiseAND(F.lit(MAX_HASH)), lane))
-    return of_lane.drop(*(set(needed) - set(wanted)))
+    keys = unhashed_keys(topic.path, runs)
+    needed = list(dict.fromkeys([*wanted, HASH, *(keys or ())]))
+
+    def read(held: Sequence[PositionRange]) -> DataFrame:
+        messages = read_pieces(
+            spark,
+            topic,
+            find_pieces(ledgers, topic, held),
+            needed,
+            with_payload,
+            without=ledgers.foreign_files(topic.topic_id),
+            with_chunks=not any(run.may_have_chunks for run in runs),
+        )
+        hashed = messages if keys is None else with_hash(messages, keys)
+        return hashed.filter(is_of_lane(F.col(HASH).bitwiseAND(F.lit(MAX_HASH)), lane))
+
+    parts = _parts(topic, ledgers, lane, [each.held for each in ranges])
+    return reduce(DataFrame.unionByName, map(read, parts)).drop(*(set(needed) - set(wanted)))
+
+
+def _parts(
+    topic: Topic, ledgers: LedgerIndex, lane: LaneHashes, ranges: Sequence[PositionRange]
+) -> list[list[PositionRange]]:
+    """What is to be read of *ranges*, each part by itself: of a file in order of hash the lane's own stretches, of all
+    others, and of files in order behind the first :data:`_MOST_PARTS`, everything."""
+    whole: list[PositionRange] = []
+    by_file: dict[str, list[PositionRange]] = {}
+    for held in ranges:
+        for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last):
+            of_run = held._replace(first=run.first_position, last=run.last_position)
+            is_known = run.path in by_file or len(by_file) < _MOST_PARTS
+            if is_known and is_by_hash(topic.path, run):
+                mine = np.flatnonzero(lane.holds(read_hashes(topic.path, [run])))
+                by_file.setdefault(run.path, []).extend(_stretches(of_run, run.first_position + mine))
+            else:
+                whole.append(of_run)
+    return [part for part in (whole, *by_file.values()) if part] or [whole]
+
+
+def _stretches(held: PositionRange, mine: np.ndarray) -> list[PositionRange]:
+    """The stretches of a range in which the positions *mine*, which ascend, are: at most as many as a read has bounds
+    for, the widest gaps between them left out."""
+    if not len(mine):
+        return []
+    gaps = np.diff(mine)
+    widest = np.argsort(-gaps, kind="stable")[: MAX_BOUNDS - 1]
+    cuts = np.sort(widest[gaps[widest] > LEAST_GAP]) + 1
+    firsts, lasts = mine[np.append(0, cuts)], mine[np.append(cuts, len(mine)) - 1]
+    return [held._replace(first=first, last=last) for first, last in zip(firsts.tolist(), lasts.tolist())]

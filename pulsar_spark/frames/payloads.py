@@ -40,7 +40,7 @@ class Decoding(NamedTuple):
     def shown(self, messages: DataFrame, has_encoded: bool = True) -> DataFrame:
         """:meth:`decoded` without rows that are discarded; no Python worker is asked unless *has_encoded*."""
         if not has_encoded:
-            return messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string"))
+            return messages.withColumn(PAYLOAD_ERROR, _error_before(messages))
         decoded = self.decoded(messages)
         if self.action is not ConsumerCryptoFailureAction.DISCARD:
             return decoded
@@ -48,8 +48,9 @@ class Decoding(NamedTuple):
 
     def decoded(self, messages: DataFrame, *, keeps_stored: bool = False) -> DataFrame:
         """*messages*, which have ``payload`` and :data:`ENCODING_COLUMNS`, with plain payloads, those columns null
-        then, and :data:`PAYLOAD_ERROR`. A payload that cannot be read is null and says why, or stays as it is stored
-        with *keeps_stored*, or with CONSUME if it cannot be decrypted."""
+        then, and :data:`PAYLOAD_ERROR`. A payload that cannot be read is null and says why, or stays as it is stored,
+        without an error, with *keeps_stored*, or with CONSUME if it cannot be decrypted. An error that a row without a
+        payload has already stays."""
         encoded = F.col("compression").isNotNull() | F.col("encryption_keys").isNotNull()
         plain = messages.withColumn(
             "plain", self._function()(*(F.when(encoded, F.col(name)) for name in ("payload", *ENCODING_COLUMNS)))
@@ -57,14 +58,16 @@ class Decoding(NamedTuple):
         error, is_plain = F.col("plain")[PAYLOAD_ERROR], F.col("plain")["payload"].isNotNull()
         if self.action is ConsumerCryptoFailureAction.CONSUME:
             error = F.when(~error.startswith("CryptoError"), error)
-        unread = F.when(error.isNull() | F.lit(keeps_stored), F.col("payload"))
+        if keeps_stored:
+            error = F.lit(None).cast("string")
+        unread = F.when(error.isNull(), F.col("payload"))
         columns = {
             "payload": F.when(is_plain, F.col("plain")["payload"]).otherwise(unread),
             **{name: F.when(~is_plain, F.col(name)) for name in ENCODING_COLUMNS},
-            PAYLOAD_ERROR: error,
+            PAYLOAD_ERROR: F.coalesce(_error_before(messages), error),
         }
         names = [name for name in messages.columns if name not in columns]
-        in_order = [*messages.columns, PAYLOAD_ERROR]
+        in_order = dict.fromkeys([*messages.columns, PAYLOAD_ERROR])
         decoded = plain.select(*names, *(column.alias(name) for name, column in columns.items()))
         return decoded.select(*in_order)
 
@@ -79,6 +82,13 @@ class Decoding(NamedTuple):
                 yield from in_pieces(_plain_rows(decoder, batch), _PLAIN)
 
         return arrow_udf(plain, _PLAIN_TYPE)
+
+
+def _error_before(messages: DataFrame) -> Column:
+    """Why a row has no payload, as far as *messages* say so."""
+    if PAYLOAD_ERROR not in messages.columns:
+        return F.lit(None).cast("string")
+    return F.when(F.col("payload").isNull(), F.col(PAYLOAD_ERROR))
 
 
 def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[tuple[bytes | None, str | None]]:

@@ -55,7 +55,7 @@ from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
-from pulsar_spark.storage.data_files import spark_writer_options
+from pulsar_spark.storage.data_files import BY_KEY_OPTIONS, spark_writer_options
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.staging import staged
@@ -168,9 +168,8 @@ def publish(
     table = AppendTable(found.path)
     try:
         partition_by = ("partition",) if found.partitions else ()
-        with staged(
-            rows, found.path, partition_by, spark_writer_options(splitting.most_bytes if splitting else most)
-        ) as files:
+        writing = spark_writer_options(splitting.most_bytes if splitting else most)
+        with staged(rows, found.path, partition_by, writing | (BY_KEY_OPTIONS if sort_by_key else {})) as files:
             messages = count_messages(files)
             ledger_id = table.append_staged(files, app_id, app_version)
             return Published(publish_id, ledger_id, 0 if ledger_id is None else messages)

@@ -74,7 +74,8 @@ def reprocess_dead_letters(
 
     **Which letters**: those where the SQL text *where* is true (over the columns of :func:`dead_letters` but
     ``sent_by``), written at or after *since* and before *until*, with one of *keys*, *limit* of them at most; not those
-    another job has chosen, nor those sent back *max_replays* times before.
+    another job has chosen, nor those sent back *max_replays* times before, nor chunked ones whose chunks are not as
+    large together as they say, which the log names.
 
     **Where to**: "subscription", the retry letter topic of the subscription they died on, which only its consumers read
     (those with ``retry_enable``; it is made, and subscribed, if missing, which needs a broker); "origin", the topic
@@ -105,7 +106,7 @@ def reprocess_dead_letters(
     target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
     if letters_in is None:
         return Reprocessed(
-            job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={}, destinations={}
+            job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 8, causes={}, destinations={}
         )
     settings = {
         "where": where if isinstance(where, str) or where is None else str(where),

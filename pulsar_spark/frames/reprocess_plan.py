@@ -1,9 +1,10 @@
 """Which letters a job sends where, and in which commits: decided once, from a few facts of each letter.
 
 Destinations are the origin, the retry letter topic of the subscription the letter died on, or one topic for all. A
-letter is left where it is when a job has taken it before, when it was sent back as often as is allowed, or when it does
-not say where it came from. The two letter topics of a subscription of several topics are named after the same one of
-them (semantics 4.22), so the name of the one gives that of the other, unless the dead letter topic's name is another.
+letter is left where it is when a job has taken it before, when it was sent back as often as is allowed, when it does
+not say where it came from, or when its chunks make no message. The two letter topics of a subscription of several
+topics are named after the same one of them (semantics 4.22), so the name of the one gives that of the other, unless the
+dead letter topic's name is another.
 """
 
 from collections import defaultdict
@@ -17,7 +18,8 @@ from pulsar_spark.storage.reprocessing import Claim
 
 ORIGIN, SUBSCRIPTION, TOPIC = "origin", "subscription", "topic:"
 TAKEN_BEFORE, LEFT_BY_GUARD, WITHOUT_ORIGIN = "taken_before", "left_by_guard", "without_origin"
-REASONS = (TAKEN_BEFORE, LEFT_BY_GUARD, WITHOUT_ORIGIN)
+UNREADABLE = "unreadable"
+REASONS = (TAKEN_BEFORE, LEFT_BY_GUARD, WITHOUT_ORIGIN, UNREADABLE)
 
 
 class Letter(NamedTuple):
@@ -30,13 +32,15 @@ class Letter(NamedTuple):
     subscription: str | None
     cause: str
     replays: int
+    payload_error: str | None
 
 
 class Plan(NamedTuple):
-    """The letters to send, and how many were left, by cause and reason."""
+    """The letters to send, how many were left, by cause and reason, and those that are unreadable."""
 
     claims: list[Claim]
     left: dict[str, dict[str, int]]
+    unreadable: list[Letter]
 
 
 def checked_target(to: str) -> str:
@@ -65,20 +69,23 @@ def plan_letters(
     """Claim *letters* of the dead letter topic *topic* in order of partition and position, *limit* of them at most;
     those after the last one are neither claimed nor counted."""
     claims: list[Claim] = []
+    unreadable: list[Letter] = []
     left: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(REASONS, 0))
     numbers: dict[str, int] = defaultdict(int)
     for letter in sorted(letters):
         if limit is not None and len(claims) >= limit:
             break
         destination = _destination(letter, topic, to)
-        if letter.message_id in taken or letter.replays >= max_replays or destination is None:
-            left[letter.cause][
-                TAKEN_BEFORE
-                if letter.message_id in taken
-                else LEFT_BY_GUARD
-                if letter.replays >= max_replays
-                else WITHOUT_ORIGIN
-            ] += 1
+        reasons = {
+            TAKEN_BEFORE: letter.message_id in taken,
+            LEFT_BY_GUARD: letter.replays >= max_replays,
+            WITHOUT_ORIGIN: destination is None,
+            UNREADABLE: letter.payload_error is not None,
+        }
+        if reason := next((name for name, is_so in reasons.items() if is_so), None):
+            left[letter.cause][reason] += 1
+            if reason == UNREADABLE:
+                unreadable.append(letter)
             continue
         number = numbers[destination]
         numbers[destination] += 1
@@ -95,7 +102,7 @@ def plan_letters(
                 letter.replays + 1,
             )
         )
-    return Plan(claims, dict(left))
+    return Plan(claims, dict(left), unreadable)
 
 
 def _destination(letter: Letter, topic: str, to: str) -> str | None:

@@ -3,6 +3,7 @@ reports. Why nothing is sent twice is said in ``frames.reprocess``."""
 
 import hashlib
 import json
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic, resolve_topic
 
+log = logging.getLogger(__name__)
+
 
 class Reprocessed(NamedTuple):
     """What became of the letters a job matched. ``causes`` has the same counts by cause."""
@@ -51,6 +54,8 @@ class Reprocessed(NamedTuple):
     """sent, or chosen, by another job"""
     without_origin: int
     """do not say where they came from"""
+    unreadable: int
+    """chunked ones whose chunks are not as large together as they say"""
     causes: dict[str, dict[str, int]]
     destinations: dict[str, int]
     """letters selected, by the topic they go to"""
@@ -143,6 +148,16 @@ class Run:
             **{name: self._settings[name] for name in ("to", "max_replays", "limit")},
         )
         self._claims = planned.claims
+        if planned.unreadable:
+            first = planned.unreadable[0]
+            log.warning(
+                "job %s: %d letters of topic %r cannot be put together and stay where they are, the first is %s: %s",
+                self._job_id,
+                len(planned.unreadable),
+                str(self._topic.name),
+                first.message_id,
+                first.payload_error,
+            )
         self._job = Job(
             self._job_id,
             str(self._topic.name),
@@ -242,7 +257,7 @@ class Run:
         dropped = selected - sent if dropped is None else dropped
         causes = {}
         for cause in sorted(selected.keys() | self._job.left.keys()):
-            left = self._job.left.get(cause, dict.fromkeys(REASONS, 0))
+            left = dict.fromkeys(REASONS, 0) | self._job.left.get(cause, {})
             causes[cause] = {
                 "matched": selected[cause] + sum(left.values()),
                 "selected": selected[cause],

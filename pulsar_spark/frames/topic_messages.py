@@ -19,9 +19,7 @@ from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.topics import Topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS
-from pulsar_spark.transforms.chunks import whole_messages, wrong_size
-
-_WRONG = "wrong_size"
+from pulsar_spark.transforms.chunks import WRONG, whole_messages
 
 
 def read_messages(
@@ -45,11 +43,7 @@ def read_messages(
     version = TableLog(found.path).latest()
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
     messages, has_encoded = messages_at(spark, layout, found, version, columns, partitions)
-    checked = messages.withColumn(_WRONG, wrong_size())
-    checked = checked.withColumn("payload", F.when(F.col(_WRONG).isNull(), F.col("payload")))
-    shown = decoding.shown(checked, has_encoded)
-    error = F.concat(F.lit(f"{UnreadableMessage.__name__}: "), _WRONG)
-    return shown.withColumn(PAYLOAD_ERROR, F.coalesce(PAYLOAD_ERROR, error)).drop("redelivery_count", _WRONG)
+    return decoding.shown(messages, has_encoded).drop("redelivery_count")
 
 
 def messages_at(
@@ -62,8 +56,9 @@ def messages_at(
     ranges: Sequence[PositionRange] | None = None,
 ) -> tuple[DataFrame, bool]:
     """*columns* of the messages of *topic* as of *version* of its table, as :func:`read_pieces` gives them: all, or
-    those of some *partitions* or *ranges* of positions; of chunked ones there may be some before the ranges, too. And
-    whether any may have a payload that is compressed or encrypted."""
+    those of some *partitions* or *ranges* of positions; of chunked ones there may be some before the ranges, too. One
+    whose chunks are not as large together as they say has no payload, and :data:`PAYLOAD_ERROR` says why. And whether
+    any may have a payload that is compressed or encrypted."""
     pieces, has_chunks, has_encoded = [], False, False
     for partition, ledgers in ledgers_until(layout, topic, version).items():
         if partitions is not None and partition not in partitions:
@@ -78,4 +73,8 @@ def messages_at(
                 pieces += pieces_of(held, ledgers.parts(held.first, last))
                 has_encoded |= any(run.has_encoded for run in ledgers.parts(held.first, last))
     messages = read_pieces(spark, topic, pieces, columns, version=version)
-    return whole_messages(messages) if has_chunks else messages, has_encoded
+    if not has_chunks:
+        return messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")), has_encoded
+    error = F.concat(F.lit(f"{UnreadableMessage.__name__}: "), WRONG)
+    payload = F.when(F.col(WRONG).isNull(), F.col("payload"))
+    return whole_messages(messages).withColumns({"payload": payload, PAYLOAD_ERROR: error}).drop(WRONG), has_encoded

@@ -18,7 +18,11 @@ import numpy as np
 
 
 class Waits(Protocol):
-    """Which entries are not given to the owner of their hash yet."""
+    """Which entries are not given to the owner of their hash yet. What *hashes* they have is of no concern unless
+    :attr:`depends_on_hashes`."""
+
+    @property
+    def depends_on_hashes(self) -> bool: ...
 
     def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         """A flag for each entry; *owners* are numbers of consumers."""
@@ -26,6 +30,8 @@ class Waits(Protocol):
 
 class NothingWaits:
     """Order within a key was given up."""
+
+    depends_on_hashes = False
 
     def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         return np.zeros(len(positions), bool)
@@ -54,8 +60,11 @@ class DrainingHashes:
         in_order = np.lexsort((out.positions[back], out.hashes[back]))
         self._hashes, first = np.unique(out.hashes[back][in_order], return_index=True)
         self._positions = out.positions[back][in_order][first]
+        self.depends_on_hashes = len(out.hashes) > 0
 
     def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        if not self.depends_on_hashes:
+            return np.zeros(len(positions), bool)
         held = _is_in(self.draining, hashes)
         if len(self._hashes):
             at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
@@ -75,6 +84,8 @@ class RecentlyJoined:
     that joined then, in order of joining. These consumers, and nobody else, are given nothing from the first of these
     places on. (Pulsar's own limit of each, for what it reads the first time, comes to the same: all entries below a
     consumer's limit have been read before it joined.)"""
+
+    depends_on_hashes = False
 
     def __init__(self, limits: Mapping[int, int]):
         self._newcomers = np.array(sorted(limits), np.int64)

@@ -159,6 +159,9 @@ class Owners:
         self._numbers = {consumer_id: number for number, consumer_id in enumerate(self.consumers)}
         numbered = [held._replace(shares=tuple(map(self.number, held.shares))) for held in stretches(ranges, axis)]
         self._table = HashTable(axis, numbered, np.int64)
+        numbers = {number for held in numbered for number in held.shares}
+        self.sole = None if len(numbers) > 1 or NOBODY in numbers else numbers.pop()
+        """The number of the one that owns every hash, None where there is none."""
 
     def number(self, consumer_id: str | None) -> int:
         """The number of a consumer; of one that owns nothing :data:`NOBODY`."""

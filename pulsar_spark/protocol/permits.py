@@ -4,11 +4,20 @@ Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. On conn
 from then on for what has left the queue, whenever that is half the queue size or more. A message that is dropped unseen
 leaves it too. Without a queue (size 0) there is one permit a call that waits, and a message that is not shown to it
 gives its permit back.
+
+**A queue that grows.** A queue a round is all that a consumer can get, so one that takes messages faster than its
+queue size a round would wait most of the time. Its queue doubles, up to ``most``, when a round brings half of it or
+more and finds it empty, a queue full having been taken since it grew last. Larger than two seconds' worth of what is
+taken is too large: it shrinks back, to no less than the size asked for, by asking for less, or by giving back what
+waits unseen (see :meth:`Permits.too_many`), so that others can have it. Source: ConsumerBase.expectMoreIncomingMessages
+and ConsumerImpl.updateAutoScaleReceiverQueueHint (PIP-74), where an empty queue doubles that was full before, and
+shrinks when memory runs short; here what waits takes none.
 """
 
 
 class Permits:
-    """The count of one consumer on one topic partition; every method gives the permits to ask for now.
+    """The count of one consumer on one topic partition; methods give the permits to ask for now. The queue has
+    *queue_size* at least and *most* at most; without *most* it does not grow.
 
     >>> permits = Permits(queue_size=4)
     >>> permits.connect(), permits.take(1), permits.take(1), permits.take(3)
@@ -18,15 +27,31 @@ class Permits:
     (0, 1, 0)
     >>> alone.hand_out(is_shown=False), alone.hand_out(is_shown=True)
     (1, 0)
+    >>> growing = Permits(queue_size=4, most=16)
+    >>> growing.connect(), growing.arrive(4, round_number=1, queued=0), growing.take(4)
+    (4, 0, 4)
+    >>> growing.arrive(4, round_number=2, queued=0), growing.queue_size
+    (4, 8)
     """
 
-    def __init__(self, queue_size: int):
-        self.queue_size, self._at_least = queue_size, max(1, queue_size // 2)
+    def __init__(self, queue_size: int, most: int = 0):
+        self.queue_size, self.least, self.most = queue_size, queue_size, max(queue_size, most)
         self._used = self._wanted = 0
+        self._debt = 0
+        """What has left a queue that shrank is not asked for again, for so many messages."""
+        self._taken = self._lately = 0
+        """Messages that left the queue since it grew, and since :meth:`too_many` was last asked."""
+        self._round, self._brought, self._was_empty = -1, 0, False
+
+    @property
+    def may_shrink(self) -> bool:
+        """Is there, or may there come, more than a queue of the size asked for?"""
+        return self.queue_size > self.least or self._debt > 0
 
     def connect(self) -> int:
         """The broker counts from nothing: the consumer is new to it, or its cursor was moved."""
-        self._used = 0
+        self.queue_size = self.least
+        self._used = self._debt = self._taken = self._lately = 0
         return self.queue_size or self._wanted
 
     def want_one(self) -> int:
@@ -35,6 +60,18 @@ class Permits:
             return 0
         self._wanted = 1
         return 1
+
+    def arrive(self, messages: int, *, round_number: int, queued: int) -> int:
+        """A round brought so many, or so many more, while *queued* waited."""
+        if round_number != self._round:
+            self._round, self._brought, self._was_empty = round_number, 0, queued == 0
+        self._brought += messages
+        is_too_small = self._was_empty and 2 * self._brought >= self.queue_size
+        if not is_too_small or self._taken < self.queue_size or self.queue_size >= self.most:
+            return 0
+        before, self.queue_size = self.queue_size, min(2 * self.queue_size, self.most)
+        self._taken = 0
+        return self._paid(self.queue_size - before)
 
     def hand_out(self, *, is_shown: bool) -> int:
         """One message leaves the queue, and is shown to the application or not."""
@@ -48,15 +85,36 @@ class Permits:
         if not self.queue_size:
             return messages
         self._used += messages
-        if self._used < self._at_least:
+        self._taken += messages
+        self._lately += messages
+        if self._used < max(1, self.queue_size // 2):
             return 0
-        permits, self._used = self._used, 0
-        return permits
+        used, self._used = self._used, 0
+        return self._paid(used)
 
     def drop(self, messages: int) -> int:
         """So many are dropped from the queue and will be sent again."""
-        return messages if self.queue_size else 0
+        return self._paid(messages) if self.queue_size else 0
 
     def refuse(self, messages: int) -> int:
         """So many were sent and never queued."""
         return messages if self.queue_size else self._wanted
+
+    def too_many(self) -> int:
+        """Asked once a second: how many of what waits may be given back, because two seconds' worth of what is taken is
+        less than the queue, and it shrinks."""
+        enough, self._lately = max(self.least, 2 * self._lately), 0
+        if enough < self.queue_size:
+            self._debt += self.queue_size - enough
+            self.queue_size, self._taken = enough, 0
+        return self._debt
+
+    def give_back(self, messages: int) -> int:
+        """So many of what waited were given back, and are not asked for again as far as they were too many."""
+        return self._paid(messages)
+
+    def _paid(self, messages: int) -> int:
+        """What is asked for in the place of so many."""
+        paid = min(self._debt, messages)
+        self._debt -= paid
+        return messages - paid

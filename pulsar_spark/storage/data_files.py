@@ -30,6 +30,10 @@ _ROW_GROUP_ROWS = 1 << 17
 """So few that a reader with a filter passes over most of a large file."""
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Bytes of payload in a row group at most, unless one message has more: a reader holds a row group as a whole."""
+BY_KEY_OPTIONS = {"parquet.page.row.count.limit": "2000"}
+"""Options of Spark's Parquet writer for rows in order of their keys' hash: of these a reader wants some hundred
+stretches of a few thousand rows or less, one for each point that a consumer has on the ring of hashes, and reads whole
+pages, which else have 20,000 rows."""
 _SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _COUNTING = ("first", "last")

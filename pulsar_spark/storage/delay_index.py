@@ -35,7 +35,8 @@ twenty. So what promotion counts by its intervals of time stays what it was when
   both; the runs are pending, and indexed again.
 - Behind the commit: the new bucket counts, what it replaces does not. The next start removes what left the table.
 - A file, the notes on a bucket or the log, lost by whomever: the rest, or a table that contradicts itself. The next
-  start takes what was lost for never indexed, all of it where nobody can tell what it was.
+  start takes what was lost for never indexed, all of it where nobody can tell what it was. Bytes that changed are
+  lost as well: pages have checksums, and the names of files say the rest (delay_files).
 
 What is lost while a broker serves is found when it is read, and made again meanwhile; its topic partitions are not
 ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same. They are

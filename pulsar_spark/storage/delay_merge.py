@@ -1,5 +1,6 @@
 """Writing buckets: entries in order, cut into files, and several buckets made one without holding them in memory."""
 
+import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -8,6 +9,7 @@ import numpy as np
 
 from pulsar_spark.storage.data_files import removing
 from pulsar_spark.storage.delay_buckets import Bucket, BucketLost
+from pulsar_spark.storage.delay_files import file_name, footer_of
 from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import (
     FILE_ENTRIES,
@@ -31,9 +33,12 @@ def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places)
     with removing(folder, written):
         while first := next(rest, None):
             of_file = _chained(first, islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
-            names.append(f"part-{len(names):05d}-{uuid.uuid4()}-c000.zstd.parquet")
+            draft = folder / f"draft-{uuid.uuid4()}.zstd.parquet"
+            written.append({"path": draft.name})
+            found.append(write_segments(draft, of_file, places.known, file=len(found)))
+            names.append(file_name(footer_of(draft), len(names)))
             written.append({"path": names[-1]})
-            found.append(write_segments(folder / names[-1], of_file, places.known, file=len(found)))
+            os.rename(draft, folder / names[-1])
     return NewBucket(number, folder, names, Statistics.joined(found))
 
 

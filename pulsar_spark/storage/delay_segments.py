@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.sticky_key import NO_KEY_HASH
+from pulsar_spark.storage.delay_files import check_name, footer_of
 from pulsar_spark.storage.delayed import NONE_DUE, Due
 
 SEGMENT_ENTRIES = 1 << 15
@@ -171,6 +172,7 @@ class SegmentFile:
     """A file of a bucket, open for reading; an OSError, or one of Arrow's, where it cannot be read."""
 
     def __init__(self, path: Path):
+        check_name(path, footer_of(path))
         self._file = pq.ParquetFile(path, page_checksum_verification=True)
         self.segments = self._file.num_row_groups
 

@@ -11,6 +11,7 @@ leaves are files that no commit names. A commit is made directly behind the one 
 """
 
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,7 @@ from pulsar_spark.errors import BrokerFenced, NotAllowedError
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.data_files import conform, file_add, partition_values, removing, staging_folder
 from pulsar_spark.storage.delay_buckets import Bucket
+from pulsar_spark.storage.delay_files import check_name, file_name
 from pulsar_spark.storage.delay_notes import (
     ENTRY,
     INDEXED,
@@ -50,6 +52,8 @@ from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import append_lock, create_table
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import DELAY_INDEX
+
+_PATH = re.compile(rf"bucket=-?\d+/kind=({ENTRY}|{SEGMENT}|{INDEXED})/[^/]+")
 
 
 class LostBucket(NamedTuple):
@@ -129,9 +133,11 @@ class DelayTable:
         except DeltaError as error:
             if is_fault_of_disk(error):
                 raise
-            return Loaded([], {}, [LostBucket(NO_BUCKET, None, str(error))])
+            return Loaded([], {}, [LostBucket(NO_BUCKET, None, str(error).splitlines()[0])])
         self.version = table.version()
         for path, size in zip(rows["path"].to_pylist(), rows["size_bytes"].to_pylist()):
+            if not _PATH.fullmatch(unquote(path)):
+                return Loaded([], {}, [LostBucket(NO_BUCKET, None, f"{path!r} is no file of it")])
             self._note_live(unquote(path), size)
         indexed, expected, lost = self._indexed(places)
         buckets, there = [], {number for number, _ in self._live} - {NO_BUCKET}
@@ -161,9 +167,11 @@ class DelayTable:
 
     def _bucket(self, number: int, places: Places) -> Bucket | LostBucket:
         sizes, folder = dict(sorted(self._live.get((number, ENTRY), {}).items())), self.folder(number)
+        notes = list(self._live.get((number, SEGMENT), {}))
+        if len(notes) != 1:
+            return LostBucket(number, None, f"it has {len(notes)} files that say what is in its segments")
         try:
-            notes = [self._notes(number, SEGMENT, name) for name in self._live.get((number, SEGMENT), {})]
-            rows = pa.concat_tables([schema_of(SEGMENT).empty_table(), *notes])
+            rows = self._notes(number, SEGMENT, notes[0])
         except READ_ERRORS as error:
             raise_unless_damage(error)
             return LostBucket(number, None, str(error))
@@ -174,7 +182,10 @@ class DelayTable:
         return Bucket(number, folder, sizes, statistics_from(rows, {name: at for at, name in enumerate(sizes)}, places))
 
     def _notes(self, bucket: int, kind: str, name: str) -> pa.Table:
-        return conform(pq.ParquetFile(self.folder(bucket, kind) / name).read(), schema_of(kind))
+        path = self.folder(bucket, kind) / name
+        content = path.read_bytes()
+        check_name(path, content)
+        return conform(pq.ParquetFile(pa.BufferReader(content)).read(), schema_of(kind))
 
     def commit(
         self, new: NewBucket | None, gone: Iterable[int], indexed: dict[int, Indexed], places: Places
@@ -185,12 +196,11 @@ class DelayTable:
         is_empty = new is None or not new.files
         there = {number for number, _ in self._live} - {NO_BUCKET, *gone} | (set() if is_empty else {new.number})
         files = [] if is_empty else [self._relative(new.number, ENTRY, name) for name in new.files]
-        files += [] if is_empty else [self._new_file(new.number, SEGMENT)]
-        files.append(self._new_file(NO_BUCKET, INDEXED))
-        with removing(self.path, [{"path": path} for path in files]):
+        written = [{"path": path} for path in files]
+        with removing(self.path, written):
             if not is_empty:
-                self._write(files[-2], segment_rows(new, places))
-            self._write(files[-1], indexed_rows(indexed, there, places))
+                files.append(self._write(new.number, SEGMENT, segment_rows(new, places), written))
+            files.append(self._write(NO_BUCKET, INDEXED, indexed_rows(indexed, there, places), written))
             adds = [file_add(self.path, path) for path in files]
             self._sync(files)
         doomed = [(NO_BUCKET, INDEXED), *((number, kind) for number in gone for kind in (ENTRY, SEGMENT))]
@@ -233,12 +243,17 @@ class DelayTable:
                 )
             version += 1
 
-    def _new_file(self, bucket: int, kind: str) -> str:
-        self.folder(bucket, kind).mkdir(parents=True, exist_ok=True)
-        return self._relative(bucket, kind, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet")
-
-    def _write(self, path: str, rows: pa.Table) -> None:
-        pq.write_table(rows, self.path / path, compression="zstd", store_schema=False)
+    def _write(self, bucket: int, kind: str, rows: pa.Table, written: list[dict]) -> str:
+        """Write a file of notes, and note it as *written*; its path."""
+        folder = self.folder(bucket, kind)
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f"draft-{uuid.uuid4()}.zstd.parquet"
+        written.append({"path": self._relative(bucket, kind, draft.name)})
+        pq.write_table(rows, draft, compression="zstd", store_schema=False)
+        path = self._relative(bucket, kind, file_name(draft.read_bytes()))
+        written.append({"path": path})
+        os.rename(draft, self.path / path)
+        return path
 
     def _relative(self, bucket: int, kind: str, name: str) -> str:
         return (self.folder(bucket, kind) / name).relative_to(self.path).as_posix()

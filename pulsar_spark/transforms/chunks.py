@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.protocol.chunking import WRONG_SIZE
 
 CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
+WRONG = "wrong_size"
 _GROUP, _SIZE = ("partition", "producer_name", "uuid"), "total_chunk_msg_size"
 _PLACE = ("partition", "position")
 
@@ -147,5 +148,7 @@ def reassemble_chunks(chunks: DataFrame) -> DataFrame:
 
 def whole_messages(messages: DataFrame) -> DataFrame:
     """Rows of the messages table with their ``position`` as messages: those in one piece as they are, and one row per
-    complete chunked one, as :func:`reassemble_chunks` gives it."""
-    return messages.filter(~is_chunk()).unionByName(reassemble_chunks(messages.filter(is_chunk())))
+    complete chunked one, as :func:`reassemble_chunks` gives it; with the column :data:`WRONG`, which says what is
+    :func:`wrong_size`."""
+    chunked = reassemble_chunks(messages.filter(is_chunk())).withColumn(WRONG, wrong_size())
+    return messages.filter(~is_chunk()).withColumn(WRONG, F.lit(None).cast("string")).unionByName(chunked)

@@ -10,13 +10,12 @@ Spark's own ``hash`` is Murmur3 (x86, 32 bits) with two differences from Pulsar'
   with the key's own length.
 
 A multiplication of 32 bits is one of 64 by the factor as a signed number, cut: it cannot overflow, so ANSI mode has no
-objection. Each step is a column of its own because it uses the one before more than once.
+objection. Each step is a column of its own because it uses the one before more than once, and a text, because a Column
+is a call to the JVM for each of its operators: a frame with hashes takes 60 calls less.
 
 Measured on 3 x 10^6 keys and two cores: 0.4 s, where an Arrow UDF takes 0.8 s, Spark's ``hash`` 0.2 s and to read the
 keys 0.1 s.
 """
-
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -32,37 +31,36 @@ _SPARK_SEED = 42
 
 def hash_keys(messages: DataFrame, key: Column, name: str) -> DataFrame:
     """*messages* with the 31-bit hash of the bytes *key* in the column *name*: an int, null where the key is null."""
-    size = F.octet_length(key)
-    is_whole, padded_size = size.bitwiseAND(F.lit(3)) == 0, (size + 3).bitwiseAND(F.lit(~3))
-    padded = F.when(is_whole, key).otherwise(F.rpad(key, padded_size, F.lit(b"\0")))
-    taken_back, finished = (f"{name}_{step}" for step in ("taken_back", "finished"))
-    state = F.col(taken_back)
-    steps = (
-        _times(_folded(F.col(finished), 16), _inverse(_LAST_FACTORS[1])),
+    names = (bytes_, size, finished, state) = [f"{name}_{part}" for part in ("bytes", "size", "finished", "state")]
+    padded_size = f"(({size} + 3) & ~3)"
+    padded = f"if({size} = {padded_size}, {bytes_}, rpad({bytes_}, {padded_size}, X'00'))"
+    steps = {size: f"octet_length({bytes_})", finished: _unsigned(f"cast(hash({_BEFORE_KEY}, {padded}) as bigint)")}
+    taken_back = (
+        _times(_folded(finished, 16), _inverse(_LAST_FACTORS[1])),
         _times(_folded(state, 13, 26), _inverse(_LAST_FACTORS[0])),
-        _unsigned(_folded(state, 16).bitwiseXOR(padded_size.cast("bigint")) - F.lit(_ADDEND)),
+        _unsigned(f"({_folded(state, 16)} ^ cast({padded_size} as bigint)) - {_ADDEND}"),
         _times(state, _inverse(5)),
-        _unsigned(F.shiftright(state, 13).bitwiseOR(F.shiftleft(state, 19))).bitwiseXOR(size.cast("bigint")),
+        f"{_unsigned(f'shiftright({state}, 13) | shiftleft({state}, 19)')} ^ cast({size} as bigint)",
         _times(_folded(state, 16), _LAST_FACTORS[0]),
         _times(_folded(state, 13), _LAST_FACTORS[1]),
     )
-    hashed = messages.withColumn(finished, _unsigned(F.hash(F.lit(_BEFORE_KEY), padded).cast("bigint")))
-    for step in steps:
-        hashed = hashed.withColumn(taken_back, step)
-    found = F.when(is_whole, F.col(finished)).otherwise(_folded(state, 16)).bitwiseAND(F.lit(MAX_HASH))
-    return hashed.withColumn(name, found.cast("int")).drop(finished, taken_back)
+    hashed = messages.withColumn(bytes_, key)
+    for column, step in (*steps.items(), *((state, step) for step in taken_back)):
+        hashed = hashed.withColumn(column, F.expr(step))
+    found = f"cast(if({size} = {padded_size}, {finished}, {_folded(state, 16)}) & {MAX_HASH} as int)"
+    return hashed.withColumn(name, F.expr(found)).drop(*names)
 
 
-def _unsigned(number: Column) -> Column:
-    return number.bitwiseAND(F.lit(_UINT32))
+def _unsigned(number: str) -> str:
+    return f"(({number}) & {_UINT32})"
 
 
-def _times(number: Column, factor: int) -> Column:
-    return _unsigned(number * F.lit(_signed(factor)))
+def _times(number: str, factor: int) -> str:
+    return _unsigned(f"{number} * {_signed(factor)}L")
 
 
-def _folded(number: Column, *shifts: int) -> Column:
-    return reduce(lambda folded, shift: folded.bitwiseXOR(F.shiftright(number, shift)), shifts, number)
+def _folded(number: str, *shifts: int) -> str:
+    return "({})".format(" ^ ".join([number, *(f"shiftright({number}, {shift})" for shift in shifts)]))
 
 
 def _signed(number: int) -> int:

@@ -5,6 +5,8 @@ The hash is the one the broker goes by: stored by the producer, or computed from
 than that of its entry (semantics 2.22).
 """
 
+from collections.abc import Collection
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -18,14 +20,15 @@ ORDER = (HASH, "partition", "position", "batch_index")
 _COMPUTED = "computed_sticky_key_hash"
 
 
-def with_hash(messages: DataFrame) -> DataFrame:
-    """The same with a hash in every row; *messages* have the :data:`KEY_COLUMNS`.
+def with_hash(messages: DataFrame, key_columns: Collection[str] = KEY_COLUMNS) -> DataFrame:
+    """The same with a hash in every row; *messages* have those of the :data:`KEY_COLUMNS` that are given, the others
+    would be null.
 
     A filter on the hash must not be moved below it: the optimizer would write each step of the computation once for
     every time the next one uses it, which is more code than fits into memory. It moves none below a column that may
     differ each time it is computed, as the last one here, of which no row has need, is declared to be.
     """
-    computed = hash_keys(messages, _sticky_key(), _COMPUTED)
+    computed = hash_keys(messages, _sticky_key(key_columns), _COMPUTED)
     once = F.coalesce(F.col(HASH), F.col(_COMPUTED), F.monotonically_increasing_id().cast("int"))
     return computed.withColumn(HASH, once).drop(_COMPUTED)
 
@@ -35,15 +38,21 @@ def by_key(messages: DataFrame) -> DataFrame:
     return messages.repartition(HASH).sortWithinPartitions(*ORDER)
 
 
-def _sticky_key() -> Column:
+def _sticky_key(key_columns: Collection[str]) -> Column:
     """Null where nobody needs it, because the hash is stored."""
-    key = F.when(F.col("ordering_key").isNotNull(), _bytes_of("ordering_key")).otherwise(_bytes_of("partition_key"))
-    return F.when(F.col(HASH).isNull(), F.coalesce(key, F.lit(NONE_KEY)))
+    key = F.lit(NONE_KEY)
+    for name in ("partition_key", "ordering_key"):
+        if name in key_columns:
+            is_coded = f"{name}_b64_encoded" in key_columns
+            key = F.when(F.col(name).isNull(), key).otherwise(
+                _bytes_of(name) if is_coded else F.col(name).cast("binary")
+            )
+    return F.when(F.col(HASH).isNull(), key)
 
 
 def _bytes_of(name: str) -> Column:
-    """The bytes of a key; null where there is none, and where it is to be base64 and is not."""
+    """The bytes of a key that may be base64, and is none if it is to be base64 and is not."""
     text, is_base64 = F.col(name), F.coalesce(F.col(f"{name}_b64_encoded"), F.lit(False))
     missing = F.when(F.contains(text, F.lit("=")), 0).otherwise(F.pmod(-F.length(text), F.lit(4)))
     decoded = F.try_to_binary(F.concat(text, F.repeat(F.lit("="), missing)), F.lit("base64"))
-    return F.when(is_base64, decoded).otherwise(text.cast("binary"))
+    return F.when(is_base64, F.coalesce(decoded, F.lit(NONE_KEY))).otherwise(text.cast("binary"))

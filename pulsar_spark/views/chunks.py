@@ -7,11 +7,13 @@ producer and uuid that came when none of their messages was open. A chunk that i
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.chunking import REASONS, Judged, Verdict, judged, none_open
@@ -26,6 +28,7 @@ from pulsar_spark.views.view_specs import CHUNKS
 
 _BEGUN_ANEW = "the message was begun anew by another chunk 0"
 _CLOSING = (Verdict.GAP, Verdict.DISAGREES, Verdict.MALFORMED)
+_STRAYS = (Verdict.NO_FIRST, *_CLOSING)
 _NAMES = ("producer_name", "uuid", "num_chunks_from_msg", "total_chunk_msg_size", "publish_time")
 _BATCH = 10_000
 """Rows that are made at a time."""
@@ -42,13 +45,47 @@ class Incomplete(NamedTuple):
 def read_incomplete(topic: Topic, partition: int, ledgers: PartitionLedgers) -> Iterator[list[dict]]:
     """What is not complete in a topic partition, as rows of the view, some at a time, in the order in which it
     began."""
-    trimmed = trimmed_ledgers(topic.path, [partition])[partition]
-    runs = (run for run in ledgers.chunk_runs(0) if run.ledger_id > trimmed)
-    chunks = _together([read_chunks(topic.path, run) for run in runs])
-    found = judged(chunks.groups, chunks.chunk_ids, chunks.num_chunks, none_open(len(chunks.keys)))
+    chunks, found = _judged(topic, partition, ledgers)
     incomplete = sorted([*_begun(chunks, found), *_strays(chunks, found)], key=lambda each: each.rows[0])
     for at in range(0, len(incomplete), _BATCH):
         yield _rows_of(topic, partition, ledgers, chunks, incomplete[at : at + _BATCH])
+
+
+class Counted(NamedTuple):
+    """How many messages are not complete, how many of them are open, how many chunks are there of them all, and when
+    the oldest was published."""
+
+    messages: int
+    still_open: int
+    chunks: int
+    since: datetime | None
+
+
+def count_incomplete(topic: Topic, partition: int, ledgers: PartitionLedgers) -> Counted:
+    """The same, counted: nothing is made for each of them."""
+    chunks, found = _judged(topic, partition, ledgers)
+    completed = found.openers[found.verdicts == Verdict.COMPLETES]
+    begun = np.flatnonzero((found.verdicts <= Verdict.COMPLETES) & ~np.isin(found.openers, completed))
+    strays = np.flatnonzero(np.isin(found.verdicts, _STRAYS))
+    _, groups = np.unique(chunks.groups[strays], return_index=True)
+    firsts = np.concatenate([np.unique(found.openers[begun]), strays[groups]])
+    times = _named(topic, ledgers, np.sort(chunks.positions[firsts]), ["publish_time"])["publish_time"]
+    still_open = int((found.left.openers >= 0).sum())
+    return Counted(len(firsts), still_open, len(begun) + len(strays), pc.min(times).as_py())
+
+
+def _judged(topic: Topic, partition: int, ledgers: PartitionLedgers) -> tuple[Chunks, Judged]:
+    """The chunks of a topic partition, and what the rule says of each."""
+    trimmed = trimmed_ledgers(topic.path, [partition])[partition]
+    runs = (run for run in ledgers.chunk_runs(0) if run.ledger_id > trimmed)
+    chunks = _together([read_chunks(topic.path, run) for run in runs])
+    return chunks, judged(chunks.groups, chunks.chunk_ids, chunks.num_chunks, none_open(len(chunks.keys)))
+
+
+def _named(topic: Topic, ledgers: PartitionLedgers, positions: np.ndarray, columns: Sequence[str]) -> pa.Table:
+    """Columns of the entries at *positions*, which ascend."""
+    runs = [run.part(*part) for run, parts in ledgers.spans_of(ranges_of(positions)) for part in parts]
+    return read_slice(topic.path, runs, columns)
 
 
 def _together(read: list[Chunks]) -> Chunks:
@@ -96,7 +133,7 @@ class _Ends:
 
 def _strays(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
     """Chunks of no message that was begun, those of a group together."""
-    strays = np.flatnonzero(np.isin(found.verdicts, (Verdict.NO_FIRST, *_CLOSING)))
+    strays = np.flatnonzero(np.isin(found.verdicts, _STRAYS))
     by_group = strays[np.argsort(chunks.groups[strays], kind="stable")]
     borders = np.flatnonzero(np.diff(chunks.groups[by_group])) + 1
     for rows in np.split(by_group, borders) if len(by_group) else ():
@@ -107,8 +144,7 @@ def _rows_of(
     topic: Topic, partition: int, ledgers: PartitionLedgers, chunks: Chunks, incomplete: list[Incomplete]
 ) -> list[dict]:
     positions = np.unique([chunks.positions[each.rows[0]] for each in incomplete])
-    runs = [run.part(*part) for run, parts in ledgers.spans_of(ranges_of(positions)) for part in parts]
-    named = {row["position"]: row for row in read_slice(topic.path, runs, _NAMES).to_pylist()}
+    named = {row["position"]: row for row in _named(topic, ledgers, positions, _NAMES).to_pylist()}
     rows = []
     for each in incomplete:
         first = int(chunks.positions[each.rows[0]])

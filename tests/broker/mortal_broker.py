@@ -1,16 +1,25 @@
-"""``python -m tests.broker.mortal_broker ROOT WRITE...``: brokers without Spark, one after the other, each of which
-kills itself, by SIGKILL, at one of its writes.
+"""``python -m tests.broker.mortal_broker WHAT ROOT WRITE...``: brokers without Spark, one after the other, each of
+which kills itself, by SIGKILL, at one of its writes.
 
 Each data file and each commit of any table is a write; 1 is the moment before the first of them, 2 the moment before
 the second... 0 means never. Between a commit and the next write a broker reads, plans and answers nobody, so the moment
-after a write is the moment before the next.
+after a write is the moment before the next. *WHAT* is :data:`TABLES`, or which files' writes are meant and what is done
+to them: those of the delay index that is built, merged, dropped and made anew in the background, all the time, as it
+is so small (:data:`INDEX`); likewise, and before each start one of its files is damaged (:data:`DAMAGED_INDEX`).
 """
 
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
 
+import pytest
+
+from pulsar_spark.broker import delay_head, delay_index
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
@@ -18,34 +27,50 @@ from pulsar_spark.storage import tables
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
+from tests.faults import wrap_writes
+from tests.plain_broker import PlainBroker
 from tests.plain_planner import PlainPlanner
 
+TABLES, INDEX, DAMAGED_INDEX = "tables", "delay-index", "damaged-delay-index"
 LOOK_SECONDS = 0.01
 LAST = "the last broker serves"
+DAMAGES = {
+    "removed": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "flipped": lambda path: path.write_bytes(flipped(path.read_bytes())),
+}
 
 
-def die_at(write: int) -> None:
-    """End this process without a word before the *write*-th write."""
-    done = 0
+def flipped(content: bytes) -> bytes:
+    """One bit is another, in the middle."""
+    at = len(content) // 2
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :] if content else content
 
-    def mortal(function):
+
+def mortal(write: int, thread: str | None = None) -> Callable:
+    """A wrapper of functions that ends this process without a word before the *write*-th of their calls, of those of
+    *thread* with one."""
+    numbers = count(1)
+
+    def wrap(function):
         def write_or_die(*args, **kwargs):
-            nonlocal done
-            done += 1
-            if done == write:
+            if thread in (None, threading.current_thread().name) and next(numbers) == write:
                 os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **kwargs)
 
         return write_or_die
 
-    tables.write_files, tables.commit = mortal(tables.write_files), mortal(tables.commit)
+    return wrap
 
 
-def serve(root: str) -> None:
+def serve(root: str, write: int) -> None:
     layout = Layout(root)
     prepare_root(layout)
     rounds = Rounds(load_bundle(layout), PlainPlanner().run, now_micros, f"mortal-{os.getpid()}")
     rounds.take_over()
+    wrap = mortal(write)
+    tables.write_files, tables.commit = wrap(tables.write_files), wrap(tables.commit)
     while True:
         if not rounds.run(
             *read_asked(layout.broker_table("requests"), after=rounds.bundle.requests_version)
@@ -53,19 +78,40 @@ def serve(root: str) -> None:
             time.sleep(LOOK_SECONDS)
 
 
-def serve_in_turn(root: str, writes: list[int]) -> None:
+def serve_with_index(root: str, write: int) -> None:
+    delay_head.MOST_ENTRIES, delay_index.AT_ONCE = 6, 3
+    wrap_writes(pytest.MonkeyPatch(), mortal(write, "delay index"))
+    with PlainBroker(root, delayed_delivery_max_num_buckets=2) as broker:
+        broker.wait()
+
+
+def damage(root: str, number: int) -> None:
+    """Do to one of the index's files, each time another, what files come to."""
+    table = Layout(root).broker_table("delay_index")
+    files = sorted(path for path in table.rglob("*") if path.suffix in (".json", ".parquet") and path.stat().st_size)
+    if files:
+        name, do = list(DAMAGES.items())[number % len(DAMAGES)]
+        path = files[7 * number % len(files)]
+        do(path)
+        print(f"{name}: {path}", flush=True)
+
+
+def serve_in_turn(what: str, root: str, writes: list[int]) -> None:
     """A copy of this process for each broker but the last, which is the process itself and says so."""
-    for write in writes[:-1]:
+    for number, write in enumerate(writes[:-1]):
         broker = os.fork()
         if not broker:
-            die_at(write)
-            serve(root)
+            SERVE[what](root, write)
         _, status = os.waitpid(broker, 0)
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+        if what == DAMAGED_INDEX:
+            damage(root, number)
     print(LAST, flush=True)
-    die_at(writes[-1])
-    serve(root)
+    SERVE[what](root, writes[-1])
+
+
+SERVE = {TABLES: serve, INDEX: serve_with_index, DAMAGED_INDEX: serve_with_index}
 
 
 if __name__ == "__main__":
-    serve_in_turn(sys.argv[1], [int(write) for write in sys.argv[2:]])
+    serve_in_turn(sys.argv[1], sys.argv[2], [int(write) for write in sys.argv[3:]])

@@ -6,12 +6,14 @@ from collections import Counter
 
 import pytest
 
-from pulsar_spark.broker import patience
+from pulsar_spark.broker import delay_head, delay_upkeep, patience
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.delay_index import read_buckets
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
@@ -27,7 +29,7 @@ from tests.requests import On
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
 DEAD = dead_letter_topic(TOPIC, "s")
-WRITES = 64
+WRITES, SECOND = 64, 1_000_000
 EVERY = int(os.environ.get("PULSAR_SPARK_FAULTS_EVERY", "5"))
 
 
@@ -36,11 +38,9 @@ def short_pauses(monkeypatch):
     monkeypatch.setattr(patience, "PAUSES", MultiplierRedeliveryBackoff(min_delay_ms=2, max_delay_ms=10))
 
 
-def publish(layout: Layout, number: int, entries: int) -> None:
-    rows = [
-        dict(publish_id=f"{number:032x}", entry_id=entry, batch_size=1, partition=-1, payload=b"x", publish_time=number)
-        for entry in range(entries)
-    ]
+def publish(layout: Layout, number: int, entries: int, **columns) -> None:
+    same = dict(batch_size=1, partition=-1, payload=b"x", publish_time=number, **columns)
+    rows = [dict(publish_id=f"{number:032x}", entry_id=entry, **same) for entry in range(entries)]
     AppendTable(layout.topic(read_topic(layout, TOPIC).name)).append(MESSAGES.rows(rows))
 
 
@@ -156,6 +156,29 @@ def test_one_line_when_it_begins_and_one_when_it_is_over(root, caplog):
         and "No space left on device" in said[0].message
         and "goes on after" in said[1].message
     )
+
+
+def test_the_delay_index_waits_for_its_disk_and_what_comes_due_is_delivered(root, monkeypatch, caplog):
+    """Once in words, and then, when it is over, all of it is in buckets."""
+    monkeypatch.setattr(delay_upkeep, "PAUSES", MultiplierRedeliveryBackoff(min_delay_ms=2, max_delay_ms=10))
+    monkeypatch.setattr(delay_head, "MOST_ENTRIES", 3)
+    layout = Layout(root)
+    create_topic(layout, TOPIC)
+    due = now_micros() + 60 * SECOND
+    with caplog.at_level(logging.INFO, "pulsar_spark.broker"), PlainBroker(root) as broker:
+        with faults(FULL, first=1, count=1_000_000, threads={"delay index"}) as disk:
+            ask(layout, ON.subscribe("A", "Shared"), ON.flow("A", 20))
+            publish(layout, 1, 4, deliver_at_time=due)
+            publish(layout, 2, 4, deliver_at_time=due + 60 * SECOND)
+            eventually(lambda: disk.raised > 3)
+            assert pending(layout) == {}
+            broker.advance(61)
+            eventually(lambda: [*pending(layout).values()] == [("A", 0)] * 4)
+        eventually(lambda: sum(bucket.entries for bucket in read_buckets(layout)) >= 4)
+        broker.advance(60)
+        eventually(lambda: [*pending(layout).values()] == [("A", 0)] * 8)
+    said = [record.levelname for record in caplog.records if "the delay index waits" in record.getMessage()]
+    assert said[0] == "ERROR" and set(said[1:]) == {"WARNING"}
 
 
 def test_a_broker_that_waits_stops_when_it_is_told(root):

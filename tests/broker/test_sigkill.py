@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from tests.broker.mortal_broker import LAST
+from tests.broker.delayed_workload import DelayedWorkload
+from tests.broker.mortal_broker import DAMAGED_INDEX, INDEX, LAST, TABLES
 from tests.broker.workload import Account, Workload
 from tests.client.waiting import eventually
 
@@ -37,7 +38,7 @@ def kill(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def run_workload(root, brokers, patience_seconds: int) -> Account:
+def run_workload(root, brokers, patience_seconds: int, workload=Workload) -> Account:
     """The account of a workload that goes on while *brokers* (a generator that ends when the last one runs) come and
     go."""
     done, failures = threading.Event(), []
@@ -53,17 +54,22 @@ def run_workload(root, brokers, patience_seconds: int) -> Account:
             done.set()
 
     threading.Thread(target=succession, name="brokers", daemon=True).start()
-    with Workload(root, patience_seconds) as workload:
+    with workload(root, patience_seconds) as work:
         while not done.is_set():
-            workload.step()
+            work.step()
         assert not failures, failures
-        workload.settle()
-        return workload.account()
+        work.settle()
+        return work.account()
 
 
-def test_killed_at_every_write(tmp_path):
+@pytest.mark.parametrize(
+    ("what", "workload"), [(TABLES, Workload), (INDEX, DelayedWorkload), (DAMAGED_INDEX, DelayedWorkload)]
+)
+def test_killed_at_every_write(tmp_path, what, workload):
+    """Of its tables, or of the delay index; and where one of the index's files is damaged before each start, the log
+    says that it is made again."""
     root, log = tmp_path / "root", tmp_path / "brokers.log"
-    process = start(log, "tests.broker.mortal_broker", str(root), *map(str, range(1, WRITES + 1)), "0")
+    process = start(log, "tests.broker.mortal_broker", what, str(root), *map(str, range(1, WRITES + 1)), "0")
 
     def brokers():
         eventually(lambda: LAST in log.read_text() or process.poll() is not None, WRITES * LONGEST_LIFE_SECONDS)
@@ -71,9 +77,12 @@ def test_killed_at_every_write(tmp_path):
         yield
 
     try:
-        assert run_workload(root, brokers(), LONGEST_LIFE_SECONDS) == NOTHING_WRONG
+        assert run_workload(root, brokers(), LONGEST_LIFE_SECONDS, workload) == NOTHING_WRONG
     finally:
         kill(process)
+    said = [line for line in log.read_text().splitlines() if line.startswith("delay index: ")]
+    is_mended = [any(words in line for words in ("is made anew", "is made again", "makes it again")) for line in said]
+    assert bool(said) == (what == DAMAGED_INDEX) and all(is_mended), said
 
 
 @pytest.mark.spark

@@ -113,7 +113,7 @@ class Workload:
         """Everything that is there, waiting so long for the first; how much it was."""
         count = 0
         for worker in self._workers:
-            while message := _receive(worker, timeout_ms):
+            while message := received(worker, timeout_ms):
                 number = int(message.data())
                 self._received["work"][number].append(
                     message.redelivery_count() + reconsume_times(message.properties())
@@ -124,7 +124,7 @@ class Workload:
                 handle(message)
                 count, timeout_ms = count + 1, 1
         last = None
-        while message := _receive(self._orderly, timeout_ms):
+        while message := received(self._orderly, timeout_ms):
             self._received["order"][int(message.data())].append(message.redelivery_count())
             self._order.append(int(message.data()))
             last, count, timeout_ms = message, count + 1, 1
@@ -166,7 +166,7 @@ def _dies(number: int) -> bool:
     return number % EVERY in (POISON, PUT_OFF)
 
 
-def _receive(consumer, timeout_ms: int):
+def received(consumer, timeout_ms: int):
     try:
         return consumer.receive(timeout_millis=timeout_ms)
     except pulsar.Timeout:

@@ -85,7 +85,7 @@ def test_a_delivery_that_crossed_a_redelivery_request_is_dropped(client, broker)
     eventually(lambda: consumer._receiver._arrived)
     subscription = consumer._subscriptions[0]
     stale = dict(first=0, last=0, batch_size=1, redelivery_count=0, ack_set=None, entries=None, lane_hashes=None)
-    stale |= {"positions": None, "chunks": None}
+    stale |= {"positions": None, "chunks": None, "delivery_round": 0}
     consumer.redeliver_unacknowledged_messages()
     eventually(lambda: subscription._stale_until >= 0)
     subscription.on_delivery(stale, subscription._stale_until - 1)

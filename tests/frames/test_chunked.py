@@ -7,7 +7,15 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, UnreadableMessage
-from pulsar_spark.frames import chunk_deliveries, consume, dead_letters, publish, read_messages, reprocess_dead_letters
+from pulsar_spark.frames import (
+    chunk_deliveries,
+    consume,
+    dead_letters,
+    decode_payloads,
+    publish,
+    read_messages,
+    reprocess_dead_letters,
+)
 from pulsar_spark.frames.chunk_deliveries import find_parts
 from pulsar_spark.protocol.chunking import metadata_bytes
 from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
@@ -225,22 +233,31 @@ def test_one_that_does_not_add_up_is_an_error_and_the_rest_flows(spark, served):
     assert collected.rows() == [(5, b"C:0:2C:1:2", 0)]
     assert served.statuses("t", "Exclusive")[1] != "acknowledged"
     assert served.statuses("t", "Exclusive")[3] == "acknowledged"
-    read = read_messages(spark, served.layout.root, "t").select("position", "payload", "payload_error").collect()
+    read = read_messages(spark, served.layout.root, "t")
     wrong = "its chunks have 10 bytes together, and one of them says that the message has 11 (total_chunk_msg_size)"
-    assert sorted(map(tuple, read)) == [(1, None, f"UnreadableMessage: {wrong}"), (5, b"C:0:2C:1:2", None)]
+    for messages in (read, decode_payloads(read)):
+        rows = messages.select("position", "payload", "payload_error").collect()
+        assert sorted(map(tuple, rows)) == [(1, None, f"UnreadableMessage: {wrong}"), (5, b"C:0:2C:1:2", None)]
 
 
-def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served):
-    """One letter each; the message sent back goes in chunks again where it is too large, and once."""
+def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served, caplog):
+    """One letter each; the message sent back goes in chunks again where it is too large, and once. One that does not
+    add up stays where it is, named."""
     root, name = served.layout.root, "t-s-DLQ"
     create_topic(served.layout, "t")
     create_topic(served.layout, name)
     told = [("REAL_TOPIC", "persistent://public/default/t"), ("REAL_SUBSCRIPTION", "s"), ("colour", "red")]
     of_letter = {"properties": told, "total_chunk_msg_size": 10, "partition_key": "k"}
     arrive(served, name, "A:0:2", "plain", "B:0:3", "A:1:2", **of_letter)
+    arrive(served, name, "C:0:2", "C:1:2", **of_letter | {"total_chunk_msg_size": 11})
     letters = dead_letters(spark, root, name)
-    found = letters.select("position", F.col("payload").cast("string"), "partition_key", "subscription").collect()
-    assert sorted(map(tuple, found)) == [(1, "plain", "k", "s"), (3, "A:0:2A:1:2", "k", "s")]
+    found = letters.select("position", F.col("payload").cast("string"), "subscription", "payload_error").collect()
+    wrong = "its chunks have 10 bytes together, and one of them says that the message has 11 (total_chunk_msg_size)"
+    assert sorted(map(tuple, found)) == [
+        (1, "plain", "s", None),
+        (3, "A:0:2A:1:2", "s", None),
+        (5, None, "s", f"UnreadableMessage: {wrong}"),
+    ]
     publish(spark.sql("SELECT 'x' AS payload"), root, "repaired")
     Admin(f"delta:{root}").set_policy("public/default", "max_message_size", 400)
 
@@ -251,7 +268,8 @@ def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served):
 
     for _ in range(2):
         done = reprocess_dead_letters(spark, root, name, job_id="again", to="topic:repaired", fix=longer)
-        assert (done.matched, done.sent) == (2, 2)
+        assert (done.matched, done.sent, done.unreadable) == (3, 2, 1)
+    assert caplog.text.count(f"the first is {letters.filter('position = 5').first().message_id}: Unreadable") == 1
     chunks = [row for row in stored(served.layout, "repaired") if row["uuid"] is not None]
     assert len(chunks) == -(-500 // len(chunks[0]["payload"])) > 2
     expected = {"plain": "red", "A:0:2A:1:2" * 50: "red"}

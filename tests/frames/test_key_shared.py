@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
-from pulsar_spark.broker import gather
+from pulsar_spark.broker import entry_hashes, gather
 from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
 from pulsar_spark.frames import backlog, call, consume
@@ -101,6 +101,31 @@ def test_each_key_has_one_consumer_and_is_in_order(served, is_by_lane):
     if is_by_lane:
         rounds = [request.properties.get(DELIVERY_ROUND) for request in served.asked("ack")]
         assert None not in rounds and len(rounds) <= len(a.seen) + len(b.seen)
+
+
+def test_hashes_are_looked_up_once_there_is_more_than_one_consumer(served, monkeypatch):
+    """One that owns everything is sent what it is sent whatever the keys are; what it holds when another joins is told
+    apart by key all the same."""
+    looked_up, read = [], entry_hashes.read_hashes
+    monkeypatch.setattr(entry_hashes, "read_hashes", lambda *asked: looked_up.append(1) or read(*asked))
+    is_joined, a, b = threading.Event(), Handled(), Handled()
+
+    def first(messages, delivery):
+        a(messages, delivery)
+        if 199 in a.positions:
+            assert is_joined.wait(30)
+
+    with run(served, first, "a", max_messages=100):
+        publish(served, 0, 199)
+        assert eventually(lambda: 199 in a.positions)
+        assert not looked_up
+        with run(served, b, "b"):
+            publish(served, 200, 399)
+            is_joined.set()
+            assert eventually(lambda: len(a.positions) + len(b.positions) == 400)
+    assert looked_up and b.positions
+    of_a, of_b = a.by_key(), b.by_key()
+    assert {key: of_a[key] + of_b.get(key, []) for key in of_a} == in_order(0, 399)
 
 
 def when_more_has_come(consumptions: list) -> bool:

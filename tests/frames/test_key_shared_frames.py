@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.frames import consume, publish
+from pulsar_spark.frames import consume, lane_frames, publish
 from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.frames.lane_frames import read_lane
 from pulsar_spark.protocol.hash_ranges import HASHES, SLOTS
@@ -179,8 +179,10 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
     assert all(flags <= set(names) for names in columns), "who publishes these rows elsewhere keeps the keys"
 
 
-def test_of_a_lane_those_rows_are_read_that_have_its_hashes(spark, root, layout):
-    """Hashes stored, computed from each kind of key, and those of no key; ranges that begin and end inside of files."""
+def test_of_a_lane_those_rows_are_read_that_have_its_hashes(spark, root, layout, monkeypatch):
+    """Hashes stored, computed from each kind of key, and those of no key; ranges that begin and end inside of files. Of
+    files in order of hash each stretch is read by itself."""
+    monkeypatch.setattr(lane_frames, "LEAST_GAP", 1)
     topic = create_topic(layout, "t")
     numbers = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
     publish(numbers, root, "t", sort_by_key=True)

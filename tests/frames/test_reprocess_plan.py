@@ -8,8 +8,8 @@ from pulsar_spark.frames.reprocess_plan import Letter, checked_target, plan_lett
 A, B = "persistent://public/default/a", "persistent://public/default/b"
 
 
-def letter(position, origin=A, subscription="s", replays=0, cause="c"):
-    return Letter(-1, position, f"(1,{position},-1,-1)", origin, subscription, cause, replays)
+def letter(position, origin=A, subscription="s", replays=0, cause="c", wrong=None):
+    return Letter(-1, position, f"(1,{position},-1,-1)", origin, subscription, cause, replays, wrong)
 
 
 def plan(*letters, topic=f"{A}-s-DLQ", to="origin", taken=frozenset(), max_replays=3, limit=None, chunk_letters=2):
@@ -52,13 +52,16 @@ def test_the_reason_why_a_letter_is_left_is_counted_by_cause():
         letter(2, origin=None),
         letter(3, origin="x/y"),
         letter(4, replays=2),
+        letter(5, wrong="its chunks"),
+        letter(6, origin=None, wrong="its chunks"),
         taken={"(1,0,-1,-1)"},
     )
     assert [(claim.position, claim.replays) for claim in found.claims] == [(4, 3)]
     assert found.left == {
-        "c": {"taken_before": 1, "left_by_guard": 0, "without_origin": 2},
-        "d": {"taken_before": 0, "left_by_guard": 1, "without_origin": 0},
+        "c": {"taken_before": 1, "left_by_guard": 0, "without_origin": 3, "unreadable": 1},
+        "d": {"taken_before": 0, "left_by_guard": 1, "without_origin": 0, "unreadable": 0},
     }
+    assert [left.position for left in found.unreadable] == [5]
     assert plan(letter(0, subscription=None), to="subscription").claims == []
     assert len(plan(letter(0, origin=None), to=f"topic:{B}").claims) == 1
 

@@ -10,12 +10,13 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.storage import data_files
 from pulsar_spark.storage.entries import read_slice
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.key_hashes import is_by_hash, read_hashes, unhashed_keys
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topics import Topic, create_topic, read_topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 from tests.conftest import START
 from tests.first_release import FLIGHTS, ORDERS, unpack
 from tests.storage.test_entries import published, run
@@ -123,6 +124,38 @@ def test_the_first_message_of_a_batch_speaks_for_it(topic):
         for entry, index, stored in [(0, 1, None), (0, 0, None), (1, 0, 9), (1, 1, 8), (2, 0, None), (2, 1, 8)]
     ]
     assert hashes(topic, messages, batch_size=2) == [hash_of(b"0-0"), 9, hash_of(b"2-0")]
+
+
+def keys_to_hash(topic: Topic, *publishes: list[dict], delete: str | None = None) -> list[str] | None:
+    runs = []
+    for messages in publishes:
+        version, path = published(topic, rows(messages))
+        runs.append(run(version, "p", 0, 0, len(messages), 1, path))
+    if delete:
+        DeltaTable(str(topic.path)).delete(delete)
+    return unhashed_keys(topic.path, runs)
+
+
+def test_which_columns_of_keys_are_to_be_hashed(topic):
+    """None where every row has its hash; of a file that was rewritten since, its footer says nothing."""
+    stored, half = dict(partition_key="k", sticky_key_hash=1), [dict(ordering_key="o", sticky_key_hash=1), dict()]
+    coded = dict(ordering_key="aw==", ordering_key_b64_encoded=True)
+    assert keys_to_hash(topic, [stored], [stored]) is None
+    assert keys_to_hash(topic, [stored], [dict(partition_key="k"), dict()]) == ["partition_key"]
+    assert keys_to_hash(topic, half, [dict(partition_key="k")]) == ["partition_key", "ordering_key"]
+    assert keys_to_hash(topic, [dict()]) == []
+    assert keys_to_hash(topic, [coded]) == ["ordering_key", "ordering_key_b64_encoded"]
+    every = ["partition_key", "ordering_key", *KEY_FLAGS]
+    assert keys_to_hash(topic, [stored, stored], delete="entry_id = 1") == every
+
+
+def test_which_files_are_in_order_of_hash(topic, monkeypatch):
+    """As far as their row groups tell; a file without hashes, or with one that is not known, is not."""
+    monkeypatch.setattr(data_files, "_ROW_GROUP_ROWS", 2)
+    orders = {(1, 2, 2, 5, 5): True, (1, 2, 7, 5): True, (1, 5, 4, 6): False, (1, None, 2, 3): False, (None,): False}
+    for hashes, expected in orders.items():
+        version, path = published(topic, rows([dict(partition_key="k", sticky_key_hash=each) for each in hashes]))
+        assert is_by_hash(topic.path, run(version, "p", 0, 0, len(hashes), 1, path)) is expected, hashes
 
 
 @pytest.mark.parametrize("stored", [None, 3])

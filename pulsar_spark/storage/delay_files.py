@@ -1,0 +1,39 @@
+"""Names of the delay index's files, which say what is in them, so that who reads one finds out that a byte has changed.
+
+Pages of Parquet have a checksum each; what says where they are, and what they mean, has none. So the name of a file
+with entries ends with a digest of its footer, that of a file with notes with a digest of all its bytes.
+"""
+
+import hashlib
+import os
+import uuid
+from pathlib import Path
+
+_TAIL = 8
+"""The last bytes of a Parquet file: the size of its footer, and ``PAR1``."""
+_DIGITS = 16
+
+
+def file_name(content: bytes, number: int = 0) -> str:
+    """A new name for a file with that *content*, the *number*-th of its bucket."""
+    return f"part-{number:05d}-{uuid.uuid4()}-c{_digest(content)}.zstd.parquet"
+
+
+def check_name(path: Path, content: bytes) -> None:
+    """OSError, as Arrow raises it for damaged bytes, where the file has not the *content* that its name says."""
+    if not path.name.endswith(f"-c{_digest(content)}.zstd.parquet"):
+        raise OSError(f"bytes of {str(path)!r} have changed since it was written")
+
+
+def footer_of(path: Path) -> bytes:
+    """The footer of a Parquet file."""
+    with open(path, "rb") as opened:
+        end = opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, end - _TAIL))
+        size = int.from_bytes(opened.read(_TAIL)[:4], "little") + _TAIL
+        opened.seek(max(0, end - size))
+        return opened.read()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]

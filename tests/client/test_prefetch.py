@@ -1,0 +1,81 @@
+"""A receiver queue grows with what is taken, and what others could have had comes back."""
+
+import pytest
+
+import pulsar_spark as pulsar
+from tests.client.waiting import eventually
+
+SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
+BATCH = 10
+
+
+def publish(client, messages: int) -> None:
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=BATCH, block_if_queue_full=True)
+    for number in range(messages):
+        producer.send_async(str(number).encode(), None)
+    producer.flush()
+    producer.close()
+
+
+def receive(consumer, messages: int) -> list[pulsar.Message]:
+    return [consumer.receive(5000) for _ in range(messages)]
+
+
+def queues(consumer) -> list[int]:
+    return [subscription._permits.queue_size for subscription in consumer._subscriptions]
+
+
+def test_a_queue_grows_with_what_is_taken_up_to_half_of_what_all_may_have(client):
+    publish(client, 12_000)
+    consumer = client.subscribe("t", "s", max_total_receiver_queue_size_across_partitions=8000, **SHARED)
+    messages = receive(consumer, 12_000)
+    assert len({message.data() for message in messages}) == 12_000
+    assert queues(consumer) == [4000]
+
+
+@pytest.mark.parametrize("size", [1, 999])
+def test_who_asks_for_less_wants_no_more(client, size):
+    publish(client, 3000)
+    consumer = client.subscribe("t", "s", receiver_queue_size=size, **SHARED)
+    receive(consumer, 100 * min(size, 30))
+    assert queues(consumer) == [size]
+
+
+def test_a_queue_that_a_trickle_keeps_filling_does_not_grow(client):
+    consumer = client.subscribe("t", "s", **SHARED)
+    for _ in range(12):
+        publish(client, 300)
+        receive(consumer, 300)
+    assert queues(consumer) == [1000]
+
+
+def test_what_a_consumer_that_stops_could_have_left_to_others_comes_to_them(client, other_client):
+    publish(client, 20_000)
+    consumer = client.subscribe("t", "s", **SHARED)
+    seen = receive(consumer, 8000)
+    assert queues(consumer) > [1000]
+    for message in seen:
+        consumer.acknowledge(message)
+    other = other_client.subscribe("t", "s", **SHARED)
+    most_it_keeps = 1000 + BATCH  # permits may end below zero by all but one message of a batch
+    got = [other.receive(10_000) for _ in range(20_000 - 8000 - most_it_keeps)]
+    assert {message.redelivery_count() for message in got} == {0}
+    assert eventually(lambda: queues(consumer) == [1000])
+    rest = [message for each in (consumer, other) for message in whatever_comes(each)]
+    assert sorted(int(message.data()) for message in [*seen, *got, *rest]) == list(range(20_000))
+
+
+def whatever_comes(consumer) -> list[pulsar.Message]:
+    found = []
+    while True:
+        try:
+            found.append(consumer.receive(1000))
+        except pulsar.Timeout:
+            return found
+
+
+def test_a_consumer_alone_gives_nothing_back(client):
+    publish(client, 6000)
+    consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+    receive(consumer, 3000)
+    assert queues(consumer) > [1000] and not consumer._subscriptions[0]._is_watched
