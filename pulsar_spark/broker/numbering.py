@@ -16,7 +16,7 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.condition import check_features, stopped_text
 from pulsar_spark.storage.faults import is_fault_of_disk
-from pulsar_spark.storage.ledgers import ledger_rows, note_rows
+from pulsar_spark.storage.ledger_rows import ledger_rows, note_rows
 from pulsar_spark.storage.publishes import foreign_files, number_commit
 
 if TYPE_CHECKING:

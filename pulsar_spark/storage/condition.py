@@ -17,7 +17,8 @@ from pulsar_spark.errors import CorruptState, TopicStopped
 from pulsar_spark.protocol.numbering import NO_POSITION
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION, Commit
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic, note_rows
+from pulsar_spark.storage.ledger_rows import note_rows
+from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import check_statistics, foreign_files, number_commit
 from pulsar_spark.storage.scan import dataset_of, open_table

@@ -14,7 +14,8 @@ from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledger_rows, read_ledgers, runs_of
+from pulsar_spark.storage.ledger_rows import ledger_rows
+from pulsar_spark.storage.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import read_definition

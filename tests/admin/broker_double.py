@@ -2,7 +2,7 @@
 
 from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledger_rows
+from pulsar_spark.storage.ledger_rows import ledger_rows
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import AppendTable

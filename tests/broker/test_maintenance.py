@@ -12,7 +12,7 @@ from pulsar_spark.broker import absorb, rounds
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
-from pulsar_spark.storage import ledgers
+from pulsar_spark.storage import publish_times
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
 from pulsar_spark.table_specs import MESSAGES
@@ -238,7 +238,7 @@ def test_publish_times_in_order_are_not_read_again(engine, monkeypatch):
     for second in (1, 2):
         engine.publish(TOPIC, -1, [1, 1], publish_time_ms=1000 * second)
     engine.round([ON.subscribe("A"), ON.policy("message_ttl_seconds", 10), ON.policy("ttl_check_seconds", 1)], 2_000)
-    monkeypatch.setattr(ledgers.EntryReader, "read", lambda *_, **__: pytest.fail("a file is read"))
+    monkeypatch.setattr(publish_times.EntryReader, "read", lambda *_, **__: pytest.fail("a file is read"))
     for second, mark_delete in ((11, -1), (12, 1), (13, 3)):
         engine.round([], 1000 * second)
         engine.round([], 1000 * second)

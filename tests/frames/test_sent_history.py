@@ -9,7 +9,7 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledger_rows
+from pulsar_spark.storage.ledger_rows import ledger_rows
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import AppendTable

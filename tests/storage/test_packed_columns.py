@@ -10,7 +10,8 @@ import pytest
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.actions import Commit
-from pulsar_spark.storage.ledgers import PartitionLedgers, by_partition, ledger_rows, note_rows, runs_of
+from pulsar_spark.storage.ledger_rows import ledger_rows, note_rows
+from pulsar_spark.storage.ledgers import PartitionLedgers, by_partition, runs_of
 from pulsar_spark.storage.packed_columns import Flags, Instants, Optional, Texts
 from pulsar_spark.table_specs import LEDGERS
 
