@@ -21,6 +21,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_root
 from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, machine, presence_folder
+from tests.broker.mortal_broker import TABLES
 from tests.client.processes import ROOT, Program, run
 from tests.client.waiting import eventually
 from tests.first_release import unpack
@@ -50,7 +51,7 @@ def root(tmp_path):
 def broker(root):
     """A broker without Spark, as a process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.broker.mortal_broker", str(root), "0"],
+        [sys.executable, "-m", "tests.broker.mortal_broker", TABLES, str(root), "0"],
         cwd=ROOT,
         env=dict(os.environ, PYTHONPATH=str(ROOT)),
     )
