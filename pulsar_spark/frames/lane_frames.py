@@ -7,9 +7,8 @@ the driver finds by reading the hashes first: the pages of others in the widest 
 such file has bounds of its own, as many as a read may have.
 
 Measured for one of 32 consumers by the ring of hashes, 2 * 10^6 entries in order of hash in two files: rows between its
-bounds 600,000 to 720,000, of which 56,000 are its own, and 0.75 of the time that all rows take. Twice as many bounds
-leave 180,000 rows, but each delivery has other bounds, so other code, and before Java has compiled it that takes longer
-than the rows that are passed over.
+bounds 600,000 to 720,000, of which 56,000 are its own. Twice as many bounds leave 180,000 rows, and first deliveries
+took longer with them than with none: each has other bounds, hence other code for Java to compile.
 """
 
 from collections.abc import Sequence
