@@ -87,10 +87,7 @@ class Permits:
         self._used += messages
         self._taken += messages
         self._lately += messages
-        if self._used < max(1, self.queue_size // 2):
-            return 0
-        used, self._used = self._used, 0
-        return self._paid(used)
+        return self._ask()
 
     def drop(self, messages: int) -> int:
         """So many are dropped from the queue and will be sent again."""
@@ -110,8 +107,16 @@ class Permits:
         return self._debt
 
     def give_back(self, messages: int) -> int:
-        """So many of what waited were given back, and are not asked for again as far as they were too many."""
-        return self._paid(messages)
+        """So many of what waited were given back, which may be none, and are not asked for again as far as they were
+        too many; of a queue that shrank, half may have left before."""
+        return self._paid(messages) + self._ask()
+
+    def _ask(self) -> int:
+        """What has left the queue, once that is half of it."""
+        if self._used < max(1, self.queue_size // 2):
+            return 0
+        used, self._used = self._used, 0
+        return self._paid(used)
 
     def _paid(self, messages: int) -> int:
         """What is asked for in the place of so many."""

@@ -76,6 +76,18 @@ def whatever_came(*consumers) -> Iterator[pulsar.Message]:
                 yield consumer.receive(100)
 
 
+@pytest.mark.parametrize("consumer_type", [pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared])
+def test_a_queue_that_grew_and_shrank_is_filled_again(client, consumer_type):
+    publish(client, 12_000)
+    consumer = client.subscribe("t", "s", **SHARED | {"consumer_type": consumer_type})
+    for message in receive(consumer, 12_000):
+        consumer.acknowledge(message)
+    assert queues(consumer) > [1000]
+    eventually(lambda: queues(consumer) == [1000])
+    publish(client, 12_000)
+    assert len({message.data() for message in receive(consumer, 12_000)}) == 12_000
+
+
 def test_a_consumer_alone_gives_nothing_back(client):
     publish(client, 6000)
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)

@@ -1,0 +1,35 @@
+"""Whatever comes, is taken and is given back: permits are neither lost nor made, and a consumer is never left without."""
+
+import random
+
+import pytest
+
+from pulsar_spark.protocol.permits import Permits
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_is_asked_for_and_what_waits_are_a_queue_full(seed):
+    chance = random.Random(seed)
+    least = chance.choice([1, 2, 3, 10, 1000])
+    permits = Permits(least, chance.choice([0, 4 * least, 25 * least]))
+    asked, queued = permits.connect(), 0
+    for round_number in range(200):
+        happens = chance.choice(("arrive", "arrive", "take", "take", "watch", "drop"))
+        if happens == "arrive" and asked:
+            brought = chance.choice([asked, chance.randint(1, asked)])
+            asked += permits.arrive(brought, round_number=round_number, queued=queued) - brought
+            queued += brought
+        elif happens == "take" and queued:
+            taken = chance.choice([queued, chance.randint(1, queued)])
+            asked += sum(permits.hand_out(is_shown=True) for _ in range(taken))
+            queued -= taken
+        elif happens == "watch":
+            too_many = permits.too_many()
+            given_back = min(queued, chance.choice([too_many // 2, too_many, too_many + chance.randint(0, least)]))
+            asked += permits.give_back(given_back)
+            queued -= given_back
+        elif happens == "drop":
+            asked, queued = asked + permits.drop(queued), 0
+        left, too_large = permits._used, permits._debt
+        assert asked + queued + left == permits.queue_size + too_large
+        assert asked + queued > 0
