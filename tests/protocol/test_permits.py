@@ -1,4 +1,4 @@
-"""Whatever comes, is taken and is given back: permits are neither lost nor made, and a consumer is never left without."""
+"""Whatever comes, is taken and is given back: no permit is lost or made, and no consumer is left without."""
 
 import random
 
