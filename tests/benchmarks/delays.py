@@ -57,7 +57,7 @@ def _of_sizes(bench: Bench, sizes: list[int]) -> Iterator[Figure]:
     for size in sizes:
         pending = _Pending(bench, f"pending-{size}", size)
         yield from pending.figures()
-        for step in STEPS:
+        for step in (STEPS[0], bench.few(10_000, STEPS[1])):
             rounds = [pending.promote(step) for _ in range(bench.few(3, 7))][1:]
             first = smallest.setdefault(step, rounds)
             what = f"round: {step:,} of {size:,} pending come due"
