@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
-from pulsar_spark.client.acknowledgements import ranges
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.reading import read_messages
@@ -23,6 +22,7 @@ from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.cursor import IS_UNSEEN
 from pulsar_spark.protocol.permits import Permits
+from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.topics import Topic
 
 _RECONNECT_SECONDS = 1.0
@@ -264,14 +264,16 @@ class PartitionSubscription:
             messages = sum(delivery.messages for delivery in unseen)
             self._queued -= messages
             permits = self._permits.give_back(messages)
-            gone = set(unseen)
-            self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
-        self._channel.submit(
-            [
-                self.row("negative_ack", first=first, last=last, delay_ms=0, properties={IS_UNSEEN: "true"})
-                for first, last in ranges(position for delivery in unseen for position in map(int, delivery.positions))
-            ]
-        )
+            if gone := set(unseen):
+                self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
+        if unseen:
+            positions = np.concatenate([np.asarray(delivery.positions, np.int64) for delivery in unseen])
+            self._channel.submit(
+                [
+                    self.row("negative_ack", first=first, last=last, delay_ms=0, properties={IS_UNSEEN: "true"})
+                    for first, last in ranges_of(np.sort(positions))
+                ]
+            )
         self._flow(permits)
         self._watch_queue()
 
