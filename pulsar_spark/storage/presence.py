@@ -21,7 +21,7 @@ import socket
 import time
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -122,17 +122,8 @@ os.register_at_fork(after_in_child=_forked)
 def last_sign(layout: Layout, client_id: str) -> int | None:
     """A number that is another one after each sign of life; None where there is no file. The file is opened for it,
     because a network file system may remember what it said of one that is not."""
-    path = _path_of(layout, client_id)
-    try:
-        file = os.open(path, _FLAGS) if path else None
-    except OSError:
-        return None
-    if file is None:
-        return None
-    try:
-        return os.fstat(file).st_mtime_ns
-    finally:
-        os.close(file)
+    with _opened(_path_of(layout, client_id)) as file:
+        return None if file is None else os.fstat(file).st_mtime_ns
 
 
 def is_gone(layout: Layout, client_id: str) -> bool:
@@ -149,22 +140,31 @@ def remove_gone(layout: Layout, client_id: str) -> None:
 
 def _if_gone(layout: Layout, client_id: str, do: Callable[[Path], None]) -> bool:
     path = _path_of(layout, client_id)
+    with _opened(path) as file:
+        if file is None:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_of_another_process_here(os.read(file, 4096)):
+                return False
+            do(path)
+            return True
+        except OSError:
+            return False
+
+
+@contextlib.contextmanager
+def _opened(path: Path | None) -> Iterator[int | None]:
+    """The file at *path*, open for reading; None where there is none, or it cannot be opened."""
     try:
         file = os.open(path, _FLAGS) if path else None
     except OSError:
-        return False
-    if file is None:
-        return False
+        file = None
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_of_another_process_here(os.read(file, 4096)):
-            return False
-        do(path)
-        return True
-    except OSError:
-        return False
+        yield file
     finally:
-        os.close(file)
+        if file is not None:
+            os.close(file)
 
 
 def is_watched(layout: Layout, client_id: str) -> bool:

@@ -26,7 +26,7 @@ from tests.client.processes import ROOT, Program, run
 from tests.client.waiting import eventually
 from tests.first_release import unpack
 from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
@@ -316,20 +316,20 @@ def connected(engine) -> list[str]:
     return [consumer_id for cursor in engine.rounds.bundle.cursors.values() for consumer_id in cursor.consumers]
 
 
-def signs_of(engine, client_id: str = "client") -> Path:
-    """The file of a client of another machine, of which the lease alone tells."""
+def signs_of_a_client(tmp_path, client_id: str = "client") -> tuple[SparkEngine, Path]:
+    """A consumer of a client of another machine, of which the lease alone tells, and that client's file."""
+    engine = new_engine(None, tmp_path)
+    engine.create_topic(TOPIC)
     engine.round([ON.subscribe("A", "Exclusive", client=client_id, lease_ms=30_000)], 0)
     path = leave(engine.layout, client_id, host="elsewhere")
     engine.rounds.bundle.liveness = Liveness(engine.layout, Clock())
     engine.round([], 1)
-    return path
+    return engine, path
 
 
 @pytest.mark.parametrize("instant", [0, 2**31])
 def test_a_sign_of_life_renews_a_lease_from_when_it_is_seen_whatever_time_it_bears(tmp_path, instant):
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    path = signs_of(engine)
+    engine, path = signs_of_a_client(tmp_path)
     os.utime(path, (instant, instant))
     engine.rounds.bundle.liveness._next_look = float("-inf")
     before = engine.rounds.bundle.version
@@ -341,9 +341,7 @@ def test_a_sign_of_life_renews_a_lease_from_when_it_is_seen_whatever_time_it_bea
 
 
 def test_a_lease_that_ends_is_looked_at_once_more_and_a_file_nobody_touches_tells_nothing(tmp_path):
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    path = signs_of(engine)
+    engine, path = signs_of_a_client(tmp_path)
     engine.rounds.bundle.liveness._next_look = float("inf")
     os.utime(path, (5, 5))
     engine.run([], 31_000)
@@ -353,9 +351,7 @@ def test_a_lease_that_ends_is_looked_at_once_more_and_a_file_nobody_touches_tell
 
 
 def test_a_broker_that_starts_waits_a_whole_lease_and_takes_no_old_sign_for_a_new_one(tmp_path):
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    path = signs_of(engine)
+    engine, path = signs_of_a_client(tmp_path)
     os.utime(path, (5, 5))
     engine.restart(40_000)
     engine.run([], 69_000)
