@@ -1,7 +1,8 @@
 """What tests share: one Spark session for the whole run, a root of their own, a clock they set.
 
 Only a test that asks for ``spark`` starts a JVM; it is marked ``spark`` by that, so ``pytest -m "not spark"`` needs no
-Java.
+Java. What starts one in a process of its own carries the mark. Where two workers run the suite (``-n 2 --dist
+loadgroup``), one of them gets all that is marked, one after the other, since two JVMs make each other crawl.
 """
 
 import logging
@@ -53,6 +54,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from pulsar_spark.cli import app
 
+pytestmark = pytest.mark.spark
+
 SECRET = "the payload nobody prints"
 
 
