@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement, ranges
+from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.channel import SPACING, Channel
 from pulsar_spark.protocol.letters import ReconsumeLater
+from pulsar_spark.protocol.positions import ranges_of
 
 
 class Grouping(NamedTuple):
@@ -129,7 +130,7 @@ class AcknowledgementTracker:
         return rows + [
             self._make("negative_ack", first=first, last=last, delay_ms=delay_ms)
             for delay_ms, positions in by_delay.items()
-            for first, last in ranges(positions)
+            for first, last in ranges_of(sorted(positions))
         ]
 
     def forget_given_back(self) -> None:

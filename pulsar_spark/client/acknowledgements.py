@@ -6,10 +6,10 @@ of unacknowledged indexes; it is kept here as the bits of an integer. Our differ
 acknowledgements are on unless switched off.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from pulsar_spark.protocol.ack_set import of_bits
+from pulsar_spark.protocol.positions import ranges_of
 
 
 class Acknowledgement(NamedTuple):
@@ -127,7 +127,7 @@ class AckGroup:
             ack_set = _words(self._cumulative_bits) if self._cumulative_bits else None
             requests.append(Acknowledgement("cumulative_ack", None, self._cumulative, ack_set))
             self._is_cumulative_sent = True
-        requests += [Acknowledgement("ack", first, last, None) for first, last in ranges(self._entries)]
+        requests += [Acknowledgement("ack", first, last, None) for first, last in ranges_of(sorted(self._entries))]
         requests += [
             Acknowledgement("ack", position, position, _words(self._unacked_bits[position]))
             for position in sorted(self._changed_batches)
@@ -135,26 +135,6 @@ class AckGroup:
         self._entries = set()
         self._changed_batches = set()
         return requests
-
-
-def ranges(positions: Iterable[int]) -> list[tuple[int, int]]:
-    """Positions as inclusive ranges, in order.
-
-    >>> ranges([5, 1, 2, 3])
-    [(1, 3), (5, 5)]
-    """
-    found: list[tuple[int, int]] = []
-    first = last = None
-    for position in sorted(positions):
-        if last is not None and position == last + 1:
-            last = position
-            continue
-        if first is not None:
-            found.append((first, last))
-        first = last = position
-    if first is not None:
-        found.append((first, last))
-    return found
 
 
 def _words(bits: int) -> list[int]:

@@ -7,7 +7,11 @@ with entries ends with a digest of its footer, that of a file with notes with a 
 import hashlib
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+Written = TypeVar("Written")
 
 _TAIL = 8
 """The last bytes of a Parquet file: the size of its footer, and ``PAR1``."""
@@ -17,6 +21,24 @@ _DIGITS = 16
 def file_name(content: bytes, number: int = 0) -> str:
     """A new name for a file with that *content*, the *number*-th of its bucket."""
     return f"part-{number:05d}-{uuid.uuid4()}-c{_digest(content)}.zstd.parquet"
+
+
+def write_named(
+    folder: Path,
+    write: Callable[[Path], Written],
+    content_of: Callable[[Path], bytes],
+    note: Callable[[str], None],
+    number: int = 0,
+) -> tuple[str, Written]:
+    """Have a file of *folder* written as a draft, and name it for what *content_of* reads of it; its name, and what
+    *write* said. *note* is told of both names before there is a file of that name, for who takes away what failed."""
+    draft = folder / f"draft-{uuid.uuid4()}.zstd.parquet"
+    note(draft.name)
+    said = write(draft)
+    name = file_name(content_of(draft), number)
+    note(name)
+    os.rename(draft, folder / name)
+    return name, said
 
 
 def check_name(path: Path, content: bytes) -> None:

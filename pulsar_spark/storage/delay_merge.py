@@ -1,7 +1,5 @@
 """Writing buckets: entries in order, cut into files, and several buckets made one without holding them in memory."""
 
-import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -9,7 +7,7 @@ import numpy as np
 
 from pulsar_spark.storage.data_files import removing
 from pulsar_spark.storage.delay_buckets import Bucket, BucketLost
-from pulsar_spark.storage.delay_files import file_name, footer_of
+from pulsar_spark.storage.delay_files import footer_of, write_named
 from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import (
     FILE_ENTRIES,
@@ -33,12 +31,15 @@ def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places)
     with removing(folder, written):
         while first := next(rest, None):
             of_file = _chained(first, islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
-            draft = folder / f"draft-{uuid.uuid4()}.zstd.parquet"
-            written.append({"path": draft.name})
-            found.append(write_segments(draft, of_file, places.known, file=len(found)))
-            names.append(file_name(footer_of(draft), len(names)))
-            written.append({"path": names[-1]})
-            os.rename(draft, folder / names[-1])
+            name, statistics = write_named(
+                folder,
+                lambda draft: write_segments(draft, of_file, places.known, file=len(found)),
+                footer_of,
+                lambda name: written.append({"path": name}),
+                number=len(names),
+            )
+            names.append(name)
+            found.append(statistics)
     return NewBucket(number, folder, names, Statistics.joined(found))
 
 

@@ -28,7 +28,7 @@ from pulsar_spark.errors import BrokerFenced, NotAllowedError
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.data_files import conform, file_add, partition_values, removing, staging_folder
 from pulsar_spark.storage.delay_buckets import Bucket
-from pulsar_spark.storage.delay_files import check_name, file_name
+from pulsar_spark.storage.delay_files import check_name, write_named
 from pulsar_spark.storage.delay_notes import (
     ENTRY,
     INDEXED,
@@ -247,13 +247,13 @@ class DelayTable:
         """Write a file of notes, and note it as *written*; its path."""
         folder = self.folder(bucket, kind)
         folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f"draft-{uuid.uuid4()}.zstd.parquet"
-        written.append({"path": self._relative(bucket, kind, draft.name)})
-        pq.write_table(rows, draft, compression="zstd", store_schema=False)
-        path = self._relative(bucket, kind, file_name(draft.read_bytes()))
-        written.append({"path": path})
-        os.rename(draft, self.path / path)
-        return path
+        name, _ = write_named(
+            folder,
+            lambda draft: pq.write_table(rows, draft, compression="zstd", store_schema=False),
+            Path.read_bytes,
+            lambda name: written.append({"path": self._relative(bucket, kind, name)}),
+        )
+        return self._relative(bucket, kind, name)
 
     def _relative(self, bucket: int, kind: str, name: str) -> str:
         return (self.folder(bucket, kind) / name).relative_to(self.path).as_posix()
