@@ -2,8 +2,8 @@
 
 A message is decoded as it was written: its schema version names the writer's definition, which the topic keeps, and
 Avro's resolution gives the value as this schema has it. The names of the two records themselves may differ, as in
-``pulsar.schema``. Said otherwise on purpose: where writer and reader do not resolve, or the writer's schema cannot be
-had, that is an error of the message, where the package decodes the bytes as what they are not.
+``pulsar.schema``. Said otherwise on purpose: where the two do not resolve, that is an error of the message, where the
+package decodes the bytes as what they are not. Where nothing is known of the version, this definition is the writer's.
 """
 
 import io

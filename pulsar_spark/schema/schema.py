@@ -65,6 +65,9 @@ class Schema(ABC):
 class BytesSchema(Schema):
     """Bytes as they are; no topic keeps it."""
 
+    def attach_client(self, client: Any) -> None:
+        """It needs none: one instance is the default of all clients."""
+
     def __init__(self) -> None:
         super().__init__(bytes, SchemaType.BYTES, None, "BYTES")
 
