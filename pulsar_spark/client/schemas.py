@@ -6,6 +6,8 @@ their defaults. A consumer's schema is kept too where the topic has none and not
 judged, where Pulsar refuses it: dead letters, retry letters, rows of SQL and of earlier releases are such messages.
 """
 
+from collections.abc import Mapping
+
 from pulsar_spark.errors import IncompatibleSchema, InvalidTopicName, TopicNotFound
 from pulsar_spark.protocol.letters import REAL_TOPIC
 from pulsar_spark.protocol.schema_compatibility import (
@@ -46,6 +48,11 @@ class TopicSchemas:
             return None
         return self._keep(topic, info)
 
+    def upload(self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str]) -> int:
+        """The version under which the topic keeps a schema that an administrator brings, whether or not producers may
+        bring new ones. :class:`IncompatibleSchema` where it does not fit."""
+        return self._keep(topic, info, properties, is_upload=True)
+
     def check_consumer(self, topic: Topic, schema: Schema) -> None:
         """:class:`IncompatibleSchema` where a consumer's *schema* does not fit what the topic keeps."""
         info = schema.schema_info()
@@ -85,12 +92,14 @@ class TopicSchemas:
             self._written[topic_name, version] = versions[version]
         return self._written[topic_name, version]
 
-    def _keep(self, topic: Topic, info: SchemaInfo) -> int:
+    def _keep(
+        self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str] | None = None, *, is_upload: bool = False
+    ) -> int:
         _check_valid(topic, info)
 
         def check(kept: list[SchemaInfo]) -> None:
             policies, name = self._policies(), str(topic.name)
-            if not takes_new_schemas(policies, name):
+            if not is_upload and not takes_new_schemas(policies, name):
                 raise IncompatibleSchema(
                     f"topic {name!r} does not keep this schema, and takes no new ones: upload it with "
                     "'pulsar-spark schemas upload', or set the policy is_allow_auto_update_schema to 1"
@@ -99,7 +108,7 @@ class TopicSchemas:
             if why is not None:
                 raise IncompatibleSchema(f"the schema does not fit topic {name!r}: {why}: {_WHAT_TO_DO}")
 
-        return self._table.keep(topic, info, check)
+        return self._table.keep(topic, info, check, properties)
 
     def _check_without(self, topic: Topic) -> None:
         name = str(topic.name)
