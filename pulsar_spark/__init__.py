@@ -57,6 +57,7 @@ from pulsar_spark.errors import (
     ProducerQueueIsFull,
     PulsarException,
     PulsarSparkError,
+    SchemaNotFound,
     SubscriptionBusy,
     SubscriptionNotFound,
     Timeout,

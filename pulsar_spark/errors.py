@@ -179,6 +179,10 @@ class ProducerQueueIsFull(InvalidRequest):
     """Too many messages wait to be published."""
 
 
+class SchemaNotFound(InvalidRequest):
+    """The topic keeps no schema, or none of that version."""
+
+
 class SubscriptionNotFound(InvalidRequest):
     """The topic has no such subscription."""
 

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "views": GROUND | {"storage", "views"},
     "documentation": GROUND | {"views"},
     "exceptions": set(),
-    "schema": GROUND,
+    "schema": GROUND | {"schema"},
     "client": GROUND | {"payloads", "storage", "schema", "link", "client"},
     "frames": GROUND | {"payloads", "storage", "schema", "link", "client", "views", "columns", "transforms", "frames"},
     "__init__": GROUND | {"payloads", "client", "exceptions", "schema"},

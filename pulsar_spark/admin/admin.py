@@ -9,6 +9,7 @@ from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.raw_chunks import RawChunks
 from pulsar_spark.admin.scheduled import ScheduledMessages
+from pulsar_spark.admin.schemas import Schemas
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
 from pulsar_spark.admin.waiting_letters import WaitingLetters
@@ -40,6 +41,7 @@ class Admin(
     Subscriptions,
     KeyHashes,
     Policies,
+    Schemas,
     SetAsideVerbs,
     WaitingLetters,
     ScheduledMessages,

@@ -17,10 +17,10 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.migrations import migrate_by_hand
 from pulsar_spark.storage.repair import Repaired, repair_root
-from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REPROCESSING
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REPROCESSING, SCHEMAS
 
 MIGRATE = "pulsar-spark migrate"
-_BROKERS = {spec.name for spec in (*BROKER_TABLES, REPROCESSING)}
+_BROKERS = {spec.name for spec in (*BROKER_TABLES, REPROCESSING, SCHEMAS)}
 
 
 class Doctor:

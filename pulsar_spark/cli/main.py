@@ -16,6 +16,7 @@ from pulsar_spark.cli import (
     messages,
     policies,
     processes,
+    schemas,
     set_aside,
     subscriptions,
     topics,
@@ -35,6 +36,7 @@ delayed_delivery.add_commands(topics.app, Topic, delayed_delivery.full_name)
 app.add_typer(delayed_delivery.namespaces, name="namespaces", help="Set, get and remove what a namespace has.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")
+app.add_typer(schemas.app, name="schemas", help="Show, upload and remove the schemas that a topic keeps.")
 app.add_typer(set_aside.app, name="set-aside", help="What the broker failed on and set aside: list, retry, drop.")
 app.add_typer(dead_letters.app, name="dlq", help="List, count and send back dead letters.")
 dead_letters.app.command("waiting")(waiting_letters.waiting)

@@ -25,12 +25,14 @@ from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.producer_settings import check_producer_settings
 from pulsar_spark.client.reader import Reader
+from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.subscribing import Subscribing
 from pulsar_spark.errors import AlreadyClosed, OperationNotSupported, PulsarSparkError, TopicNotFound
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.protocol.schema_info import SchemaInfo
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage import forks
@@ -105,6 +107,7 @@ class Client(Subscribing):
         self._client_id = uuid.uuid4().hex
         self._ledgers = LedgerIndex(self._layout)
         self._entries = EntryReader(CACHED_BYTES)
+        self._schemas = TopicSchemas(self._layout)
         self._lock = threading.Lock()
         self._open: list = []
         self._consumer_numbers = itertools.count()
@@ -159,6 +162,9 @@ class Client(Subscribing):
         ``encryption_key`` is the name of a public key, or a list of them, that ``crypto_key_reader`` has; a message
         that cannot be encrypted is refused with :class:`CryptoError`, or sent as it is with a ``crypto_failure_action``
         SEND.
+
+        What *schema* says of itself the topic keeps, and each message says its version; :class:`IncompatibleSchema`
+        where it does not fit those that the topic keeps, as the policy ``schema_compatibility_strategy`` says.
         """
         check_type(str, topic, "topic")
         settings = check_producer_settings(
@@ -188,7 +194,8 @@ class Client(Subscribing):
             crypto_failure_action=crypto_failure_action,
         )
         found, partitions, name = self._resolve(topic)
-        return self._keep(Producer(self, name, found, partitions, settings))
+        schema_version = self._schemas.version_for_producer(found, schema)
+        return self._keep(Producer(self, name, found, partitions, settings, schema_version))
 
     @public_call
     def create_reader(
@@ -206,7 +213,7 @@ class Client(Subscribing):
         crypto_failure_action=ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
         """A reader from *start_message_id* on; of a partitioned topic it reads every partition, from the earliest or
-        latest."""
+        latest. Its *schema* is held against the topic's as a consumer's is."""
         check_type(str, topic, "topic")
         check_type(MessageId, start_message_id, "start_message_id")
         check_type(Schema, schema, "schema")
@@ -221,6 +228,8 @@ class Client(Subscribing):
         if is_read_compacted:
             raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
         found, partitions, name = self._resolve(topic)
+        self._schemas.check_consumer(found, schema)
+        schema.attach_client(self)
         asked_for = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener)
         return self._keep(Reader(self, found, partitions, name, *asked_for))
 
@@ -279,6 +288,10 @@ class Client(Subscribing):
         name = parse_topic_name(topic)
         found, partitions = resolve_topic(self._layout, name, create=True)
         return found, partitions, str(name)
+
+    def _writer_schema(self, message) -> SchemaInfo | None:
+        """The schema that a message was written with, for its reader's schema to resolve."""
+        return self._schemas.written_with(message)
 
     def _keep(self, handle):
         with self._lock:

@@ -166,10 +166,11 @@ class Message:
         """How often it was given back before."""
         return self._delivery.redelivery_count if self._delivery is not None else 0
 
-    def schema_version(self) -> bytes:
-        """The schema version the payload was written with, 8 bytes; empty where there is none."""
+    def schema_version(self) -> str:
+        """The schema version the payload was written with: 8 bytes, as a text (``encode("utf-8", "surrogateescape")``
+        gives them back); empty where there is none."""
         version = self._field("schema_version")
-        return b"" if version is None else version.to_bytes(8, "big")
+        return "" if version is None else version.to_bytes(8, "big").decode("utf-8", "surrogateescape")
 
     def int_schema_version(self) -> int:
         """The schema version as a number, -1 where there is none."""

@@ -38,7 +38,15 @@ from pulsar_spark.storage.topics import Topic
 class Producer:
     """Publishes to one topic; made by ``Client.create_producer``."""
 
-    def __init__(self, client, topic_name: str, topic: Topic, partitions: list[int], settings: ProducerSettings):
+    def __init__(
+        self,
+        client,
+        topic_name: str,
+        topic: Topic,
+        partitions: list[int],
+        settings: ProducerSettings,
+        schema_version: int | None = None,
+    ):
         self._client, self._process = client, client._process
         self._topic_name = topic_name
         self._settings = settings
@@ -56,7 +64,9 @@ class Producer:
         self._routing = MessageRouting(settings, partitions, topic_name)
         self._quota = BacklogQuota(client._layout, topic)
         self._batches = OpenBatches(settings, partitions, self._quota.max_message_size)
-        self._publisher = Publisher(topic, self._name, self._condition, self._batches.due, self._settle, self._answer)
+        self._publisher = Publisher(
+            topic, self._name, self._condition, self._batches.due, self._settle, self._answer, schema_version
+        )
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""

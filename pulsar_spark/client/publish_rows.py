@@ -65,7 +65,9 @@ Place = tuple[int, int, int]
 commit's version."""
 
 
-def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> tuple[pa.Table, list[Place]]:
+def publish_rows(
+    entries: list[Entry], publish_id: str, producer_name: str, schema_version: int | None = None
+) -> tuple[pa.Table, list[Place]]:
     """The rows of a publish commit with these entries, and for each row, in order, where its message lies."""
     next_entry_id: dict[int, Iterator[int]] = defaultdict(itertools.count)
     sizes = np.array([len(entry.messages) for entry in entries])
@@ -97,6 +99,10 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
         "deliver_at_time": time("deliver_at_ms"),
         "producer_name": pa.repeat(pa.scalar(producer_name), rows),
     }
+    if schema_version is not None:
+        given["schema_version"] = pa.repeat(
+            pa.scalar(schema_version, MESSAGES.schema.field("schema_version").type), rows
+        )
     if any(columns["partition_key"]) or any(columns["ordering_key"]):
         given["sticky_key_hash"] = column("sticky_key_hash", _sticky_key_hashes(entries))
     said = columns["columns"]

@@ -47,6 +47,7 @@ class Publisher(Worker):
         due: Callable[[float], tuple[list[Entry], float | None]],
         settled: Callable[[list[Outgoing], bool], None],
         answered: Callable[[int], None],
+        schema_version: int | None = None,
     ):
         super().__init__(f"publisher-{producer_name}", condition)
         self._topic = topic
@@ -54,6 +55,7 @@ class Publisher(Worker):
         self._due = due
         self._settled = settled
         self._answered = answered
+        self._schema_version = schema_version
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
         self._table = SureAppend(topic.path, "publish_id")
@@ -141,12 +143,12 @@ class Publisher(Worker):
                 return
         identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
         try:
-            rows, places = publish_rows(entries, identity, self._producer_name)
+            rows, places = publish_rows(entries, identity, self._producer_name, self._schema_version)
         except UnicodeEncodeError:
             entries = self._refuse_unwritable(entries)
             if not entries:
                 return
-            rows, places = publish_rows(entries, identity, self._producer_name)
+            rows, places = publish_rows(entries, identity, self._producer_name, self._schema_version)
         try:
             version = self._commit(rows, max(entry.messages[-1].deadline for entry in entries))
         except PulsarSparkError as error:

@@ -11,6 +11,7 @@ from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import ConsumerSettings, check_consumer_settings
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
 from pulsar_spark.client.letters import check_letter_topics, letter_topics
+from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.schema import BytesSchema
 from pulsar_spark.storage.layout import Layout
@@ -22,6 +23,7 @@ class Subscribing:
 
     _layout: Layout
     _client_id: str
+    _schemas: TopicSchemas
     _consumer_numbers: Iterator[int]
     _check_open: Callable[[], None]
     _resolve: Callable[[str], tuple[Topic, list[int], str]]
@@ -87,6 +89,9 @@ class Subscribing:
         ``max_pending_chunked_message`` are begun and not complete, the oldest is withheld from this consumer, or
         acknowledged with ``auto_ack_oldest_chunked_message_on_queue_full``; one that is not complete after
         ``expire_time_of_incomplete_chunked_message_ms`` is acknowledged. 0 is no limit.
+
+        A *schema* that cannot read what the topic's schema writes is refused with :class:`IncompatibleSchema`; a topic
+        without one, and without messages, keeps it.
         """
         self._check_open()
         for name, value in (
@@ -146,6 +151,9 @@ class Subscribing:
             )
         resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
         topic_name, letters = ",".join(resolved), None
+        for found, _ in resolved.values():
+            self._schemas.check_consumer(found, settings.schema)
+        settings.schema.attach_client(self)
         if settings.retry_enable:
             letters = letter_topics(
                 [str(found.name) for found, _ in resolved.values()],

@@ -25,6 +25,24 @@ HOUSEKEEPING, HISTORY_SECONDS, TIME_TRAVEL_SECONDS = (
 """Policies that say whether a broker keeps tables small by itself, how long it keeps rounds and requests that only tell
 what happened, and how long files and log entries that only older versions of a table need."""
 
+SCHEMA_COMPATIBILITY_STRATEGY, ALLOW_AUTO_UPDATE_SCHEMA, SCHEMA_VALIDATION_ENFORCED = (
+    "schema_compatibility_strategy",
+    "is_allow_auto_update_schema",
+    "schema_validation_enforced",
+)
+"""Policies of the schemas that a topic keeps; what they mean is said in protocol.schema_compatibility."""
+SCHEMA_STRATEGIES = (
+    "UNDEFINED",
+    "ALWAYS_INCOMPATIBLE",
+    "ALWAYS_COMPATIBLE",
+    "BACKWARD",
+    "FORWARD",
+    "FULL",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD_TRANSITIVE",
+    "FULL_TRANSITIVE",
+)
+
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
     "max_unacked_messages_per_subscription": 200_000,
@@ -50,6 +68,9 @@ POLICIES: dict[str, int | str] = {
     HOUSEKEEPING: 1,
     HISTORY_SECONDS: 7 * 24 * 60 * 60,
     TIME_TRAVEL_SECONDS: 7 * 24 * 60 * 60,
+    SCHEMA_COMPATIBILITY_STRATEGY: "FULL",
+    ALLOW_AUTO_UPDATE_SCHEMA: 1,
+    SCHEMA_VALIDATION_ENFORCED: 0,
 }
 """Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where
 it is none and -1 is for ever. The tick of delayed delivery is how far apart the rounds are, at least, that are made for
@@ -88,7 +109,11 @@ _MOST = {
     "_one_owner_per_point": 1,
     "_use_classic_persistent_implementation": 1,
     HOUSEKEEPING: 1,
+    ALLOW_AUTO_UPDATE_SCHEMA: 1,
+    SCHEMA_VALIDATION_ENFORCED: 1,
 }
+_TEXTS = {"backlog_quota_policy": QUOTA_POLICIES, SCHEMA_COMPATIBILITY_STRATEGY: SCHEMA_STRATEGIES}
+"""The values of policies that are no numbers."""
 _NUMBER = re.compile("-?[0-9]{1,19}", re.ASCII)
 _LEAST = {
     "ttl_check_seconds": 1,
@@ -113,8 +138,8 @@ def check_policy(name: str | None, value: str | None) -> None:
         raise InvalidConfiguration(f"policy {shown(name)} is not known: use one of {', '.join(POLICIES)}")
     if value is None:
         return
-    if isinstance(POLICIES[name], str):
-        if value not in QUOTA_POLICIES:
+    if name in _TEXTS:
+        if value not in _TEXTS[name]:
             raise InvalidConfiguration(f"policy {name}: {shown(value)} is none of {values_of(name)}")
     elif not _NUMBER.fullmatch(value) or not _LEAST.get(name, 0) <= int(value) <= most_of(name):
         raise InvalidConfiguration(f"policy {name}: {shown(value)} is not {values_of(name)}")
@@ -126,8 +151,8 @@ def values_of(name: str) -> str:
     >>> values_of("ttl_check_seconds"), values_of("backlog_quota_policy")[:22]
     ('a whole number from 1 to 1000000000', 'producer_request_hold,')
     """
-    if isinstance(POLICIES[name], str):
-        return ", ".join(QUOTA_POLICIES)
+    if name in _TEXTS:
+        return ", ".join(_TEXTS[name])
     return f"a whole number from {_LEAST.get(name, 0)} to {most_of(name)}"
 
 

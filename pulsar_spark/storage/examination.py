@@ -28,7 +28,7 @@ from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.tables import read_definition
-from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING, SCHEMAS
 
 REPAIR = "pulsar-spark repair"
 UNREADABLE = (CorruptState, DeltaError, OSError, pa.ArrowInvalid)
@@ -62,9 +62,9 @@ def examine_root(layout: Layout) -> list[Finding]:
 def tables_of(layout: Layout) -> Iterator[tuple[str, Path, TopicName | None]]:
     """(name, path, topic) of every table of the root: the broker's, which have no topic, and those of topics, or of
     what lies in their place."""
-    for spec in (*BROKER_TABLES, REPROCESSING):
+    for spec in (*BROKER_TABLES, REPROCESSING, SCHEMAS):
         path = layout.broker_table(spec.name)
-        if spec is not REPROCESSING or path.exists():
+        if spec in BROKER_TABLES or path.exists():
             yield spec.name, path, None
     for tenant, namespace in layout.namespaces():
         for topic in layout.topics(tenant, namespace):

@@ -9,6 +9,7 @@ from pulsar_spark.table_specs.cursor_ledger import CURSOR_LEDGER
 from pulsar_spark.table_specs.ledgers import DELAY_INDEX, LEDGERS
 from pulsar_spark.table_specs.messages import KEY_FLAGS, MESSAGES, REPROCESSING
 from pulsar_spark.table_specs.requests import REQUESTS, VALID_UNTIL
+from pulsar_spark.table_specs.schemas import SCHEMAS
 from pulsar_spark.table_specs.spec import (
     ENCRYPTION_KEYS,
     HASH_RANGES,
@@ -19,7 +20,7 @@ from pulsar_spark.table_specs.spec import (
     TableSpec,
 )
 
-TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, REPROCESSING)
+TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, REPROCESSING, SCHEMAS)
 BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "PROPERTIES",
     "REPROCESSING",
     "REQUESTS",
+    "SCHEMAS",
     "TABLES",
     "TIME",
     "TableSpec",

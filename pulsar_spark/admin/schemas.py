@@ -1,0 +1,84 @@
+"""Schemas of topics, with the verbs of ``pulsar-admin``: get, upload, delete. No broker is needed.
+
+What is uploaded is judged as a producer's schema is, but taken too where producers may bring none
+(``is_allow_auto_update_schema``). After a deletion the next schema need not fit those before, which stay for the
+messages that name them.
+"""
+
+import json
+from collections.abc import Mapping
+
+from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.schemas import TopicSchemas
+from pulsar_spark.errors import InvalidConfiguration, SchemaNotFound, shown
+from pulsar_spark.protocol.instants import to_millis
+from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.schemas import KeptSchema, SchemaTable
+from pulsar_spark.storage.topics import resolve_topic
+
+_KEPT = ", ".join(kind.name for kind in SchemaType if kind.value > 0)
+
+
+class Schemas:
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with schemas."""
+
+    layout: Layout
+
+    def get_schema_info(self, topic: str, version: int | None = None) -> dict:
+        """``version``, ``type``, ``name``, ``schema`` (the definition), ``properties`` and ``timestamp`` (ms) of the
+        latest version, or of a given one, deleted or not; :class:`SchemaNotFound` where there is none such."""
+        check_type_or_none(int, version, "version")
+        found, _ = resolve_topic(self.layout, topic)
+        table = SchemaTable(self.layout)
+        if version is None:
+            kept = table.kept(found.topic_id)[-1:]
+        else:
+            kept = [each for each in table.versions(found.topic_id) if each.version == version and not each.is_removed]
+        if not kept:
+            which = "no schema" if version is None else f"no version {version} of a schema"
+            raise SchemaNotFound(
+                f"topic {str(found.name)!r} keeps {which}: see 'pulsar-spark schemas get --all-version', or upload one"
+            )
+        return _described(kept[0])
+
+    def get_all_schemas(self, topic: str) -> list[dict]:
+        """The same of every version since the latest deletion, oldest first."""
+        found, _ = resolve_topic(self.layout, topic)
+        return [_described(each) for each in SchemaTable(self.layout).kept(found.topic_id)]
+
+    def create_schema(
+        self,
+        topic: str,
+        schema_type: str,
+        schema: str | Mapping = "",
+        properties: dict[str, str] | None = None,
+        name: str | None = None,
+    ) -> int:
+        """Let the topic keep a schema of that type, by its definition as a text or as what JSON says; its version.
+        :class:`IncompatibleSchema` where it does not fit, :class:`InvalidConfiguration` for no such type."""
+        check_type((str, Mapping, list), schema, "schema")
+        check_properties(properties)
+        kind = SchemaType.__members__.get(str(schema_type).upper())
+        if kind is None or kind.value <= 0:
+            raise InvalidConfiguration(f"schema type {shown(schema_type)}: a topic keeps one of {_KEPT}")
+        found, _ = resolve_topic(self.layout, topic)
+        text = schema if isinstance(schema, str) else json.dumps(schema, indent=True)
+        info = SchemaInfo(kind, kind.name if name is None else name, text)
+        return TopicSchemas(self.layout).upload(found, info, properties or {})
+
+    def delete_schema(self, topic: str) -> int | None:
+        """Let the topic keep no schema for new ones to fit; the version that says so, None where it keeps none."""
+        found, _ = resolve_topic(self.layout, topic)
+        return SchemaTable(self.layout).remove(found)
+
+
+def _described(kept: KeptSchema) -> dict:
+    return {
+        "version": kept.version,
+        "type": kept.info.schema_type().name,
+        "name": kept.info.name(),
+        "schema": kept.info.schema(),
+        "properties": kept.properties,
+        "timestamp": to_millis(kept.create_time),
+    }

@@ -1,0 +1,128 @@
+"""The schemas of topics, for producers, consumers and readers: brought, held against what the topic keeps, asked for.
+
+The rule is protocol.schema_compatibility, the table storage.schemas; policies are those the broker last committed, or
+their defaults. A consumer's schema is kept too where the topic has none and nothing was published yet (Pulsar's
+``addSchemaIfIdleOrCheckCompatible``). Ours: of a topic that has messages and keeps no schema a consumer's is not
+judged, where Pulsar refuses it: dead letters, retry letters, rows of SQL and of earlier releases are such messages.
+"""
+
+from collections.abc import Mapping
+
+from pulsar_spark.errors import IncompatibleSchema, InvalidTopicName, TopicNotFound
+from pulsar_spark.protocol.letters import REAL_TOPIC
+from pulsar_spark.protocol.schema_compatibility import (
+    consumer_refusal,
+    invalid,
+    refusal,
+    strategy_of,
+    takes_new_schemas,
+    wants_schemas,
+)
+from pulsar_spark.protocol.schema_info import SchemaInfo
+from pulsar_spark.schema import Schema
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.schemas import SchemaTable
+from pulsar_spark.storage.topics import Topic, resolve_topic
+
+_WHAT_TO_DO = (
+    "change it so that it fits, or allow it with the policy schema_compatibility_strategy of the topic or its namespace"
+)
+
+
+class TopicSchemas:
+    """What the topics of one root keep; for one client, safe for threads."""
+
+    def __init__(self, layout: Layout):
+        self._layout = layout
+        self._table = SchemaTable(layout)
+        self._written: dict[tuple[str, int], SchemaInfo | None] = {}
+
+    def version_for_producer(self, topic: Topic, schema: Schema) -> int | None:
+        """The version under which the topic keeps a producer's *schema*, a new one if need be; None for one that says
+        nothing of its form. :class:`IncompatibleSchema` where it does not fit."""
+        info = schema.schema_info()
+        if not info.is_kept:
+            self._check_without(topic)
+            return None
+        return self._keep(topic, info)
+
+    def upload(self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str]) -> int:
+        """The version under which the topic keeps a schema that an administrator brings, whether or not producers may
+        bring new ones. :class:`IncompatibleSchema` where it does not fit."""
+        return self._keep(topic, info, properties, is_upload=True)
+
+    def check_consumer(self, topic: Topic, schema: Schema) -> None:
+        """:class:`IncompatibleSchema` where a consumer's *schema* does not fit what the topic keeps."""
+        info = schema.schema_info()
+        if not info.is_kept:
+            return
+        _check_valid(topic, info)
+        kept = [each.info for each in self._table.kept(topic.topic_id)]
+        if kept:
+            why = consumer_refusal(kept, info, strategy_of(self._policies(), str(topic.name)))
+            if why is not None:
+                raise IncompatibleSchema(
+                    f"a consumer's schema does not fit topic {str(topic.name)!r}: {why}: {_WHAT_TO_DO}"
+                )
+        elif TableLog(topic.path).latest() <= 0:
+            self._keep(topic, info)
+
+    def written_with(self, message) -> SchemaInfo | None:
+        """The schema a message was written with; None where it names no version, or its topic keeps none such. That of
+        a letter is kept by the topic it came from."""
+        version = message.int_schema_version()
+        if version < 0:
+            return None
+        found = self._version_of(message.topic_name(), version)
+        if found is None and (origin := message.properties().get(REAL_TOPIC)):
+            return self._version_of(origin, version)
+        return found
+
+    def _version_of(self, topic_name: str, version: int) -> SchemaInfo | None:
+        if (topic_name, version) not in self._written:
+            try:
+                topic, _ = resolve_topic(self._layout, topic_name)
+            except (TopicNotFound, InvalidTopicName):
+                return None
+            versions = {each.version: each.info for each in self._table.versions(topic.topic_id) if not each.is_removed}
+            if version not in versions:
+                return None  # it may come to be: what is not there is not remembered
+            self._written[topic_name, version] = versions[version]
+        return self._written[topic_name, version]
+
+    def _keep(
+        self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str] | None = None, *, is_upload: bool = False
+    ) -> int:
+        _check_valid(topic, info)
+
+        def check(kept: list[SchemaInfo]) -> None:
+            policies, name = self._policies(), str(topic.name)
+            if not is_upload and not takes_new_schemas(policies, name):
+                raise IncompatibleSchema(
+                    f"topic {name!r} does not keep this schema, and takes no new ones: upload it with "
+                    "'pulsar-spark schemas upload', or set the policy is_allow_auto_update_schema to 1"
+                )
+            why = refusal(kept, info, strategy_of(policies, name))
+            if why is not None:
+                raise IncompatibleSchema(f"the schema does not fit topic {name!r}: {why}: {_WHAT_TO_DO}")
+
+        return self._table.keep(topic, info, check, properties)
+
+    def _check_without(self, topic: Topic) -> None:
+        name = str(topic.name)
+        if self._table.kept(topic.topic_id) and wants_schemas(self._policies(), name):
+            raise IncompatibleSchema(
+                f"topic {name!r} keeps a schema and takes no producers without one: create the producer with its "
+                "schema, or set the policy schema_validation_enforced to 0"
+            )
+
+    def _policies(self) -> dict[tuple[str, str], str]:
+        return read_latest(self._layout, "policy").policies
+
+
+def _check_valid(topic: Topic, info: SchemaInfo) -> None:
+    why = invalid(info)
+    if why is not None:
+        raise IncompatibleSchema(f"topic {str(topic.name)!r} cannot keep the schema {info.name()!r}: {why}")

@@ -1,0 +1,80 @@
+"""What a schema says of itself: its type, its name and its definition as text.
+
+Types and their numbers are those of Pulsar's ``SchemaType``. A topic keeps the schemas whose type says how bytes become
+values; of bytes as they are, and of those that only ask for whatever the topic has, there is nothing to keep.
+"""
+
+from enum import Enum
+
+
+class SchemaType(Enum):
+    """Kinds of schemas, with Pulsar's numbers."""
+
+    NONE = 0
+    STRING = 1
+    JSON = 2
+    PROTOBUF = 3
+    AVRO = 4
+    INT8 = 6
+    INT16 = 7
+    INT32 = 8
+    INT64 = 9
+    FLOAT = 10
+    DOUBLE = 11
+    KEY_VALUE = 15
+    PROTOBUF_NATIVE = 20
+    BYTES = -1
+    AUTO_CONSUME = -3
+    AUTO_PUBLISH = -4
+
+    def __str__(self) -> str:
+        return f"SchemaType.{self.name}"
+
+    def __int__(self) -> int:
+        return self.value
+
+
+class SchemaInfo:
+    """A schema's type, name and definition.
+
+    >>> SchemaInfo(SchemaType.STRING, "STRING", "null")
+    SchemaInfo(SchemaType.STRING, 'STRING', 'null')
+    """
+
+    __slots__ = ("_schema_type", "_name", "_schema")
+
+    def __init__(self, schema_type: SchemaType, name: str, schema: str):
+        self._schema_type, self._name, self._schema = schema_type, name, schema
+
+    def schema_type(self) -> SchemaType:
+        return self._schema_type
+
+    def name(self) -> str:
+        return self._name
+
+    def schema(self) -> str:
+        """The definition; of types that need none the text ``null``."""
+        return self._schema
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a topic keeps it.
+
+        >>> SchemaInfo(SchemaType.BYTES, "BYTES", "null").is_kept, SchemaInfo(SchemaType.AVRO, "AVRO", "{}").is_kept
+        (False, True)
+        """
+        return self._schema_type.value > 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SchemaInfo):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[SchemaType, str, str]:
+        return self._schema_type, self._name, self._schema
+
+    def __repr__(self) -> str:
+        return f"SchemaInfo({self._schema_type}, {self._name!r}, {self._schema!r})"

@@ -1,0 +1,100 @@
+"""AvroSchema: values in Avro's binary encoding, through ``fastavro``.
+
+A message is decoded as it was written: its schema version names the writer's definition, which the topic keeps, and
+Avro's resolution gives the value as this schema has it. The names of the two records themselves may differ, as in
+``pulsar.schema``. Said otherwise on purpose: where the two do not resolve, that is an error of the message, where the
+package decodes the bytes as what they are not. Where nothing is known of the version, this definition is the writer's.
+"""
+
+import io
+import json
+from enum import Enum
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from pulsar_spark.errors import IncompatibleSchema
+from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.schema.record import Record
+from pulsar_spark.schema.schema import Schema
+
+
+class AvroSchema(Schema):
+    """Records, or dicts of a *schema_definition*, in Avro's binary encoding."""
+
+    def __init__(self, record_cls: type[Record] | None, schema_definition: dict[str, Any] | None = None) -> None:
+        _fastavro()
+        if record_cls is None and schema_definition is None:
+            raise AssertionError("The param record_cls and schema_definition shouldn't be both None.")
+        if record_cls is not None and not (isinstance(record_cls, type) and issubclass(record_cls, Record)):
+            raise TypeError(f"AvroSchema takes a class of records, or None and a schema_definition, not {record_cls!r}")
+        self._schema = schema_definition if record_cls is None else record_cls.schema()
+        super().__init__(record_cls, SchemaType.AVRO, self._schema, "AVRO")
+        self._writers: dict[SchemaInfo, Any] = {}
+
+    @cached_property
+    def _parsed(self) -> Any:
+        """Its own definition; of one that is wrong, the error of ``fastavro`` that says where."""
+        return _fastavro().parse_schema(self._schema)
+
+    def encode(self, obj: Any) -> bytes:
+        """ValueError for what is no dict, where there is a definition and no class."""
+        if self._record_cls is None and not isinstance(obj, dict):
+            raise ValueError("If using the custom schema, the record data should be dict type.")
+        self._validate_object_type(obj)
+        buffer = io.BytesIO()
+        _fastavro().schemaless_writer(buffer, self._parsed, _plain(obj))
+        return buffer.getvalue()
+
+    def decode(self, data: bytes) -> Any:
+        return self._decoded(data, self._parsed)
+
+    def decode_message(self, msg: Any) -> Any:
+        """The value of *msg*, resolved from what its writer wrote; None for a null value."""
+        if msg.has_null_value():
+            return None
+        info = None if self._client is None else self._client._writer_schema(msg)
+        return self._decoded(msg.data(), self._parsed if info is None else self._writer(info))
+
+    def _writer(self, info: SchemaInfo) -> Any:
+        """What a kept schema defines, under the name of the record it becomes."""
+        if info == self._schema_info:
+            return self._parsed
+        parsed = self._writers.get(info)
+        if parsed is None:
+            if info.schema_type() is not SchemaType.AVRO:
+                raise IncompatibleSchema(
+                    f"the message was written with a schema of type {info.schema_type().name}: read it with that one"
+                )
+            definition = json.loads(info.schema())
+            if isinstance(definition, dict) and isinstance(self._schema, dict) and "name" in self._schema:
+                definition = definition | {"name": self._schema["name"]}
+            parsed = self._writers[info] = _fastavro().parse_schema(definition)
+        return parsed
+
+    def _decoded(self, data: bytes, writer: Any) -> Any:
+        reader = None if writer is self._parsed else self._parsed
+        value = _fastavro().schemaless_reader(io.BytesIO(data), writer, reader)
+        return value if self._record_cls is None else self._record_cls(**value)
+
+
+def _plain(value: Any) -> Any:
+    """*value* as ``fastavro`` takes it: dicts for records, names for members of enumerations."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Record):
+        value = value.__dict__
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _fastavro() -> ModuleType:
+    try:
+        return import_module("fastavro")
+    except ImportError as missing:
+        raise ImportError(
+            "Avro library support was not found: AvroSchema needs fastavro, which "
+            "pip install 'pulsar_spark[avro]' brings"
+        ) from missing

@@ -1,0 +1,266 @@
+"""Fields of a record: what type a value has, what stands for one that is missing, and how Avro names the type.
+
+Names, arguments, defaults, checks and definitions are those of ``pulsar.schema``: a value of a wrong type is a
+TypeError, None where a field is not required stands for its default. Said otherwise on purpose: an enumeration inside
+an array or a map is defined in full, where the package writes a definition that no reader of Avro understands; a value
+of an enumeration may be given as the member's own value, whatever type that has.
+"""
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any
+
+Class = type
+"""Inside a field, ``type`` is its method."""
+
+
+class Field(ABC):
+    """What one field of a record holds. ``required``: not null; ``required_default``: the definition names the default,
+    so that who reads messages without the field has it."""
+
+    _default: Any
+    _required: bool
+    _required_default: bool
+
+    def __init__(self, default: Any = None, required: bool = False, required_default: bool = False):
+        self._default = None if default is None else self.validate_type("default", default)
+        self._required = required
+        self._required_default = required_default
+
+    @abstractmethod
+    def type(self) -> str:
+        """Avro's name of the type."""
+
+    @abstractmethod
+    def python_type(self) -> Class | tuple[Class, ...]:
+        """The class, or classes, of its values."""
+
+    def validate_type(self, name: str, val: Any) -> Any:
+        """*val* as the field keeps it; TypeError, which names the field, for a value of another type."""
+        if val is None and not self._required:
+            return self.default()
+        if not isinstance(val, self.python_type()):
+            raise TypeError(f"Invalid type '{Class(val)}' for field '{name}'. Expected: {_named(self.python_type())}")
+        return val
+
+    def schema(self) -> Any:
+        """The definition of the type by itself."""
+        return self.schema_info(set())
+
+    def schema_info(self, defined_names: set[str]) -> Any:
+        """The definition of the type; of one whose name is among *defined_names* the name alone."""
+        return self.type()
+
+    def default(self) -> Any:
+        """What stands for a value that is not there."""
+        return self._default
+
+    def required_default(self) -> bool:
+        """Whether the definition names the default."""
+        return self._required_default
+
+
+def _named(kind: object) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+class Null(Field):
+    """Nothing but None."""
+
+    def type(self) -> str:
+        return "null"
+
+    def python_type(self) -> Class:
+        return type(None)
+
+    def validate_type(self, name: str, val: Any) -> None:
+        if val is not None:
+            raise TypeError(f"Field {name} is set to be None")
+
+
+class Boolean(Field):
+    """True or False; False where nothing else is the default."""
+
+    def type(self) -> str:
+        return "boolean"
+
+    def python_type(self) -> Class:
+        return bool
+
+    def default(self) -> bool:
+        return False if self._default is None else self._default
+
+
+class Integer(Field):
+    """A number of 32 bits."""
+
+    def type(self) -> str:
+        return "int"
+
+    def python_type(self) -> Class:
+        return int
+
+
+class Long(Field):
+    """A number of 64 bits."""
+
+    def type(self) -> str:
+        return "long"
+
+    def python_type(self) -> Class:
+        return int
+
+
+class Float(Field):
+    """A floating-point number of 32 bits; whole numbers are taken too."""
+
+    def type(self) -> str:
+        return "float"
+
+    def python_type(self) -> tuple[Class, ...]:
+        return float, int
+
+
+class Double(Field):
+    """A floating-point number of 64 bits; whole numbers are taken too."""
+
+    def type(self) -> str:
+        return "double"
+
+    def python_type(self) -> tuple[Class, ...]:
+        return float, int
+
+
+class Bytes(Field):
+    """Bytes; a text becomes its UTF-8. Other values are not looked at, as in the package."""
+
+    def type(self) -> str:
+        return "bytes"
+
+    def python_type(self) -> tuple[Class, ...]:
+        return bytes, str
+
+    def validate_type(self, name: str, val: Any) -> Any:
+        return val.encode() if isinstance(val, str) else val
+
+
+class String(Field):
+    """A text; bytes are taken as UTF-8."""
+
+    def type(self) -> str:
+        return "string"
+
+    def python_type(self) -> tuple[Class, ...]:
+        return str, bytes
+
+    def validate_type(self, name: str, val: Any) -> str | None:
+        if val is None and not self._required:
+            return self.default()
+        if not isinstance(val, str | bytes):
+            raise TypeError(f"Invalid type '{Class(val)}' for field '{name}'. Expected a string")
+        return val.decode() if isinstance(val, bytes) else val
+
+
+class CustomEnum(Field):
+    """A member of an enumeration, which may be given by its name or its value."""
+
+    def __init__(
+        self, enum_type: Class[Enum], default: Any = None, required: bool = False, required_default: bool = False
+    ):
+        if not (isinstance(enum_type, type) and issubclass(enum_type, Enum)):
+            raise TypeError(f"{_named(enum_type)} is not a valid Enum type")
+        self.enum_type = enum_type
+        self.values = {member.value: member for member in enum_type.__members__.values()}
+        super().__init__(default, required, required_default)
+
+    def type(self) -> str:
+        return "enum"
+
+    def python_type(self) -> Class[Enum]:
+        return self.enum_type
+
+    def validate_type(self, name: str, val: Any) -> Enum | None:
+        if val is None or isinstance(val, self.enum_type):
+            return val
+        if isinstance(val, str) and val in self.enum_type.__members__:
+            return self.enum_type.__members__[val]
+        if isinstance(val, Enum) or not isinstance(val, str | int):
+            raise TypeError(f"Invalid type '{Class(val)}' for field '{name}'. Expected: {_named(self.enum_type)}")
+        if val not in self.values:
+            expected = list(self.enum_type.__members__ if isinstance(val, str) else self.values)
+            raise TypeError(f"Invalid enum value '{val}' for field '{name}'. Expected: {expected}")
+        return self.values[val]
+
+    def schema_info(self, defined_names: set[str]) -> Any:
+        name = self.enum_type.__name__
+        if name in defined_names:
+            return name
+        defined_names.add(name)
+        return {"type": self.type(), "name": name, "symbols": [member.name for member in self.enum_type]}
+
+
+def holds_values(kind: object) -> bool:
+    """Whether *kind* is a field, or a record as a field is."""
+    return isinstance(kind, Field) or (hasattr(kind, "validate_type") and not isinstance(kind, type))
+
+
+def _check_element(kind: object) -> None:
+    if not holds_values(kind):
+        raise TypeError(f"Argument {_named(kind)} is not a Record or a Field: give an instance, such as String()")
+
+
+class Array(Field):
+    """A list of values of one type."""
+
+    def __init__(self, array_type: Any, default: Any = None, required: bool = False, required_default: bool = False):
+        _check_element(array_type)
+        self.array_type = array_type
+        super().__init__(default=default, required=required, required_default=required_default)
+
+    def type(self) -> str:
+        return "array"
+
+    def python_type(self) -> Class:
+        return list
+
+    def validate_type(self, name: str, val: Any) -> list | None:
+        if val is None:
+            return None
+        super().validate_type(name, val)
+        kind = self.array_type.python_type()
+        if not all(isinstance(each, kind) for each in val):
+            raise TypeError(f"Array field {name} items should all be of type {self.array_type.type()}")
+        return val
+
+    def schema_info(self, defined_names: set[str]) -> dict[str, Any]:
+        return {"type": self.type(), "items": self.array_type.schema_info(defined_names)}
+
+
+class Map(Field):
+    """Values of one type, by texts."""
+
+    def __init__(self, value_type: Any, default: Any = None, required: bool = False, required_default: bool = False):
+        _check_element(value_type)
+        self.value_type = value_type
+        super().__init__(default=default, required=required, required_default=required_default)
+
+    def type(self) -> str:
+        return "map"
+
+    def python_type(self) -> Class:
+        return dict
+
+    def validate_type(self, name: str, val: Any) -> dict[str, Any] | None:
+        if val is None:
+            return None
+        super().validate_type(name, val)
+        kind = self.value_type.python_type()
+        for key, value in val.items():
+            if not isinstance(key, str):
+                raise TypeError(f"Map keys for field {name} should all be strings")
+            if not isinstance(value, kind):
+                raise TypeError(f"Map values for field {name} should all be of type {_named(kind)}")
+        return val
+
+    def schema_info(self, defined_names: set[str]) -> dict[str, Any]:
+        return {"type": self.type(), "values": self.value_type.schema_info(defined_names)}

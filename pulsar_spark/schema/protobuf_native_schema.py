@@ -1,0 +1,61 @@
+"""ProtobufNativeSchema: messages of Protobuf in their own encoding, through ``protobuf``.
+
+Its definition is what Pulsar's clients write: the files of the message's type, and those they import, as one descriptor
+set in base64, with the names of type and file. Which schemas fit each other is not looked into: only the same
+definition is (protocol.schema_compatibility).
+"""
+
+import base64
+from typing import Any
+
+from pulsar_spark.protocol.schema_info import SchemaType
+from pulsar_spark.schema.schema import Schema
+
+
+class ProtobufNativeSchema(Schema):
+    """Messages of one generated class."""
+
+    def __init__(self, record_cls: type) -> None:
+        try:
+            from google.protobuf.message import Message
+        except ImportError as missing:
+            raise ImportError(
+                "protobuf library support was not found: ProtobufNativeSchema needs protobuf, which "
+                "pip install 'pulsar_spark[protobuf]' brings"
+            ) from missing
+        if not (isinstance(record_cls, type) and issubclass(record_cls, Message)):
+            raise TypeError(f"record_cls must be a protobuf Message subclass, got {record_cls!r}")
+        super().__init__(record_cls, SchemaType.PROTOBUF_NATIVE, _definition(record_cls.DESCRIPTOR), "PROTOBUF_NATIVE")
+
+    def encode(self, obj: Any) -> bytes:
+        self._validate_object_type(obj)
+        return obj.SerializeToString()
+
+    def decode(self, data: bytes) -> Any:
+        return self._record_cls.FromString(data)
+
+    def __str__(self) -> str:
+        return f"ProtobufNativeSchema({self._record_cls.__name__})"
+
+
+def _definition(descriptor: Any) -> dict[str, str]:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    files: dict[str, Any] = {}
+    _collect(descriptor.file, files)
+    described = FileDescriptorSet()
+    for file in files.values():
+        file.CopyToProto(described.file.add())
+    return {
+        "fileDescriptorSet": base64.b64encode(described.SerializeToString()).decode("ascii"),
+        "rootMessageTypeName": descriptor.full_name,
+        "rootFileDescriptorName": descriptor.file.name,
+    }
+
+
+def _collect(file: Any, files: dict[str, Any]) -> None:
+    """*file*, and before it those it imports, each once."""
+    if file.name not in files:
+        for imported in file.dependencies:
+            _collect(imported, files)
+        files[file.name] = file

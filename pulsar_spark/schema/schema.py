@@ -1,0 +1,94 @@
+"""Schema, what all have in common, and the schemas of bytes and text."""
+
+import json
+from abc import ABC, abstractmethod
+from typing import Any
+
+from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+
+
+class Schema(ABC):
+    """Encodes values of one class to bytes and decodes them; what it says of itself, a topic is told."""
+
+    _client: Any = None
+
+    def __init__(
+        self, record_cls: type | None, schema_type: SchemaType, schema_definition: Any, schema_name: str
+    ) -> None:
+        self._record_cls = record_cls
+        self._schema_info = SchemaInfo(schema_type, schema_name, json.dumps(schema_definition, indent=True))
+
+    @abstractmethod
+    def encode(self, obj: Any) -> bytes:
+        """The payload of a message with this value; TypeError for a value of another class."""
+
+    @abstractmethod
+    def decode(self, data: bytes) -> Any:
+        """The value of a message with this payload."""
+
+    def decode_message(self, msg: Any) -> Any:
+        """The value of *msg*; None for a null value."""
+        return None if msg.has_null_value() else self.decode(msg.data())
+
+    def schema_info(self) -> SchemaInfo:
+        """Type, name and definition."""
+        return self._schema_info
+
+    def attach_client(self, client: Any) -> None:
+        """Tell the schema whom to ask how messages were written; consumers and readers do it."""
+        self._client = client
+
+    def _validate_object_type(self, obj: Any) -> None:
+        if self._record_cls is not None and not isinstance(obj, self._record_cls):
+            raise TypeError(
+                f"Invalid record obj of type {type(obj)} - expected type is {self._record_cls}: "
+                f"{type(self).__name__} takes {self._record_cls.__name__}, not {type(obj).__name__}"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        """Of the same kind, of the same class, with the same definition."""
+        if type(self) is not type(other):
+            return NotImplemented
+        return (self._record_cls, self._schema_info) == (other._record_cls, other._schema_info)  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._record_cls, self._schema_info))
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        named = "" if self._record_cls in (None, bytes, str) else self._record_cls.__name__
+        return f"{type(self).__name__}({named})"
+
+
+class BytesSchema(Schema):
+    """Bytes as they are; no topic keeps it."""
+
+    def attach_client(self, client: Any) -> None:
+        """It needs none: one instance is the default of all clients."""
+
+    def __init__(self) -> None:
+        super().__init__(bytes, SchemaType.BYTES, None, "BYTES")
+
+    def encode(self, obj: bytes) -> bytes:
+        if type(obj) is not bytes:
+            self._validate_object_type(obj)
+        return obj
+
+    def decode(self, data: bytes) -> bytes:
+        return data
+
+
+class StringSchema(Schema):
+    """Text as UTF-8."""
+
+    def __init__(self) -> None:
+        super().__init__(str, SchemaType.STRING, None, "STRING")
+
+    def encode(self, obj: str) -> bytes:
+        self._validate_object_type(obj)
+        return obj.encode("utf-8")
+
+    def decode(self, data: bytes) -> str:
+        return data.decode("utf-8")
