@@ -2,6 +2,17 @@
 
 from pulsar_spark import exceptions, schema
 from pulsar_spark.client.client import Client
+from pulsar_spark.client.connections import (
+    Authentication,
+    AuthenticationAthenz,
+    AuthenticationBasic,
+    AuthenticationOauth2,
+    AuthenticationTLS,
+    AuthenticationToken,
+    AutoClusterFailover,
+    ServiceInfo,
+    ServiceInfoProvider,
+)
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.enums import (
     BatchingType,
@@ -86,6 +97,7 @@ from pulsar_spark.exceptions import (
     TransactionNotFound,
     UnsupportedVersionError,
 )
+from pulsar_spark.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
 from pulsar_spark.payloads.encryption import EncryptionKey
 from pulsar_spark.payloads.keys import CryptoKeyReader, EncryptionKeyInfo
 from pulsar_spark.protocol.message_id import MessageId

@@ -135,8 +135,8 @@ class InvalidTopicName(InvalidRequest):
     """The topic name breaks the grammar."""
 
 
-class InvalidUrl(InvalidRequest):
-    """The service URL is not ``delta:<root>``."""
+class InvalidUrl(InvalidRequest, ValueError):
+    """The service URL is not ``delta:<root>``. The ``pulsar`` package raises ValueError there."""
 
 
 class MemoryBufferIsFull(InvalidRequest):
@@ -192,7 +192,16 @@ class SubscriptionBusy(ConsumerBusy):
 
 
 class Timeout(InvalidRequest):
-    """Nothing came, or no broker answered, in the time given."""
+    """Nothing came, or no broker answered, in the time given.
+
+    Its text begins as that of the ``pulsar`` package's, which is all of it there and what scripts search for.
+
+    >>> str(Timeout("no message within 100 ms"))
+    'Pulsar error: TimeOut: no message within 100 ms'
+    """
+
+    def __str__(self) -> str:
+        return f"Pulsar error: TimeOut: {super().__str__()}"
 
 
 class TopicNotFound(InvalidRequest):

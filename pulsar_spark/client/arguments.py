@@ -58,13 +58,6 @@ def check_properties(properties: object) -> None:
             raise ValueError(f"argument properties: {name!r} = {value!r} is not a text for a text")
 
 
-def refuse_options(why: str, **options) -> None:
-    """:class:`InvalidConfiguration` for the first option (given, default) that is not at its default."""
-    for name, (given, default) in options.items():
-        if given is not None and given != default:
-            raise InvalidConfiguration(f"{name}={given!r} cannot be used here: {why}")
-
-
 def public_call(method: Callable) -> Callable:
     """A method that works in the process that opened its object only, and that Ctrl-C ends with :class:`Interrupted`.
 

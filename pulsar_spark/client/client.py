@@ -11,7 +11,8 @@ import logging
 import threading
 import uuid
 
-from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call, refuse_options
+from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call
+from pulsar_spark.client.connections import ServiceInfo, check_service_url, refuse_credentials
 from pulsar_spark.client.enums import (
     BatchingType,
     CompressionType,
@@ -72,10 +73,27 @@ class Client(Subscribing):
         tls_certificate_file_path=None,
         lease_seconds=30,
     ):
-        check_type(str, service_url, "service_url")
-        refuse_options(
-            "a folder has no TLS, authentication or listeners; the file system says who may read and write",
+        for name, value in (
+            ("use_tls", use_tls),
+            ("tls_allow_insecure_connection", tls_allow_insecure_connection),
+            ("tls_validate_hostname", tls_validate_hostname),
+        ):
+            check_type(bool, value, name)
+        for name, value in (
+            ("tls_trust_certs_file_path", tls_trust_certs_file_path),
+            ("listener_name", listener_name),
+            ("tls_private_key_file_path", tls_private_key_file_path),
+            ("tls_certificate_file_path", tls_certificate_file_path),
+        ):
+            check_type_or_none(str, value, name)
+        check_service_url(
+            service_url,
             authentication=(authentication, None),
+            use_tls=(use_tls, False),
+            tls_trust_certs_file_path=(tls_trust_certs_file_path, None),
+        )
+        refuse_credentials(
+            authentication,
             use_tls=(use_tls, False),
             tls_trust_certs_file_path=(tls_trust_certs_file_path, None),
             tls_validate_hostname=(tls_validate_hostname, False),
@@ -98,6 +116,7 @@ class Client(Subscribing):
         check_type((int, float), lease_seconds, "lease_seconds")
         if not 0 < lease_seconds <= MAX_LEASE_SECONDS:
             raise ValueError(f"argument lease_seconds: {lease_seconds} is not above 0 and at most {MAX_LEASE_SECONDS}")
+        self._service_url = service_url
         self._given_logger, self._logger = logger, open_logger(logger, log_conf_file_path)
         self._timeout = operation_timeout_seconds
         self._lease_ms = max(1, int(lease_seconds * 1000))
@@ -115,6 +134,10 @@ class Client(Subscribing):
         self._opened_channel: Channel | None = None
         atexit.register(self._close_at_exit)
         interrupts.listen()
+
+    def get_service_info(self) -> ServiceInfo:
+        """The address the client was made with."""
+        return ServiceInfo(self._service_url)
 
     @property
     def _channel(self) -> Channel:
@@ -275,6 +298,8 @@ class Client(Subscribing):
         for handle in handles:
             try:
                 close(handle)
+            except AlreadyClosed:
+                continue  # the application was quicker
             except PulsarSparkError as error:
                 errors.append(error)
         if channel is not None:

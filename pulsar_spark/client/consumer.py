@@ -281,9 +281,8 @@ class Consumer:
 
     @public_call
     def close(self) -> None:
-        """Send the acknowledgements that wait, then leave. A second close does nothing."""
-        if self._receiver.is_closed:
-            return
+        """Send the acknowledgements that wait, then leave; :class:`AlreadyClosed` the second time."""
+        self._receiver.check_closed()
         rows = [row for subscription in self._subscriptions for row in subscription.tracker.take_rows()]
         rows += [subscription.row("close") for subscription in self._subscriptions]
         self._finish()

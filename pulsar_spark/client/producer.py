@@ -182,10 +182,10 @@ class Producer:
 
     @public_call
     def close(self) -> None:
-        """Publish what is pending, then close. A second close does nothing."""
+        """Publish what is pending, then close; :class:`AlreadyClosed` the second time."""
         with self._condition:
             if self._is_closed:
-                return
+                raise AlreadyClosed(f"producer {self._name!r} is closed")
             self._close_batches()
             self._is_closed = True
             self._condition.notify_all()

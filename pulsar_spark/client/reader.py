@@ -115,7 +115,8 @@ class Reader:
 
     @public_call
     def close(self) -> None:
-        """Read no more. A second close does nothing."""
+        """Read no more; :class:`AlreadyClosed` the second time."""
+        self._check_open()
         self._closing.set()
         self._client._forget(self)
 

@@ -101,10 +101,14 @@ class Receiver:
             self._error = self._error or error
             self._condition.notify_all()
 
-    def check_open(self) -> None:
-        """Raise what ended the consumer, if something did."""
+    def check_closed(self) -> None:
+        """:class:`AlreadyClosed` when it was closed; nothing for what else may have ended it."""
         if self.is_closed:
             raise AlreadyClosed(f"the consumer of {self.name} is closed")
+
+    def check_open(self) -> None:
+        """Raise what ended the consumer, if something did."""
+        self.check_closed()
         if self._error is not None:
             raise self._error
 

@@ -128,6 +128,13 @@ class MessageId:
             return message_id
         return message_id.of_chunks(_place_of(dict(_fields(first)), data).of_topic(topic))
 
+    @classmethod
+    def wrap(cls, msg_id: "MessageId") -> "MessageId":
+        """The same id: what the ``pulsar`` package wraps is of another class there, and of this one here."""
+        if not isinstance(msg_id, MessageId):
+            raise ValueError(f"argument msg_id: MessageId expected, not {type(msg_id).__name__}")
+        return msg_id
+
     def __str__(self) -> str:
         ledger_id, entry_id, batch_index, partition = self._place
         own = f"({ledger_id},{entry_id},{partition},{batch_index})"

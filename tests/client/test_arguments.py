@@ -87,14 +87,8 @@ def test_enumerations_are_those_of_the_package(name):
 @pytest.mark.parametrize("name", ["Client", "Producer", "Consumer", "Reader", "Message", "MessageId"])
 def test_every_method_of_the_package_is_there(name):
     package = pytest.importorskip("pulsar")
-    later = {"create_table_view", "get_service_info"}
-    missing = (
-        {method for method in vars(getattr(package, name)) if not method.startswith("_")}
-        - set(dir(getattr(pulsar, name)))
-        - later
-        - {"wrap"}
-    )
-    assert missing == set()
+    theirs = {method for method in vars(getattr(package, name)) if not method.startswith("_")}
+    assert theirs <= set(dir(getattr(pulsar, name)))
 
 
 def test_errors_have_results():
@@ -116,7 +110,7 @@ def test_service_urls(url):
         ({"service_url": 5}, ValueError),
         ({"operation_timeout_seconds": "30"}, ValueError),
         ({"logger": "stdout"}, ValueError),
-        ({"authentication": object()}, pulsar.InvalidConfiguration),
+        ({"authentication": object()}, ValueError),
         ({"use_tls": True}, pulsar.InvalidConfiguration),
         ({"tls_trust_certs_file_path": "x"}, pulsar.InvalidConfiguration),
         ({"listener_name": "x"}, pulsar.InvalidConfiguration),

@@ -132,8 +132,8 @@ def test_a_closed_consumer_refuses(client):
     consumer = client.subscribe("t", "s", **EARLIEST)
     message = consumer.receive(5000)
     consumer.close()
-    consumer.close()
     for call in (
+        consumer.close,
         consumer.receive,
         lambda: consumer.acknowledge(message),
         lambda: consumer.acknowledge_cumulative(message),

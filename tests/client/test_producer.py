@@ -272,7 +272,6 @@ def test_close_publishes_what_is_pending(lonely_client):
     for _ in range(3):
         producer.send_async(b"x", lambda result, message_id: results.append(result))
     producer.close()
-    producer.close()
     assert results == [pulsar.Result.Ok] * 3 and not producer.is_connected()
     with pytest.raises(pulsar.AlreadyClosed):
         producer.send(b"x")

@@ -118,8 +118,7 @@ def test_listener(lonely_client, ids):
 def test_a_closed_reader_refuses(lonely_client, ids):
     reader = lonely_client.create_reader("t", EARLIEST)
     reader.close()
-    reader.close()
-    for call in (reader.read_next, reader.has_message_available, lambda: reader.seek(EARLIEST)):
+    for call in (reader.close, reader.read_next, reader.has_message_available, lambda: reader.seek(EARLIEST)):
         with pytest.raises(pulsar.AlreadyClosed):
             call()
     assert not reader.is_connected()

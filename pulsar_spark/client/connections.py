@@ -1,0 +1,189 @@
+"""What the ``pulsar`` package knows of connections to a cluster: credentials, addresses and failover between clusters.
+
+There are none here: whoever may read and write the root's folder may use it, and a root is one folder. The classes keep
+the package's arguments and its checks, so that a script which makes them runs up to the place where it would use them:
+``Client`` refuses them there and says why.
+"""
+
+import json
+from collections.abc import Callable
+
+from pulsar_spark.client.arguments import check_type, check_type_or_none, given
+from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+
+WHY_NO_CREDENTIALS = "a folder has no TLS, authentication or listeners; the file system says who may read and write"
+
+
+class Authentication:
+    """Credentials by a plugin's library.
+
+    ``dynamicLibPath`` is the path of the library, ``authParamsString`` what it is given.
+    """
+
+    def __init__(self, dynamicLibPath, authParamsString):
+        check_type(str, dynamicLibPath, "dynamicLibPath")
+        check_type(str, authParamsString, "authParamsString")
+
+
+class AuthenticationTLS(Authentication):
+    """A client certificate: the paths of it and of its private key."""
+
+    def __init__(self, certificate_path, private_key_path):
+        check_type(str, certificate_path, "certificate_path")
+        check_type(str, private_key_path, "private_key_path")
+
+
+class AuthenticationToken(Authentication):
+    """A token, or a function that gives one."""
+
+    def __init__(self, token):
+        if not isinstance(token, str) and not callable(token):
+            raise ValueError(f"argument token: str or a function that gives one expected, not {given(token)}")
+
+
+class AuthenticationAthenz(Authentication):
+    """Athenz, by its parameters as JSON."""
+
+    def __init__(self, auth_params_string):
+        check_type(str, auth_params_string, "auth_params_string")
+
+
+class AuthenticationOauth2(Authentication):
+    """OAuth 2.0, by its parameters as JSON."""
+
+    def __init__(self, auth_params_string: str):
+        check_type(str, auth_params_string, "auth_params_string")
+
+
+class AuthenticationBasic(Authentication):
+    """A user's name and password, or both and the method as JSON in ``auth_params_string``. RuntimeError for another
+    text, as the package has it."""
+
+    def __init__(self, username=None, password=None, method="basic", auth_params_string=None):
+        if auth_params_string is not None:
+            check_type(str, auth_params_string, "auth_params_string")
+            try:
+                json.loads(auth_params_string)
+            except ValueError:
+                raise RuntimeError("argument auth_params_string: JSON with username and password expected") from None
+            return
+        check_type(str, username, "username")
+        check_type(str, password, "password")
+        check_type(str, method, "method")
+
+
+class ServiceInfo:
+    """A cluster's address, the credentials for it and the certificates it is trusted by."""
+
+    def __init__(
+        self,
+        service_url: str,
+        authentication: Authentication | None = None,
+        tls_trust_certs_file_path: str | None = None,
+    ):
+        check_type(str, service_url, "service_url")
+        check_type_or_none(Authentication, authentication, "authentication")
+        check_type_or_none(str, tls_trust_certs_file_path, "tls_trust_certs_file_path")
+        self._service_url, self._tls_trust_certs_file_path = service_url, tls_trust_certs_file_path
+
+    @property
+    def service_url(self) -> str:
+        """The address."""
+        return self._service_url
+
+    @property
+    def use_tls(self) -> bool:
+        """Whether the address asks for TLS."""
+        return self._service_url.startswith(("pulsar+ssl:", "https:"))
+
+    @property
+    def tls_trust_certs_file_path(self) -> str | None:
+        """The certificates the cluster is trusted by."""
+        return self._tls_trust_certs_file_path
+
+    def __repr__(self) -> str:
+        return (
+            f"ServiceInfo(service_url={self.service_url!r}, use_tls={self.use_tls}, "
+            f"tls_trust_certs_file_path={self.tls_trust_certs_file_path!r})"
+        )
+
+    @classmethod
+    def wrap(cls, service_info: "ServiceInfo") -> "ServiceInfo":
+        """The same: there is no other kind of it here."""
+        check_type(ServiceInfo, service_info, "service_info")
+        return service_info
+
+
+class ServiceInfoProvider:
+    """An application's own way from cluster to cluster; derive a class."""
+
+    def initial_service_info(self) -> ServiceInfo:
+        """The cluster to begin with."""
+        raise NotImplementedError
+
+    def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
+        """Keep the function, which is to be told of another cluster."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The client is closed."""
+
+
+class AutoClusterFailover:
+    """From a ``primary`` cluster to the first of the ``secondary`` ones that answers, looked at every
+    ``check_interval_ms``, after so many looks as the thresholds say."""
+
+    def __init__(
+        self,
+        primary: ServiceInfo,
+        secondary: list[ServiceInfo],
+        check_interval_ms: int = 5000,
+        failover_threshold: int = 1,
+        switch_back_threshold: int = 1,
+    ):
+        check_type(ServiceInfo, primary, "primary")
+        check_type(list, secondary, "secondary")
+        if not secondary:
+            raise ValueError("argument secondary: at least one ServiceInfo expected")
+        for each in secondary:
+            check_type(ServiceInfo, each, "secondary")
+        self._said = {"primary": primary, "secondary": secondary}
+        for name, number in (
+            ("check_interval_ms", check_interval_ms),
+            ("failover_threshold", failover_threshold),
+            ("switch_back_threshold", switch_back_threshold),
+        ):
+            check_type(int, number, name)
+            if number <= 0:
+                raise ValueError(f"argument {name}: {number} is not above 0")
+            self._said[name] = number
+
+    def __repr__(self) -> str:
+        return f"AutoClusterFailover({', '.join(f'{name}={value!r}' for name, value in self._said.items())})"
+
+
+def check_service_url(service_url: object, **options: tuple[object, object]) -> None:
+    """ValueError for what is no address, and for options (given, default) that an address of several clusters
+    excludes; :class:`OperationNotSupported` for several clusters."""
+    if isinstance(service_url, ServiceInfoProvider):
+        check_type(ServiceInfo, service_url.initial_service_info(), "service_url")
+    elif not isinstance(service_url, ServiceInfo | AutoClusterFailover):
+        check_type(str, service_url, "service_url")
+        return
+    for name, (value, default) in options.items():
+        if value != default:
+            raise ValueError(f"argument {name}: give it in the ServiceInfo, where the address is one")
+    raise OperationNotSupported(
+        f"{type(service_url).__name__}: a root is one folder, which fails over to no other: give its 'delta:<root>'"
+    )
+
+
+def refuse_credentials(authentication: object, **options: tuple[object, object]) -> None:
+    """:class:`InvalidConfiguration` for credentials, and for options (given, default) about connections that are not
+    at their defaults; ValueError for what is no credentials."""
+    check_type_or_none(Authentication, authentication, "authentication")
+    if authentication is not None:
+        raise InvalidConfiguration(f"authentication cannot be used here: {WHY_NO_CREDENTIALS}")
+    for name, (value, default) in options.items():
+        if value is not None and value != default:
+            raise InvalidConfiguration(f"{name}={value!r} cannot be used here: {WHY_NO_CREDENTIALS}")

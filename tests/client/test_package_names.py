@@ -1,0 +1,140 @@
+"""Every public name of the ``pulsar`` package (release 3.13), with its arguments and their defaults, is one here.
+
+``package_names.txt`` has a line for each, made by ``inspect`` from the package: a class, a class that is an error, a
+method or function with its arguments, an attribute. What schemas are made of has tests of its own. Left out of the
+table are names that the package only uses itself: modules and types of ``typing``, and those of its C++ extension.
+"""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import pulsar_spark as pulsar
+
+LINES = Path(__file__).with_name("package_names.txt").read_text().splitlines()
+OTHER_DEFAULTS = {"batch_index_ack_enabled"}
+"""On here: what was acknowledged of a batch does not come again."""
+
+
+def found(path: str):
+    """What a dotted name of the table is here."""
+    head, _, rest = path.partition(".")
+    if head == "asyncio":
+        return found_in(importlib.import_module("pulsar_spark.asyncio"), rest)
+    return found_in(pulsar, path)
+
+
+def found_in(owner: object, path: str):
+    for name in path.split("."):
+        owner = getattr(owner, name)
+    return owner
+
+
+def arguments(function) -> dict[str, str]:
+    """The arguments as the table writes them, without ``self``."""
+    parameters = inspect.signature(function).parameters.values()
+    return {_written(each): each for each in parameters if each.name not in ("self", "cls")}
+
+
+def _written(parameter: inspect.Parameter) -> str:
+    default = parameter.default
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return f"**{parameter.name}"
+    if default is parameter.empty:
+        return parameter.name
+    if isinstance(default, pulsar.schema.Schema):
+        return f"{parameter.name}={type(default).__name__}"
+    return f"{parameter.name}={default}" if hasattr(default, "name") else f"{parameter.name}={default!r}"
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition("(")[0])
+def test_a_name_of_the_package(line):
+    path, kind, wanted = re.fullmatch(r"([\w.]+)( error|\(.*\))?(.*)", line).groups()
+    here = found(path)
+    assert not wanted
+    if kind == " error":
+        assert issubclass(here, pulsar.PulsarException)
+    elif kind:
+        asked = [each for each in kind[1:-1].split(", ") if each]
+        given = arguments(here)
+        assert list(given)[: len(asked)] == [_ours(each) for each in asked]
+        own = list(given.values())[len(asked) :]
+        assert all(each.default is not each.empty or each.kind is each.VAR_KEYWORD for each in own)
+
+
+def _ours(argument: str) -> str:
+    return argument.replace("=False", "=True") if argument.partition("=")[0] in OTHER_DEFAULTS else argument
+
+
+def test_what_is_never_served_can_be_made_and_is_refused_with_a_reason(service_url):
+    info = pulsar.ServiceInfo(service_url, pulsar.AuthenticationToken(lambda: "t"))
+    assert not info.use_tls and pulsar.ServiceInfo("pulsar+ssl://h").use_tls
+    failover = pulsar.AutoClusterFailover(info, [info])
+    for address in (info, failover):
+        with pytest.raises(pulsar.OperationNotSupported, match="one folder"):
+            pulsar.Client(address)
+    with pytest.raises(ValueError, match="in the ServiceInfo"):
+        pulsar.Client(failover, use_tls=True)
+    for authentication in (
+        pulsar.AuthenticationTLS("c", "k"),
+        pulsar.AuthenticationBasic("u", "p"),
+        pulsar.AuthenticationAthenz("{}"),
+        pulsar.AuthenticationOauth2("{}"),
+        pulsar.Authentication("l", "p"),
+    ):
+        with pytest.raises(pulsar.InvalidConfiguration, match="file system"):
+            pulsar.Client(service_url, authentication)
+    with pytest.raises(pulsar.OperationNotSupported, match="consume"):
+        type("Mine", (pulsar.Function,), {"process": lambda self, input, context: input})()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pulsar.AuthenticationToken(5),
+        lambda: pulsar.AuthenticationBasic(5, "p"),
+        lambda: pulsar.ServiceInfo(None),
+        lambda: pulsar.ServiceInfo("x", authentication="t"),
+        lambda: pulsar.AutoClusterFailover("x", [pulsar.ServiceInfo("y")]),
+        lambda: pulsar.AutoClusterFailover(pulsar.ServiceInfo("x"), []),
+        lambda: pulsar.AutoClusterFailover(pulsar.ServiceInfo("x"), [pulsar.ServiceInfo("y")], check_interval_ms=0),
+        lambda: pulsar.MessageId.wrap("(1,2,3,4)"),
+        lambda: pulsar.Client("no address"),
+        lambda: pulsar.Client(type("P", (pulsar.ServiceInfoProvider,), {"initial_service_info": lambda self: "x"})()),
+    ],
+)
+def test_what_is_a_value_error_in_the_package_is_one_here(make):
+    with pytest.raises(ValueError):
+        make()
+
+
+def test_a_timeout_reads_as_the_package_s(client):
+    with pytest.raises(pulsar.Timeout) as timeout:
+        client.subscribe("t", "s").receive(10)
+    assert str(timeout.value).startswith("Pulsar error: TimeOut")
+
+
+def test_a_message_id_that_is_wrapped_is_itself():
+    message_id = pulsar.MessageId(1, 2, 3, 4)
+    assert pulsar.MessageId.wrap(message_id) == message_id
+
+
+def test_a_client_says_its_address(lonely_client, service_url):
+    assert lonely_client.get_service_info().service_url == service_url
+
+
+def test_what_is_closed_is_not_closed_again(client):
+    for handle in (
+        client.create_producer("t"),
+        client.subscribe("t", "s"),
+        client.create_reader("t", pulsar.MessageId.earliest),
+    ):
+        handle.close()
+        with pytest.raises(pulsar.AlreadyClosed):
+            handle.close()
+    client.close()
+    with pytest.raises(pulsar.AlreadyClosed):
+        client.close()
