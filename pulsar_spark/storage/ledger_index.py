@@ -36,6 +36,13 @@ class LedgerIndex:
         self._topics: dict[str, dict[int, PartitionLedgers]] = {}
         self._foreign: dict[str, set[str]] = {}
 
+    def forget(self) -> None:
+        """Keep nothing: who asks again waits until it is loaded."""
+        with self._lock:
+            self._version = None
+            self._topics.clear()
+            self._foreign.clear()
+
     def runs(self, topic_id: str, partition: int, first: int, last: int) -> Iterator[Run]:
         """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is
         not numbered."""
