@@ -4,7 +4,8 @@ has nothing of the kind."""
 from collections.abc import Iterator
 
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics import resolve_topic
 from pulsar_spark.views.chunks import count_incomplete, read_incomplete
 

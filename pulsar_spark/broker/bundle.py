@@ -3,15 +3,19 @@
 Everything here is a function of committed tables (see load_bundle), so losing it costs a reload and nothing else.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
+
+import pyarrow as pa
 
 from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.cursors import Cursors
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.entry_hashes import first_needed
 from pulsar_spark.broker.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
 from pulsar_spark.broker.liveness import Liveness
 from pulsar_spark.broker.promotion import Promotion
@@ -20,9 +24,12 @@ from pulsar_spark.broker.topics import Topics, TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import lease_end
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.policies import TOPIC_STOPPED, policy_number, policy_text
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.needed_runs import stored_runs
 from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC, SetAside
+from pulsar_spark.table_specs import LEDGERS
 
 
 class Bundle(Topics):
@@ -116,8 +123,22 @@ class Bundle(Topics):
                 needed = min((cursor.visible_mark_delete + 1 for cursor in here), default=groups.last_position + 1)
                 groups.let_go(needed)
 
-    # What is delayed
+    def let_go_of_runs(self) -> None:
+        """Forget where entries lie that all cursors have passed."""
+        for state in self.topics.values():
+            firsts = dict.fromkeys(state.partitions, MAX_LONG)
+            for cursor in self.cursors_of(state.topic.topic_id):
+                first = first_needed(cursor.visible_mark_delete, cursor.mark_delete, cursor.is_key_shared)
+                partition = cursor.key.partition
+                firsts[partition] = min(first, firsts.get(partition, first))
+            for partition, ledgers in state.partitions.items():
+                ledgers.let_go(firsts[partition], self.stored_runs(state.topic.topic_id, partition))
 
+    def stored_runs(self, topic_id: str, partition: int) -> Callable[[int], pa.Table]:
+        """Reads the runs of a topic partition that lie below a position."""
+        return partial(stored_runs, self.layout.broker_table(LEDGERS.name), topic_id, partition)
+
+    # What is delayed
     def promotion(self, state: TopicState, partition: int) -> Promotion:
         """How far the delayed entries of a topic partition are promoted."""
         key = state.topic.topic_id, partition

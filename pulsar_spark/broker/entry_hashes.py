@@ -10,11 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from pulsar_spark.storage.key_hashes import are_gone, read_hashes
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 
 BLOCK_ENTRIES = 1 << 16
 MOST_BLOCKS = 512
 """128 MB for 33 million entries of a partition."""
+
+
+def first_needed(visible: int, mark_delete: int | None, is_key_shared: bool) -> int:
+    """The first position of which a cursor needs to know where the entry lies: behind what everybody sees as done, and
+    from the beginning of a block on where hashes are asked for."""
+    first = min(visible, visible if mark_delete is None else mark_delete) + 1
+    return first - first % BLOCK_ENTRIES if is_key_shared else first
 
 
 class EntryHashes:

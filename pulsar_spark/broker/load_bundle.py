@@ -4,15 +4,14 @@ What the columns of each kind of row mean is said where they are written (see fa
 """
 
 import logging
+from collections.abc import Callable
 from operator import itemgetter
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
+from pulsar_spark.broker.entry_hashes import first_needed
 from pulsar_spark.broker.facts import policy_row, waiting_request_row
 from pulsar_spark.broker.key_shared import restore
 from pulsar_spark.broker.lane_form import Lane, LaneForm, lane_of
@@ -24,16 +23,20 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.delays import Checkpoint, virtual
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.key_shared import RULES
-from pulsar_spark.protocol.membership import lease_ms_of
+from pulsar_spark.protocol.membership import KEY_SHARED, lease_ms_of
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.packing import unpacked_stretches
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import by_partition, read_ledgers, runs_of
+from pulsar_spark.storage.ledgers import runs_of
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.needed_runs import NeededRuns
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import LEDGERS
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +62,11 @@ def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle
             bundle.outlived.append(policy_row(owner, bundle.topic_id(owner), name, None))
     by_id = {state.topic.topic_id: state for state in bundle.topics.values()}
     bundle.has_lost_topics = any(topic_id not in by_id for topic_id, _ in latest.topics)
-    rows, bundle.ledgers_version = read_ledgers(layout.broker_table("ledgers"))
-    for topic_id, partition, runs in by_partition(rows):
+    needed = NeededRuns(layout.broker_table(LEDGERS.name), _first_needed(latest))
+    bundle.ledgers_version = needed.version
+    for topic_id, partition in needed.rows:
         if topic_id in by_id:
-            _take_over_runs(bundle, by_id[topic_id], partition, runs)
+            _take_over_runs(bundle, by_id[topic_id], partition, needed)
     for (topic_id, partition), row in latest.topics.items():
         if topic_id in by_id:
             by_id[topic_id].trimmed[partition] = row["first"] or 0
@@ -82,16 +86,29 @@ def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle
     return bundle
 
 
-def _take_over_runs(bundle: Bundle, state: TopicState, partition: int, runs: pa.Table) -> None:
+def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
+    """The first position of a topic partition that some cursor has not passed; behind all where there is none."""
+    firsts: dict[tuple[str, int], int] = {}
+    for key, row in latest.cursors.items():
+        first = first_needed(
+            row["mark_delete_position"], row["main_mark_delete_position"], row["subscription_type"] == KEY_SHARED
+        )
+        place = key.topic_id, key.partition
+        firsts[place] = min(first, firsts.get(place, first))
+    return lambda topic_id, partition: firsts.get((topic_id, partition), MAX_LONG)
+
+
+def _take_over_runs(bundle: Bundle, state: TopicState, partition: int, needed: NeededRuns) -> None:
     """What of a topic partition is numbered; where positions are missing the topic is stopped."""
+    place = state.topic.topic_id, partition
+    state.partitions[partition] = ledgers = PartitionLedgers(needed.past[place], bundle.stored_runs(*place))
     try:
-        state.ledgers(partition).extend(runs)
+        ledgers.extend(needed.rows[place])
     except CorruptState as broken:
         state.error = state.error or str(broken)
         bundle.stopped.append(state)
-    state.publish_ids.update(runs["publish_id"].to_pylist())
-    delayed = runs.filter(pc.is_valid(runs["delayed_after"]))
-    state.newly_delayed += [(partition, run) for _, _, run in runs_of(delayed)]
+    state.publish_ids = needed.publish_ids[state.topic.topic_id]
+    state.newly_delayed += [(partition, run) for _, _, run in runs_of(needed.delayed[place])]
 
 
 def _load_waiting_requests(bundle: Bundle, latest: LatestRows) -> None:

@@ -36,7 +36,7 @@ from pulsar_spark.protocol.expiry import (
 from pulsar_spark.protocol.instants import from_micros
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.publish_times import is_published_before, last_published_before
 
 SECOND = 1_000_000
@@ -119,7 +119,7 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
     if cursor.due and not cursor.due.promotion.is_ready:
         return  # the next check sees to it
     ledgers, instant = state.ledgers(cursor.key.partition), from_micros(dead_before)
-    last = last_published_before(state.topic.path, ledgers, instant)
+    last = last_published_before(state.topic.path, ledgers, instant, cursor.visible_mark_delete)
     if last <= cursor.visible_mark_delete:
         return
     oldest = cursor.visible_mark_delete + 1
@@ -188,7 +188,9 @@ def _check_quota(
         return False
     ledgers = state.ledgers(partition)
     too_old = (
-        last_published_before(state.topic.path, ledgers, from_micros(draft.wall - seconds * SECOND)) if seconds else -1
+        last_published_before(state.topic.path, ledgers, from_micros(draft.wall - seconds * SECOND), slowest)
+        if seconds
+        else -1
     )
     stored = runs_behind(ledgers, slowest) if size else []
     is_too_big = size > 0 and backlog_bytes(stored, slowest) > size

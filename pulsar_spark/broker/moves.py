@@ -70,7 +70,8 @@ class Moves(Desk):
         oldest = from_micros(self.draft.wall) - timedelta(
             seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)
         )
-        last = last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest)
+        ledgers = state.ledgers(cursor.key.partition)
+        last = last_published_before(state.topic.path, ledgers, oldest, cursor.visible_mark_delete)
         release_until(self.draft.of(cursor), last)
         if last > cursor.passed_mark_delete:
             self.draft.of(cursor).expire(cursor.passed_mark_delete + 1, last)

@@ -29,6 +29,7 @@ def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> li
     """Number the commits behind ``state.version``; their rows of ``ledgers``. ``state.error`` says what stopped it, or
     None. *delayed_after* says of a partition after which instant entries wait that are numbered now."""
     rows, before, state.error, state.stopped_at = [], state.error, None, None
+    state.publish_ids.settle()
     try:
         for commit in state.log.commits(state.version):
             check_features(state.topic.path, commit)

@@ -14,7 +14,7 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, are_delayed, number_at, place_apart, position_of, virtual
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 
 WINDOW = 1 << 20
 """Positions whose deliver times are read in one go."""

@@ -212,6 +212,8 @@ class Rounds:
             self._housekept.popleft()
         bundle.drop_promoted()
         bundle.let_go_of_chunks()
+        if is_snapshot:
+            bundle.let_go_of_runs()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
         entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
         expired = sum(asked.expired for asked in draft.cursors.values())

@@ -20,9 +20,12 @@ from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.discovery import TopicFolders
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.needed_runs import published
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.publish_ids import PublishIds
 from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.table_specs import LEDGERS
 
 log = logging.getLogger(__name__)
 _READ_AGAIN_SECONDS = 1.0
@@ -39,7 +42,7 @@ class TopicState:
     life: tuple[int, int] | None
     version: int = 0
     partitions: dict[int, PartitionLedgers] = field(default_factory=dict)
-    publish_ids: set[str] = field(default_factory=set)
+    publish_ids: PublishIds = field(default_factory=PublishIds)
     trimmed: dict[int, int] = field(default_factory=dict)
     error: str | None = None
     stopped_at: tuple | None = None
@@ -74,7 +77,7 @@ class TopicState:
     @property
     def last_ledger_id(self) -> int:
         """The last publish commit that is numbered."""
-        return max((ledgers.runs[-1].ledger_id for ledgers in self.partitions.values() if ledgers.runs), default=0)
+        return max((ledgers.last_ledger_id for ledgers in self.partitions.values() if len(ledgers)), default=0)
 
     @property
     def has_news(self) -> bool:
@@ -233,4 +236,6 @@ class Topics:
         log, life = TableLog(self.layout.topic(name)), None
         with contextlib.suppress(FileNotFoundError):
             life = log.life()
-        self.topics[str(name)] = TopicState(read_topic(self.layout, name), log, life)
+        topic = read_topic(self.layout, name)
+        known = published(self.layout.broker_table(LEDGERS.name), topic.topic_id)
+        self.topics[str(name)] = TopicState(topic, log, life, publish_ids=known)

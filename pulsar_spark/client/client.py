@@ -304,6 +304,8 @@ class Client(Subscribing):
                 errors.append(error)
         if channel is not None:
             channel.stop(self._timeout)
+        self._entries.forget()
+        self._ledgers.forget()
         interrupts.stop_listening()
         close_logger(self._logger, self._given_logger)
         return errors

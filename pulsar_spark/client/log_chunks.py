@@ -14,7 +14,7 @@ from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics import Topic
 
 

@@ -117,11 +117,15 @@ class Reader:
     def close(self) -> None:
         """Read no more; :class:`AlreadyClosed` the second time."""
         self._check_open()
-        self._closing.set()
+        self._shutdown()
         self._client._forget(self)
 
     def _shutdown(self) -> None:
+        """What was read ahead goes at once, the file it came from too, unless a call is under way."""
         self._closing.set()
+        if self._lock.acquire(blocking=False):
+            self._messages, self._next = iter(()), None
+            self._lock.release()
 
     def _take(self, timeout: float | None) -> Message | None:
         deadline = None if timeout is None else time.monotonic() + timeout

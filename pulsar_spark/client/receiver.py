@@ -90,10 +90,14 @@ class Receiver:
             return not self.is_closed
 
     def close(self) -> None:
-        """Every call that waits or comes from now on gets :class:`AlreadyClosed`."""
+        """Every call that waits or comes from now on gets :class:`AlreadyClosed`. What was read ahead goes at once, the
+        file it came from too: what a closed consumer holds would wait for Python's search for cycles. A call under way
+        does that when it ends."""
         with self._condition:
             self.is_closed = True
             self._condition.notify_all()
+        if self._taking.acquire(blocking=False):
+            self._end_taking()
 
     def fail(self, error: PulsarSparkError) -> None:
         """Every call that waits or comes from now on gets *error*."""
@@ -126,7 +130,12 @@ class Receiver:
             self._read_again()
             raise
         finally:
-            self._taking.release()
+            self._end_taking()
+
+    def _end_taking(self) -> None:
+        if self.is_closed:
+            self._current = None
+        self._taking.release()
 
     def take_batch(self, policy: ConsumerBatchReceivePolicy) -> list[Message]:
         """As many messages as the policy asks for, or what came in its time."""

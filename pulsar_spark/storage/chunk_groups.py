@@ -19,7 +19,8 @@ from pulsar_spark.protocol.positions import as_array, ranges_of
 from pulsar_spark.storage.chunk_rows import Chunks, read_published_chunks
 from pulsar_spark.storage.columns_of_numbers import Columns
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics import Topic
 
 MOST_READ = 1 << 18

@@ -63,7 +63,8 @@ from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics import Topic
 
 __all__ = ["NONE_DUE", "Due", "IndexReader", "read_buckets", "scheduled"]

@@ -34,6 +34,10 @@ class EntryReader:
     def __init__(self, cached_bytes: int = 0, block_rows: int = BLOCK_ROWS):
         self._groups, self._block_rows = RowGroups(cached_bytes), block_rows
 
+    def forget(self) -> None:
+        """Keep nothing of what was read so far."""
+        self._groups.forget()
+
     def read(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:

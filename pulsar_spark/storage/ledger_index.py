@@ -16,8 +16,9 @@ from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, by_partition, stored_rows
+from pulsar_spark.storage.ledgers import by_partition, stored_rows
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import LEDGERS
 
@@ -35,6 +36,13 @@ class LedgerIndex:
         self._version: int | None = None
         self._topics: dict[str, dict[int, PartitionLedgers]] = {}
         self._foreign: dict[str, set[str]] = {}
+
+    def forget(self) -> None:
+        """Keep nothing: who asks again waits until it is loaded."""
+        with self._lock:
+            self._version = None
+            self._topics.clear()
+            self._foreign.clear()
 
     def runs(self, topic_id: str, partition: int, first: int, last: int) -> Iterator[Run]:
         """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is

@@ -110,6 +110,13 @@ class RowGroups:
         self._size = 0
         self._lock = threading.Lock()
 
+    def forget(self) -> None:
+        """Keep nothing of what was read so far."""
+        with self._lock:
+            self._groups.clear()
+            self._footers.clear()
+            self._size = 0
+
     def read(self, path: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS) -> Iterator[Rows | Damaged]:
         """The rows that may be of *wanted*, and perhaps others around them, in order: their place and *columns*. The
         whole file is one publish."""

@@ -4,7 +4,7 @@ of Python for each of their fields takes several times what it says."""
 from array import array
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,12 @@ class Column(Protocol):
     def extend(self, values: pa.Array) -> None: ...
 
     def __getitem__(self, index: int) -> object: ...
+
+    def let_go(self, count: int) -> None:
+        """Forget the first."""
+
+    def put_before(self, other: Self) -> None:
+        """What is in *other* comes before all."""
 
 
 class Texts:
@@ -40,6 +46,16 @@ class Texts:
         self._bytes += memoryview(values.buffers()[2] or b"")[ends[0] : ends[-1]]
         self._ends.frombytes((ends[1:].astype(np.int64) + shift).tobytes())
 
+    def let_go(self, count: int) -> None:
+        gone = self._ends[count]
+        del self._bytes[:gone], self._ends[:count]
+        self._ends = array("q", (np.frombuffer(self._ends, np.int64) - gone).tobytes())
+
+    def put_before(self, other: Self) -> None:
+        behind = np.frombuffer(self._ends, np.int64)[1:] + len(other._bytes)
+        self._ends = other._ends + array("q", behind.tobytes())
+        self._bytes[:0] = other._bytes
+
     def __getitem__(self, index: int) -> str:
         at = index if index < 0 else index + 1
         return self._bytes[self._ends[at - 1] : self._ends[at]].decode()
@@ -56,6 +72,12 @@ class Flags:
 
     def extend(self, values: pa.Array) -> None:
         self._bytes += pc.fill_null(values, False).cast(pa.uint8()).to_numpy().tobytes()
+
+    def let_go(self, count: int) -> None:
+        del self._bytes[:count]
+
+    def put_before(self, other: Self) -> None:
+        self._bytes[:0] = other._bytes
 
     def __getitem__(self, index: int) -> bool:
         return bool(self._bytes[index])
@@ -74,6 +96,14 @@ class Optional:
     def extend(self, values: pa.Array) -> None:
         self._numbers.frombytes(numbers(values).tobytes())
         self._is_there.extend(values.is_valid())
+
+    def let_go(self, count: int) -> None:
+        del self._numbers[:count]
+        self._is_there.let_go(count)
+
+    def put_before(self, other: Self) -> None:
+        self._numbers[:0] = other._numbers
+        self._is_there.put_before(other._is_there)
 
     def __getitem__(self, index: int) -> object | None:
         return self._unpack(self._numbers[index]) if self._is_there[index] else None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.ledgers import PartitionLedgers
 from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
 
@@ -25,9 +25,12 @@ def first_published_at(table: Path, ledgers: PartitionLedgers, instant: datetime
     return ledgers.end_position
 
 
-def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
-    """Position of the last entry published before *instant*; -1 when there is none."""
+def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datetime, behind: int = -1) -> int:
+    """Position of the last entry behind position *behind* that was published before *instant*; -1 when there is
+    none."""
     for run in reversed(ledgers.runs):
+        if run.last_position <= behind:
+            return -1
         if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
             return run.last_position
         if run.min_publish_time is not None and run.min_publish_time < instant:

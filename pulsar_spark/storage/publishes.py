@@ -21,6 +21,7 @@ from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.publish_ids import PublishIds
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 
@@ -29,7 +30,7 @@ def number_commit(
     table: Path,
     commit: Commit,
     ends: dict[int, int],
-    seen_publish_ids: set[str],
+    seen_publish_ids: set[str] | PublishIds,
     partitions: int | None = None,
     *,
     delayed_after: Callable[[int], int] | None = None,
@@ -43,7 +44,7 @@ def number_commit(
     """
     files = published_files(table, commit, partitions)
     publish_ids = {file.publish_id for file in files}
-    if not files or publish_ids <= seen_publish_ids:
+    if all(each in seen_publish_ids for each in publish_ids):
         return {}
     try:
         batch_sizes = {
@@ -52,7 +53,7 @@ def number_commit(
         numbered = number_files(files, ledger_id=commit.version, ends=ends, batch_sizes=batch_sizes)
     except NotAPublish:
         return {}
-    seen_publish_ids |= publish_ids
+    seen_publish_ids.update(publish_ids)
     if delayed_after is None:
         return numbered
     return {

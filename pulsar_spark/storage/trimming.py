@@ -31,8 +31,9 @@ from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import append_lock
 from pulsar_spark.storage.topic_files import trimmed_ledgers

@@ -8,6 +8,7 @@ when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour
 for a broker as long as they do, and what never was in the table for a day, because its commit may be under way.
 """
 
+import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
@@ -86,12 +87,13 @@ def remove_unseen(table: Path, before: float, needed: frozenset[str]) -> Iterato
 
 def unseen_files(table: Path, before: float) -> list[str]:
     """Paths of the files in the table's folder that left it before an instant (in seconds, to the hour), or were
-    written before it, and :data:`NEW_HOURS` ago, and never came into it."""
+    written before it, and :data:`NEW_HOURS` ago, and never came into it. The table goes on telling of those that left
+    it when they are deleted (see retention): they are passed over."""
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
 
     def found(hours: int, *, is_full: bool) -> list[str]:
         paths = opened.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=is_full)
-        return [path for path in paths if path.endswith(".parquet")]
+        return [path for path in paths if path.endswith(".parquet") and os.path.exists(f"{table}/{path}")]
 
     doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
     left = left_since(table, opened, before) if doomed else ()

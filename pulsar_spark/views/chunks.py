@@ -21,7 +21,8 @@ from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.chunk_rows import Chunks, read_chunks
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.views.view_specs import CHUNKS

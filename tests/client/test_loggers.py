@@ -1,5 +1,6 @@
 """What a client says of itself, through each of the loggers it may be given; and whether a broker is there."""
 
+import gc
 import io
 import json
 import logging
@@ -158,10 +159,20 @@ def test_nothing_is_left_of_a_client_that_was_closed(tmp_path, broker, service_u
 
     before, log = threading.active_count(), tmp_path / "client.log"
     client = pulsar.Client(service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Info, str(log)))
-    client.create_producer("t").send(b"x")
-    client.subscribe("t", "s")
-    client.create_reader("t", pulsar.MessageId.earliest)
-    client.close()
+    for _ in range(2):
+        client.create_producer("t").send(b"x")
+    consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+    reader = client.create_reader("t", pulsar.MessageId.earliest)
+    assert consumer.receive(10_000).data() == reader.read_next(10_000).data() == b"x"  # and read ahead
+    gc.disable()  # what is left may lie in cycles for long
+    try:
+        client.close()
+        assert not client._entries._groups._groups and not client._entries._groups._footers
+        assert not client._ledgers._topics
+        files = [link.resolve() for link in Path("/proc/self/fd").iterdir() if link.exists()]
+        assert not [path for path in files if path.parent == tmp_path / "root/public/default/t"]
+    finally:
+        gc.enable()
     eventually(lambda: threading.active_count() == before)
     opened = [link.resolve() for link in Path("/proc/self/fd").iterdir() if link.exists()]
     own = [path for path in opened if tmp_path in path.parents]  # other tests' clients may be open still

@@ -12,7 +12,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage import chunk_groups
 from pulsar_spark.storage.chunk_groups import STILL_OPEN, ChunkGroups
 from pulsar_spark.storage.chunk_rows import Chunks
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 
 MOST, GROUPS = 80, 5
 

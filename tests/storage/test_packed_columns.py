@@ -4,15 +4,19 @@ import random
 import tracemalloc
 from datetime import UTC, datetime, timedelta, timezone
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage import partition_ledgers, publish_ids
 from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.ledger_rows import ledger_rows, note_rows
-from pulsar_spark.storage.ledgers import PartitionLedgers, by_partition, runs_of
+from pulsar_spark.storage.ledgers import by_partition, runs_of
 from pulsar_spark.storage.packed_columns import Flags, Instants, Optional, Texts
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.publish_ids import PublishIds
 from pulsar_spark.table_specs import LEDGERS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -105,3 +109,79 @@ def test_many_rows_at_once_are_taken_in_as_one_by_one(harm):
 def test_rows_without_runs_are_no_partition():
     assert list(by_partition(LEDGERS.schema.empty_table())) == []
     assert list(by_partition(LEDGERS.rows(note_rows("t", "id", Commit(3, (), removed=1), [])))) == []
+
+
+def test_what_is_let_go_of_is_read_again_for_who_asks(monkeypatch):
+    monkeypatch.setattr(partition_ledgers, "FEW", 1)
+    drawn, runs, end = random.Random(3), [], 0
+    for number in range(60):
+        entries = drawn.randint(1, 4)
+        runs.append(
+            run(end)._replace(
+                entries=entries,
+                ledger_id=number // 2,
+                batch_size=drawn.randint(1, 2),
+                first_entry_id=5 * (number % 2),
+                has_chunks=drawn.random() < 0.3,
+                delayed_after=drawn.choice([None, 7]),
+            )
+        )
+        end += entries
+    whole = PartitionLedgers()
+    for each in runs:
+        whole.add(each)
+    positions = range(-1, end + 1)
+    asked = {
+        "runs": lambda ledgers, at: list(ledgers.runs),
+        "a run": lambda ledgers, at: ledgers[max(at, 0) % len(ledgers)],
+        "index": lambda ledgers, at: ledgers.index_of(at),
+        "entry": lambda ledgers, at: ledgers.index_of_entry(at // 5, at % 7),
+        "behind": lambda ledgers, at: ledgers.first_behind(at // 5),
+        "messages": lambda ledgers, at: ledgers.messages_before(at),
+        "overlapping": lambda ledgers, at: list(ledgers.overlapping(at, at + 9)),
+        "chunks": lambda ledgers, at: list(ledgers.chunk_runs(at)),
+        "sizes": lambda ledgers, at: ledgers.batch_sizes(np.array([max(at, 0) % end])).tolist(),
+        "ends": lambda ledgers, at: (
+            len(ledgers),
+            ledgers.end_position,
+            ledgers.last_ledger_id,
+            ledgers.last_chunk_position,
+            ledgers.last_delayed_position,
+        ),
+    }
+
+    def read(below: int) -> pa.Table:
+        return LEDGERS.rows(ledger_rows("t", "id", {-1: [each for each in runs if each.first_position < below]}))
+
+    for _ in range(40):
+        ledgers, known = PartitionLedgers(), 0
+        while known < len(runs):
+            more = drawn.randint(1, 20)
+            for each in runs[known : known + more]:
+                ledgers.add(each)
+            known = min(known + more, len(runs))
+            ledgers.let_go(drawn.randint(0, end), read)
+        for name in drawn.choices(list(asked), k=6):
+            at = drawn.choice(positions)
+            assert asked[name](ledgers, at) == asked[name](whole, at), (name, at)
+    ledgers.let_go(end, read)
+    assert len(ledgers) == 60 and not ledgers._firsts and ledgers.end_position == end
+    ledgers.add(run(end)._replace(ledger_id=31))
+    assert ledgers.messages_before(end + 1) == whole.messages_before(end) + 1 and len(ledgers._firsts) == 1
+    with pytest.raises(CorruptState, match="60"):
+        PartitionLedgers(ledgers._past, lambda below: read(below - 4))[0]
+
+
+def test_a_publish_id_is_known_by_its_hash_and_the_table(monkeypatch):
+    monkeypatch.setattr(publish_ids, "FEW", 10)
+    stored = {f"{number:032x}" for number in range(100)}
+    known, asked = PublishIds(lambda each: asked.append(each) or each in stored), []
+    known.add_stored(stored)
+    assert f"{7:032x}" in known and asked == [f"{7:032x}"] and "new" not in known
+    known.update(["new"])
+    assert "new" in known and len(asked) == 1
+    known.update(f"more {number}" for number in range(20))
+    known.settle()
+    assert not known._new and "new" not in known and asked[-1] == "new"
+    stored.add("new")
+    assert "new" in known

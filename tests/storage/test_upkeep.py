@@ -24,9 +24,9 @@ from pulsar_spark.storage.publish_times import first_published_at, last_publishe
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.tables import AppendTable, create_table
 from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, unseen_files, vacuum
+from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, remove_unseen, unseen_files, vacuum
 from pulsar_spark.table_specs import REQUESTS
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -207,6 +207,16 @@ def test_files_that_were_staged_long_ago_count_as_written_when_they_come_into_th
         assert unseen_files(path, time.time() - hours * 3600) == []
     os.utime(path / "part-staged.parquet", (time.time() - 10**6,) * 2)
     assert unseen_files(path, time.time() - 3600) == ["part-staged.parquet"]
+
+
+def test_files_that_are_gone_are_not_removed_again(tmp_path):
+    """The table tells of those that left it for a week."""
+    create_table(tmp_path / "t", REQUESTS)
+    for number in range(3):
+        AppendTable(tmp_path / "t").append(REQUESTS.rows([dict(request_id=str(number))]))
+    assert optimize(tmp_path / "t") == (3, 1)
+    assert [len(some) for some in remove_unseen(tmp_path / "t", time.time(), frozenset())] == [3]
+    assert list(remove_unseen(tmp_path / "t", time.time(), frozenset())) == []
 
 
 def test_files_that_may_still_be_read_are_not_vacuumed_away(engine):

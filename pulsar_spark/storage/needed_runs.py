@@ -1,0 +1,120 @@
+"""Reading of the ``ledgers`` table what a broker needs to begin: the runs that no cursor has passed, and of others
+how many there are, where they end, and a hash of each publish id.
+
+The table is read a part at a time, so that a start takes little more memory than the broker keeps: all that 10^6 single
+publishes have left are 230 MB.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pulsar_spark.protocol.numbering import NO_POSITION
+from pulsar_spark.storage.data_files import conform
+from pulsar_spark.storage.ledgers import by_partition, stored_rows
+from pulsar_spark.storage.packed_columns import numbers
+from pulsar_spark.storage.partition_ledgers import Past
+from pulsar_spark.storage.publish_ids import PublishIds
+from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.table_specs import LEDGERS
+
+ROWS_A_STEP = 1 << 16
+_NUMBERS = ("first_position", "entries", "batch_size", "ledger_id", "has_chunks", "delayed_after")
+Place = tuple[str, int]
+"""A topic's id and a partition of it."""
+
+
+class NeededRuns:
+    """What the table at *path* says of each topic partition, of which nobody needs what lies before a position."""
+
+    def __init__(self, path: Path, first_needed: Callable[[str, int], int]):
+        opened = open_table(path)
+        self.version = opened.version()
+        self.publish_ids: dict[str, PublishIds] = {}
+        """By topic id."""
+        self.past: dict[Place, Past] = {}
+        self.rows: dict[Place, pa.Table] = {}
+        """The runs behind the past."""
+        self.delayed: dict[Place, pa.Table] = {}
+        """All runs with delayed entries."""
+        rows, delayed, passed = (defaultdict(list) for _ in range(3))
+        for some in _parts(opened):
+            for topic_id, partition, runs in by_partition(some):
+                place = topic_id, partition
+                self.publish_ids.setdefault(topic_id, published(path, topic_id)).add_stored(
+                    runs["publish_id"].to_pylist()
+                )
+                is_past = pc.less_equal(pc.add(runs["first_position"], runs["entries"]), first_needed(*place))
+                passed[place].append(_numbers(runs.filter(is_past)))
+                delayed[place].append(runs.filter(pc.is_valid(runs["delayed_after"])))
+                rows[place].append(runs.filter(pc.invert(is_past)))
+        for place, found in passed.items():
+            past = _past(np.concatenate(found, axis=1))
+            self.past[place] = past or Past()
+            self.delayed[place] = pa.concat_tables(delayed[place])
+            if past is None:  # some are missing, or there twice: they are taken in one by one
+                self.rows[place] = stored_runs(path, *place)
+            else:
+                self.rows[place] = pa.concat_tables(rows[place])
+
+
+def stored_runs(path: Path, topic_id: str, partition: int, below: int | None = None) -> pa.Table:
+    """The rows of a topic partition's runs, or of those below a position."""
+    wanted = (pc.field("topic_id") == topic_id) & (pc.field("partition") == partition)
+    wanted &= pc.field("first_position") > NO_POSITION
+    if below is not None:
+        wanted &= pc.field("first_position") < below
+    return stored_rows(open_table(path), LEDGERS.schema.names, wanted)
+
+
+def published(path: Path, topic_id: str) -> PublishIds:
+    """The publish ids of a topic, none so far."""
+
+    def is_there(publish_id: str) -> bool:
+        wanted = (pc.field("topic_id") == topic_id) & (pc.field("publish_id") == publish_id)
+        return stored_rows(open_table(path), ["publish_id"], wanted).num_rows > 0
+
+    return PublishIds(is_there)
+
+
+def _parts(opened: DeltaTable) -> Iterator[pa.Table]:
+    """All rows, so many at a time."""
+    dataset, waiting, count = dataset_of(opened), [], 0
+    there = [name for name in LEDGERS.schema.names if name in dataset.schema.names]
+    for batch in dataset.to_batches(columns=there, batch_size=ROWS_A_STEP, cache_metadata=False):
+        waiting.append(conform(pa.table(batch), LEDGERS.schema))
+        count += batch.num_rows
+        if count >= ROWS_A_STEP:
+            yield pa.concat_tables(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _numbers(runs: pa.Table) -> np.ndarray:
+    is_delayed = pc.is_valid(runs["delayed_after"])
+    runs = runs.set_column(runs.schema.get_field_index("delayed_after"), "delayed_after", is_delayed)
+    return np.stack([numbers(runs[name].combine_chunks()).astype(np.int64) for name in _NUMBERS])
+
+
+def _past(found: np.ndarray) -> Past | None:
+    """None where the runs do not follow each other from the first position on."""
+    firsts, entries, batch_sizes, ledger_ids, has_chunks, is_delayed = found[:, np.argsort(found[0], kind="stable")]
+    if not len(firsts):
+        return Past()
+    ends = firsts + entries
+    if firsts[0] != 0 or (firsts[1:] != ends[:-1]).any():
+        return None
+    chunks, delayed = ends[(has_chunks > 0) & (batch_sizes == 1)], ends[is_delayed > 0]
+    return Past(
+        len(firsts),
+        int(ends[-1]),
+        int(ledger_ids[-1]),
+        int((entries * batch_sizes).sum()),
+        *(int(found[-1]) - 1 if len(found) else -1 for found in (chunks, delayed)),
+    )

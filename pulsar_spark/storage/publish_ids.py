@@ -1,0 +1,45 @@
+"""The publish ids of a topic that were numbered: one that is retried counts once, however much later it comes."""
+
+from array import array
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+FEW = 1024
+
+
+class PublishIds:
+    """A hash of 8 bytes of each id, and the last ones whole. *is_there* says of one whose hash is known whether it is
+    in the ``ledgers`` table; without it all are kept whole."""
+
+    def __init__(self, is_there: Callable[[str], bool] | None = None):
+        self._is_there = is_there
+        self._hashes, self._behind = np.empty(0, np.int64), array("q")
+        self._new: set[str] = set()
+
+    def __contains__(self, publish_id: str) -> bool:
+        if publish_id in self._new:
+            return True
+        self._sort()
+        known = hash(publish_id)
+        at = np.searchsorted(self._hashes, known)
+        return at < len(self._hashes) and self._hashes[at] == known and self._is_there(publish_id)
+
+    def update(self, publish_ids: Iterable[str]) -> None:
+        """Add them."""
+        self._new.update(publish_ids)
+
+    def add_stored(self, publish_ids: Iterable[str]) -> None:
+        """Add some that are in the table."""
+        self._behind.extend(map(hash, publish_ids))
+
+    def settle(self) -> None:
+        """All that were added are in the table by now."""
+        if self._is_there is not None and len(self._new) >= max(FEW, len(self._hashes) // 16):
+            self.add_stored(self._new)
+            self._new = set()
+
+    def _sort(self) -> None:
+        if self._behind:
+            self._hashes = np.sort(np.concatenate([self._hashes, np.frombuffer(self._behind, np.int64)]))
+            self._behind = array("q")

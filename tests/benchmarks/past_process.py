@@ -1,0 +1,75 @@
+"""``python -m tests.benchmarks.past_process <start | receive> <folder> <publish commits>``: one measurement on a root
+that tests.benchmarks.past has written, in a process of its own. Prints JSON."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pulsar_spark as pulsar
+from pulsar_spark.broker.housekeeping import give_memory_back
+from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.storage.layout import Layout
+from tests.benchmarks.bench import resident_memory, seconds
+from tests.benchmarks.past import TOPIC
+from tests.plain_broker import PlainBroker
+
+DELIVERIES = 20
+TIMEOUT_MS = 120_000
+SHARED = pulsar.ConsumerType.Shared
+
+
+def start(root: Path, commits: int) -> dict[str, list[float]]:
+    """A broker that begins, and what comes then."""
+    give_memory_back()
+    before, states = resident_memory(), []
+    load = seconds(lambda: states.append(load_bundle(Layout(root))))
+    give_memory_back()
+    found: dict[str, list[float]] = {"load": [load], "broker_bytes": [resident_memory() - before]}
+    states.clear()
+    with PlainBroker(root):
+        client = pulsar.Client(f"delta:{root}")
+        producer = client.create_producer(TOPIC)
+        began = time.perf_counter()
+        consumer = client.subscribe(TOPIC, "new", consumer_type=SHARED)
+
+        def deliver() -> None:
+            producer.send(b"x")
+            consumer.acknowledge(consumer.receive(TIMEOUT_MS))
+
+        deliver()
+        found["first"] = [time.perf_counter() - began]
+        found["delivery"] = [seconds(deliver) for _ in range(DELIVERIES)]
+        client.close()
+    return found
+
+
+def receive(root: Path, commits: int) -> dict[str, list[float]]:
+    """A broker in this process, a client in another, which receives and acknowledges all."""
+    with PlainBroker(root):
+        command = [sys.executable, "-m", __spec__.name, "client", str(root), str(commits)]
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def client(root: Path, commits: int) -> dict[str, list[float]]:
+    """The client of :func:`receive`: its largest memory."""
+    connected, largest = pulsar.Client(f"delta:{root}"), 0
+    consumer = connected.subscribe(TOPIC, "all", consumer_type=SHARED, initial_position=pulsar.InitialPosition.Earliest)
+    for number in range(commits):
+        consumer.acknowledge(consumer.receive(TIMEOUT_MS))
+        if number % 100 == 0:
+            largest = max(largest, resident_memory())
+    connected.close()
+    return {"client_bytes": [largest]}
+
+
+MEASURED: dict[str, Callable[[Path, int], dict[str, list[float]]]] = {
+    "start": start,
+    "receive": receive,
+    "client": client,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(MEASURED[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))
