@@ -1,6 +1,7 @@
 """Class :class:`Admin`: see the package's docstring for what it does by itself and what it asks of the broker."""
 
 import itertools
+from collections.abc import Iterator
 
 from pulsar_spark.admin.chunks import IncompleteChunks
 from pulsar_spark.admin.doctor import Doctor
@@ -171,10 +172,14 @@ class Admin(
         Nothing is acknowledged or moved, and what a consumer holds is shown too. Of a partitioned topic, name one
         partition, or give an id of one.
         """
-        check_name("subscription", subscription)
         check_count("messages", messages)
+        return list(itertools.islice(self.backlog(topic, subscription, at), messages))
+
+    def backlog(self, topic: str, subscription: str, at: int | MessageId = 0) -> Iterator[Message]:
+        """What :meth:`peek_messages` gives, all of it, one by one: who keeps none needs the memory of one."""
+        check_name("subscription", subscription)
         found, first = place_of(self.layout, topic, at)
-        return list(itertools.islice(found.backlog(subscription, first), messages))
+        return found.backlog(subscription, first)
 
     def get_message_by_id(self, topic: str, ledger_id: int, entry_id: int) -> Message:
         """One message, acknowledged or not; of a batch the first. Of a partitioned topic, name one partition."""

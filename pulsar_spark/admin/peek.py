@@ -7,7 +7,7 @@ acknowledged one by one are left out. What no broker has numbered yet is not lis
 last chunk lies; any of its chunks names it, and chunks of no complete message are not listed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 
 import numpy as np
@@ -52,8 +52,8 @@ class PartitionMessages:
         return ChunkGroups(self._topic.path, ledgers_of_topic(self._layout, self._topic.topic_id)[self._partition])
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
-        """What the subscription has not acknowledged of the entries from position *first* on, by position;
-        :class:`SubscriptionNotFound` without it."""
+        """What the subscription has not acknowledged of the entries from position *first* on, by position, each read
+        when it is asked for; :class:`SubscriptionNotFound` without it."""
         latest = read_latest(self._layout)
         key = CursorKey(self._topic.topic_id, self._partition, subscription)
         if key not in latest.cursors:
@@ -63,14 +63,15 @@ class PartitionMessages:
             )
         ranges = exact_ranges(latest, key, self._ledgers, self._topic.path)
         end = self._ledgers.end(self._topic.topic_id, self._partition)
-        for low, high, left in unacknowledged(latest.cursors[key]["mark_delete_position"], end, ranges):
-            if high >= first:
-                kept = None if left is None else set(ack_sets.indexes(left))
-                yield from (
-                    message
-                    for message in self._read(max(low, first), high)
-                    if kept is None or message._field("batch_index") in kept
-                )
+        left = unacknowledged(latest.cursors[key]["mark_delete_position"], end, ranges)
+        return self._messages_of(((max(low, first), high, bits) for low, high, bits in left if high >= first))
+
+    def _messages_of(self, left: Iterable[tuple[int, int, tuple[int, ...] | None]]) -> Iterator[Message]:
+        for low, high, bits in left:
+            kept = None if bits is None else set(ack_sets.indexes(bits))
+            yield from (
+                message for message in self._read(low, high) if kept is None or message._field("batch_index") in kept
+            )
 
     def position_of(self, ledger_id: int, entry_id: int) -> int:
         """Position of an entry; :class:`InvalidMessage` for one that is not there."""

@@ -1,6 +1,7 @@
 """``pulsar-spark subscriptions ...``: all but ``list``, ``hashes`` and ``peek`` ask the broker, and wait for it."""
 
 import datetime
+import itertools
 from typing import Annotated
 
 import typer
@@ -145,7 +146,8 @@ def peek(
 ):
     """Show the next messages of the backlog without acknowledging or moving anything; with --json one line of JSON
     each."""
-    show_all(admin(root).peek_messages(topic, subscription, count, parse_place(at)), output, as_json)
+    backlog = admin(root).backlog(topic, subscription, parse_place(at))
+    show_all(itertools.islice(backlog, count), output, as_json)
 
 
 @app.command("clear-backlog")

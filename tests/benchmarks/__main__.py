@@ -54,6 +54,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "key_shared": key_shared.measure,
     "delays": delays.measure,
     "chunks": chunks.measure,
+    "chunks_between": chunks.measure_between,
     "plan": plan_twin.measure,
     "restart": restart.measure,
 }

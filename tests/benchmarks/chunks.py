@@ -46,9 +46,14 @@ NEARLY_AS_QUICK = Budget(1 / 1.3, is_most=False, is_ratio=True)
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
+    """Splitting and reassembling, by size."""
     for size in ("6 MB", "64 MB") if bench.is_quick else SIZES:
         for way in WAYS:
             yield from _of_size(bench, way, size)
+
+
+def measure_between(bench: Bench) -> Iterator[Figure]:
+    """What a topic's other messages pay."""
     yield from _between_small_ones(bench, bench.few(10**5, 10**6))
     yield from _orphans(bench, bench.few(10**5, 10**6))
 
@@ -56,26 +61,27 @@ def measure(bench: Bench) -> Iterator[Figure]:
 def _of_size(bench: Bench, way: str, size: str) -> Iterator[Figure]:
     message, messages = SIZES[size]
     bench.say(f"{WAYS[way]}: {messages} x {size}")
-    measured = _measured(bench, way, message, messages, bench.few(2, 5))
-    ours, plain = ([rate / MB for rate in rates] for rates in measured["rates"])
+    runs = 2 if bench.is_quick or message == LARGE else 5
+    ours, plain = (
+        [rate / MB for rate in rates] for rates in _measured(bench, way, message, messages, str(runs))["rates"]
+    )
     other = "Delta append of the same bytes" if way in ("send", "split") else "read of the same bytes"
     yield Figure(FAMILY, f"{WAYS[way]}, messages of {size}: MB a second", COUNT, ours, other, plain, HALF)
     what = f"{WAYS[way]}: memory that a message of {size} takes at most, in messages"
+    memory = _measured(bench, way, message, 1, "ours")["memory"]
     if message < LARGE:
-        yield Figure(FAMILY, what, COUNT, [measured["memory"]])
+        yield Figure(FAMILY, what, COUNT, [memory])
         return
-    plainly = _measured(bench, way, message, messages, 0)["memory"]
+    plainly = _measured(bench, way, message, 1, "plain")["memory"]
     if plainly is None:
-        yield Figure(
-            FAMILY, f"{what} (a {other} ends for want of memory)", COUNT, [measured["memory"]], None, (), THREE_TIMES
-        )
+        yield Figure(FAMILY, f"{what} (a {other} ends for want of memory)", COUNT, [memory], None, (), THREE_TIMES)
     else:
-        yield Figure(FAMILY, what, COUNT, [measured["memory"]], other, [plainly], THREE_TIMES)
+        yield Figure(FAMILY, what, COUNT, [memory], other, [plainly], THREE_TIMES)
 
 
-def _measured(bench: Bench, way: str, message: int, messages: int, runs: int) -> dict:
+def _measured(bench: Bench, way: str, message: int, messages: int, runs: str) -> dict:
     folder = bench.new_folder(f"chunks-{way}")
-    arguments = [way, str(folder), str(message), str(messages), str(runs)]
+    arguments = [way, str(folder), str(message), str(messages), runs]
     command = [sys.executable, "-m", "tests.benchmarks.chunk_process", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     bench.new_folder(folder.name)

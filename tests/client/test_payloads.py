@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -258,6 +259,23 @@ def test_the_command_line_shows_what_can_be_read_and_says_why_the_rest_cannot(cl
     run = CliRunner().invoke(app, [*asked, "--num-messages", "9"])
     assert run.exit_code == 0 and f"size={len(TEXT)}" in run.stdout and "1 messages" in run.stderr
     assert "13 bytes of ZSTD" in run.stderr and "crypto_key_reader" in run.stderr
+
+
+def test_the_command_line_holds_no_more_than_two_payloads_however_many_it_shows(client, tmp_path):
+    root, size, count = str(tmp_path / "root"), 8 << 20, 9
+    client.subscribe("t", "looked-at")
+    producer = client.create_producer("t", compression_type=CompressionType.ZSTD)
+    for _ in range(count):
+        producer.send(bytes(size))
+    eventually(lambda: len(Admin(f"delta:{root}").peek_messages("t", "looked-at", count)) == count)
+    tracemalloc.start()
+    try:
+        asked = ["subscriptions", "peek", "t", "-s", "looked-at", "--root", root, "--count", str(count)]
+        run = CliRunner().invoke(app, asked)
+        assert run.stdout.count(f"size={size}") == count
+        assert tracemalloc.get_traced_memory()[1] < 3 * size
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_unreadable_message_can_be_given_back_until_it_is_a_dead_letter_as_it_is_stored(client, tmp_path):
