@@ -111,7 +111,8 @@ def _parts(opened: DeltaTable, columns: list[str], wanted: pc.Expression | None 
     dataset, waiting, count = dataset_of(opened), [], 0
     there = [name for name in columns if name in dataset.schema.names]
     schema = pa.schema([LEDGERS.schema.field(name) for name in columns])
-    for batch in dataset.to_batches(columns=there, filter=wanted, batch_size=ROWS_A_STEP, cache_metadata=False):
+    options = dict(batch_size=ROWS_A_STEP, batch_readahead=1, fragment_readahead=2, cache_metadata=False)
+    for batch in dataset.to_batches(columns=there, filter=wanted, **options):
         waiting.append(conform(pa.table(batch), schema))
         count += batch.num_rows
         if count >= ROWS_A_STEP:

@@ -85,7 +85,7 @@ def write_past(folder: Path, commits: int) -> SparkEngine:
     engine.rounds.bundle.topics[TOPIC].version = commits
     engine.publish(TOPIC, -1, [1], payload=PAYLOAD)
     engine.round([on.subscribe("A"), on.flow("A", 1)], 1)
-    engine.round([on.cumulative_ack(commits), on.close("A")], 2)
+    engine.round([on.clear_backlog(), on.close("A")], 2)
     return engine
 
 
