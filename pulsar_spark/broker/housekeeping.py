@@ -2,7 +2,8 @@
 small and their logs short (see storage.housekeeping), so that a root left alone for a year is one like on its first
 day.
 
-One thread does one step at a time, and rests nine times as long as a step took. Before each it looks whether the lease
+One thread does one step at a time, and rests nine times as long as a step took, or the shorter the more waits to be
+done: what rounds leave in a minute must be put away in a minute. Before each it looks whether the lease
 is this broker's still; what it decided before it heard that another took over stays right. An error ends what is done
 for that table, for now: a full disk, a foreign OPTIMIZE or VACUUM in between, a topic that was deleted. A table is
 looked at again when so many commits have been made to it, and now and then in any case, because what it holds gets old.
@@ -22,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import PulsarSparkError
@@ -39,14 +41,18 @@ COMMITS = 64
 IDLE_SECONDS, AGAIN_SECONDS = 6 * 60 * 60, 10 * 60
 """So long after a look there is another, and after one that came to nothing."""
 REST = 9
-"""A step is followed by so many times its time."""
+"""A step is followed by so many times its time, as long as the table is not behind."""
+BEHIND = 4 * COMMITS
+"""A table is behind when so many commits have been made to it since it was looked at; the rest is the shorter the more
+they are."""
 MAY_PASS = (OSError, PulsarSparkError, DeltaError)
 log = logging.getLogger(__name__)
 
 
 def give_memory_back() -> None:
-    """Let the C library return to the system what is free; nothing with one that has no such call. Some milliseconds,
-    without Python's lock."""
+    """Let Arrow and the C library return to the system what is free; nothing with a library that has no such call.
+    Some milliseconds, without Python's lock."""
+    pa.default_memory_pool().release_unused()
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -125,8 +131,9 @@ class Housekeeping:
             return
         self._next_look[kept.path] = newest + COMMITS, time.monotonic() + AGAIN_SECONDS
         done: Counter[str] = Counter()
+        behind = newest - (version - COMMITS) if version else 0
         try:
-            if self._step_by_step(kept, done):
+            if self._step_by_step(kept, done, REST * min(1.0, BEHIND / max(behind, 1))):
                 self._next_look[kept.path] = newest + COMMITS, time.monotonic() + IDLE_SECONDS
         finally:
             for what, count in done.items():
@@ -134,7 +141,7 @@ class Housekeeping:
                 log.info("housekeeping of %s: %s %d", kept.name, what, count)
         self._failed.pop(kept.name, None)
 
-    def _step_by_step(self, kept: Kept, done: Counter) -> bool:
+    def _step_by_step(self, kept: Kept, done: Counter, rest: float) -> bool:
         steps = keep_house(
             kept.path, kept.needs, history_seconds=kept.history_seconds, time_travel_seconds=kept.time_travel_seconds
         )
@@ -145,7 +152,7 @@ class Housekeeping:
                 return True
             if step.count:
                 done[step.what] += step.count
-            self._stopping.wait(REST * (time.monotonic() - started))
+            self._stopping.wait(rest * (time.monotonic() - started))
         return False
 
     def _say(self, name: str, failed: Exception) -> None:

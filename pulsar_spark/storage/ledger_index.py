@@ -1,13 +1,16 @@
 """Positions and message ids: what the ``ledgers`` table says of the topics a client consumes, kept in memory.
 
 A run says that ``entries`` entries from ``first_entry_id`` on of publish commit ``ledger_id`` have the positions from
-``first_position`` on, and in which file they lie. A topic's runs are loaded when it is first asked about, and followed
-commit by commit from then on. The broker commits a round's ledgers before the round itself, so a position that was
-delivered is always there after a refresh.
+``first_position`` on, and in which file they lie. A topic's last runs are loaded when it is first asked about, and
+followed commit by commit from then on. Who works through earlier ones has them by stretches, of which the last are
+kept: a consumer of millions of single messages holds a small part of them. The broker commits a round's ledgers
+before the round itself, so a position that was delivered is always there after a refresh.
 """
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,11 +21,16 @@ from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import by_partition, stored_rows
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.needed_runs import last_runs, stored_runs
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]
+STRETCH = 1 << 15
+"""So many runs of a topic partition are loaded at a time, or twice as many."""
+_STRETCHES = 4
+"""Of each topic partition so many stay in memory beside its last runs."""
 
 
 class LedgerIndex:
@@ -36,6 +44,7 @@ class LedgerIndex:
         self._version: int | None = None
         self._topics: dict[str, dict[int, PartitionLedgers]] = {}
         self._foreign: dict[str, set[str]] = {}
+        self._stretches: dict[tuple[str, int], deque[PartitionLedgers]] = {}
 
     def forget(self) -> None:
         """Keep nothing: who asks again waits until it is loaded."""
@@ -43,12 +52,13 @@ class LedgerIndex:
             self._version = None
             self._topics.clear()
             self._foreign.clear()
+            self._stretches.clear()
 
     def runs(self, topic_id: str, partition: int, first: int, last: int) -> Iterator[Run]:
         """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is
         not numbered."""
         with self._lock:
-            found = list(self._numbered(topic_id, partition, last).parts(first, last))
+            found = list(self._numbered(topic_id, partition, first, last).parts(first, last))
         yield from found
 
     def spans_of(
@@ -56,8 +66,16 @@ class LedgerIndex:
     ) -> list[tuple[Run, list[tuple[int, int]]]]:
         """The runs, whole, that hold positions of *spans* (first, last; in order, none overlaps the next), each with
         its parts of them; :class:`CorruptState` for a position that is not numbered."""
+        found: list[tuple[Run, list[tuple[int, int]]]] = []
         with self._lock:
-            return list(self._numbered(topic_id, partition, max(last for _, last in spans)).spans_of(spans))
+            for together in _near_each_other(spans):
+                first, last = together[0][0], together[-1][1]
+                for run, parts in self._numbered(topic_id, partition, first, last).spans_of(together):
+                    if found and found[-1][0] == run:
+                        found[-1][1].extend(parts)
+                    else:
+                        found.append((run, parts))
+        return found
 
     def foreign_files(self, topic_id: str) -> set[str]:
         """Files of the topic that hold rows which are no publish."""
@@ -120,14 +138,29 @@ class LedgerIndex:
             self._refresh()
             return self._partition(topic_id, partition).last_ledger_id
 
-    def _numbered(self, topic_id: str, partition: int, last: int) -> PartitionLedgers:
+    def _numbered(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
+        """What has the runs of these positions in memory."""
         known = self._partition(topic_id, partition, until=last)
         if last >= known.end_position:
             raise CorruptState(
                 f"{str(self._path)!r}: position {last} of topic {topic_id}, partition {partition} was "
                 f"delivered but has no ledger; {DOCTOR}"
             )
-        return known
+        return known if first >= known.begins_at else self._stretch(topic_id, partition, first, last)
+
+    def _stretch(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
+        """The runs of these positions, and some behind them."""
+        kept = self._stretches.setdefault((topic_id, partition), deque(maxlen=_STRETCHES))
+        for found in kept:
+            if found.begins_at <= first and last < found.end_position:
+                return found
+        rows = stored_runs(self._path, topic_id, partition, max(last + 1, first + STRETCH), first)
+        found = PartitionLedgers(Past(end_position=pc.min(rows["first_position"]).as_py() or 0))
+        found.extend(rows)
+        if not found.begins_at <= first or last >= found.end_position:
+            raise CorruptState(f"{str(self._path)!r}: positions {first} to {last} are not all there: {DOCTOR}")
+        kept.append(found)
+        return found
 
     def _partition(self, topic_id: str, partition: int, until: int = -1) -> PartitionLedgers:
         partitions = self._topics.get(topic_id)
@@ -143,8 +176,12 @@ class LedgerIndex:
         version = self._log.latest() if self._version is None else self._version
         partitions: dict[int, PartitionLedgers] = {}
         if version > 0:
-            rows = stored_rows(open_table(self._path, version), _COLUMNS, pc.field("topic_id") == topic_id)
-            self._append(topic_id, partitions, rows)
+            opened = open_table(self._path, version)
+            wanted = pc.field("topic_id") == topic_id
+            if (pc.sum(pa.table(opened.get_add_actions())["num_records"]).as_py() or 0) > 2 * STRETCH:
+                partitions = last_runs(opened, topic_id, STRETCH)
+                wanted &= pc.field("first_position") == NO_POSITION
+            self._append(topic_id, partitions, stored_rows(opened, _COLUMNS, wanted))
         self._version = version
         self._topics[topic_id] = partitions
         return partitions
@@ -171,6 +208,22 @@ class LedgerIndex:
     def _append(self, topic_id: str, partitions: dict[int, PartitionLedgers], rows: pa.Table) -> None:
         """Take in rows of a topic: runs, and notes of files that hold none (see storage.ledgers)."""
         for _, partition, runs in by_partition(rows):
-            partitions.setdefault(partition, PartitionLedgers()).extend(runs)
+            known = partitions.setdefault(partition, PartitionLedgers())
+            known.extend(runs)
+            if known.held > 3 * STRETCH:
+                begins = known[len(known) - STRETCH].first_position
+                known.let_go(begins, partial(stored_runs, self._path, topic_id, partition))
         notes = rows.filter(pc.and_(pc.equal(rows["first_position"], NO_POSITION), pc.is_valid(rows["path"])))
         self._foreign.setdefault(topic_id, set()).update(notes["path"].to_pylist())
+
+
+def _near_each_other(spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """*spans*, in order, by stretches of which each can be loaded at once."""
+    together: list[tuple[int, int]] = []
+    for span in spans:
+        if together and span[1] >= together[0][0] + STRETCH:
+            yield together
+            together = []
+        together.append(span)
+    if together:
+        yield together

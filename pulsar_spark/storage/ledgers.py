@@ -35,7 +35,7 @@ def stored_rows(table: DeltaTable, columns: list[str], wanted: pc.Expression | N
     """Some columns of the rows that are *wanted*; one that the table does not have yet is null."""
     dataset = dataset_of(table)
     there = [name for name in columns if name in dataset.schema.names]
-    rows = dataset.to_table(columns=there, filter=wanted)
+    rows = dataset.to_table(columns=there, filter=wanted, cache_metadata=False)
     return conform(rows, pa.schema([LEDGERS.schema.field(name) for name in columns]))
 
 

@@ -7,18 +7,21 @@ publishes have left are 230 MB.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from pyarrow import fs
 
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import NO_POSITION
 from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.ledgers import by_partition, stored_rows
 from pulsar_spark.storage.packed_columns import numbers
-from pulsar_spark.storage.partition_ledgers import Past
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.publish_ids import PublishIds
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.table_specs import LEDGERS
@@ -43,7 +46,7 @@ class NeededRuns:
         self.delayed: dict[Place, pa.Table] = {}
         """All runs with delayed entries."""
         rows, delayed, passed = (defaultdict(list) for _ in range(3))
-        for some in _parts(opened):
+        for some in _parts(opened, LEDGERS.schema.names):
             for topic_id, partition, runs in by_partition(some):
                 place = topic_id, partition
                 self.publish_ids.setdefault(topic_id, published(path, topic_id)).add_stored(
@@ -63,13 +66,34 @@ class NeededRuns:
                 self.rows[place] = pa.concat_tables(rows[place])
 
 
-def stored_runs(path: Path, topic_id: str, partition: int, below: int | None = None) -> pa.Table:
-    """The rows of a topic partition's runs, or of those below a position."""
+def stored_runs(path: Path, topic_id: str, partition: int, below: int = MAX_LONG, first: int = 0) -> pa.Table:
+    """The rows of those runs of a topic partition that have positions from *first* on and begin below another."""
+    return stored_rows(open_table(path), LEDGERS.schema.names, _between(topic_id, partition, first, below))
+
+
+def _between(topic_id: str, partition: int, first: int, below: int) -> pc.Expression:
+    begins = pc.field("first_position")
     wanted = (pc.field("topic_id") == topic_id) & (pc.field("partition") == partition)
-    wanted &= pc.field("first_position") > NO_POSITION
-    if below is not None:
-        wanted &= pc.field("first_position") < below
-    return stored_rows(open_table(path), LEDGERS.schema.names, wanted)
+    wanted &= (begins > NO_POSITION) & (begins < below)
+    return wanted if first <= 0 else wanted & (begins + pc.field("entries") > first)
+
+
+def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, PartitionLedgers]:
+    """Of each partition of a topic the last runs, so many or up to twice as many; all where some are missing."""
+    path, found = Path(fs.FileSystem.from_uri(opened.table_uri)[1]), {}
+    known: dict[int, list[np.ndarray]] = defaultdict(list)
+    for some in _parts(opened, ["topic_id", "partition", *_NUMBERS], pc.field("topic_id") == topic_id):
+        for _, partition, runs in by_partition(some):
+            known[partition].append(_numbers(runs))
+    for partition in list(known):
+        numbered = np.concatenate(known.pop(partition), axis=1)
+        firsts = np.sort(numbered[0])
+        begins = int(firsts[-count]) if len(firsts) > 2 * count else 0
+        past = _past(numbered[:, numbered[0] < begins])
+        wanted = _between(topic_id, partition, 0 if past is None else begins, MAX_LONG)
+        found[partition] = PartitionLedgers(past or Past(), partial(stored_runs, path, topic_id, partition))
+        found[partition].extend(stored_rows(opened, LEDGERS.schema.names, wanted))
+    return found
 
 
 def published(path: Path, topic_id: str) -> PublishIds:
@@ -82,12 +106,14 @@ def published(path: Path, topic_id: str) -> PublishIds:
     return PublishIds(is_there)
 
 
-def _parts(opened: DeltaTable) -> Iterator[pa.Table]:
-    """All rows, so many at a time."""
+def _parts(opened: DeltaTable, columns: list[str], wanted: pc.Expression | None = None) -> Iterator[pa.Table]:
+    """Some columns of the rows that are *wanted*, so many at a time."""
     dataset, waiting, count = dataset_of(opened), [], 0
-    there = [name for name in LEDGERS.schema.names if name in dataset.schema.names]
-    for batch in dataset.to_batches(columns=there, batch_size=ROWS_A_STEP, cache_metadata=False):
-        waiting.append(conform(pa.table(batch), LEDGERS.schema))
+    there = [name for name in columns if name in dataset.schema.names]
+    schema = pa.schema([LEDGERS.schema.field(name) for name in columns])
+    options = dict(batch_size=ROWS_A_STEP, batch_readahead=1, fragment_readahead=2, cache_metadata=False)
+    for batch in dataset.to_batches(columns=there, filter=wanted, **options):
+        waiting.append(conform(pa.table(batch), schema))
         count += batch.num_rows
         if count >= ROWS_A_STEP:
             yield pa.concat_tables(waiting)

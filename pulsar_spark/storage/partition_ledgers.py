@@ -114,19 +114,19 @@ class PartitionLedgers:
             self.last_chunk_position = run.last_position
 
     def extend(self, rows: pa.Table) -> None:
-        """Append the runs of rows of the table that are of this partition; as :meth:`add`, but all at once where they
-        are the first, and none is missing or twice."""
-        rows = rows.sort_by("first_position")
+        """Append the runs of rows of the table that are of this partition; as :meth:`add`, but all at once where none
+        is missing or twice."""
+        end, messages_before, count = self.end_position, self.messages_before(self.end_position), len(self)
+        rows = rows.filter(pc.greater_equal(rows["first_position"], end)).sort_by("first_position")
         columns = {name: rows.column(name).combine_chunks() for name in Run._fields}
         known = {name: numbers(columns[name]) for name in self._numbers if name in columns}
         ends = known["first_position"] + known["entries"]
-        behind = [self._past.end_position]
-        if len(self._firsts) or (known["first_position"] != np.concatenate([behind, ends[:-1]])).any():
+        if (known["first_position"] != np.concatenate([[end], ends[:-1]])).any():
             for run in _runs(rows):
                 self.add(run)
             return
         messages = known["entries"] * known["batch_size"]
-        known["messages_before"] = np.cumsum(messages) - messages + self._past.messages
+        known["messages_before"] = np.cumsum(messages) - messages + messages_before
         for name, column in self._numbers.items():
             column.frombytes(known[name].astype(np.int64).tobytes())
         for name, column in self._others.items():
@@ -136,11 +136,21 @@ class PartitionLedgers:
             self.last_delayed_position = int(ends[delayed[-1]]) - 1
         may_have_chunks = pc.fill_null(columns["has_chunks"], False).to_numpy(zero_copy_only=False)
         chunks = np.flatnonzero(may_have_chunks & (known["batch_size"] == 1))
-        self._chunk_runs.extend((chunks + self._past.runs).tolist())
+        self._chunk_runs.extend((chunks + count).tolist())
         if len(chunks):
             self.last_chunk_position = int(ends[chunks[-1]]) - 1
 
     # What is not in memory
+
+    @property
+    def begins_at(self) -> int:
+        """From that position on runs are in memory."""
+        return self._past.end_position
+
+    @property
+    def held(self) -> int:
+        """How many of them."""
+        return len(self._firsts)
 
     def let_go(self, position: int, read: Callable[[int], pa.Table]) -> None:
         """Keep no runs that end before *position*, unless they are few: *read* gives the rows of those below a
@@ -197,7 +207,7 @@ class PartitionLedgers:
 
     def index_of_entry(self, ledger_id: int, entry_id: int) -> int:
         """The same for the entry, or the last before it."""
-        if ledger_id <= self._past.last_ledger_id:
+        if self._past.runs and ledger_id <= self._past.last_ledger_id:
             self._recall()
         first, last = bisect_left(self._ledger_ids, ledger_id), bisect_right(self._ledger_ids, ledger_id)
         return self._past.runs + bisect_right(self._numbers["first_entry_id"], entry_id, first, last) - 1

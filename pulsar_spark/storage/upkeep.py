@@ -12,8 +12,12 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.checkpoints import make_checkpoint
@@ -90,6 +94,8 @@ def unseen_files(table: Path, before: float) -> list[str]:
     written before it, and :data:`NEW_HOURS` ago, and never came into it. The table goes on telling of those that left
     it when they are deleted (see retention): they are passed over."""
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
+    if not _old_files(table, before).difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
+        return []
 
     def found(hours: int, *, is_full: bool) -> list[str]:
         paths = opened.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=is_full)
@@ -98,6 +104,19 @@ def unseen_files(table: Path, before: float) -> list[str]:
     doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
     left = left_since(table, opened, before) if doomed else ()
     return [path for path in doomed if path not in left]
+
+
+def _old_files(table: Path, before: float) -> set[str]:
+    """Paths of the data files in the table's folder that were written before an instant."""
+    found = set()
+    for folder, folders, names in os.walk(table):
+        folders[:] = [name for name in folders if not name.startswith("_")]
+        within = "" if folder == str(table) else f"{os.path.relpath(folder, table)}/"
+        for name in names:
+            with suppress(FileNotFoundError):
+                if name.endswith(".parquet") and os.stat(f"{folder}/{name}").st_mtime < before:
+                    found.add(within + name)
+    return found
 
 
 def remove_stale(table: Path, before: float, *, dry_run: bool = False) -> list[str]:

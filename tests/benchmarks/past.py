@@ -1,8 +1,8 @@
 """What a long past costs: a topic of 10^6 publish commits of a message each, which all cursors have passed.
 
-The past is written as clients and brokers that kept house have left it: messages of many publishes to a file, a log that
-begins at its last commit, a row of ``ledgers`` for each commit. Every size is measured by processes of its own, with a
-broker that plans without Spark (``python -m tests.benchmarks.past_process``), and compared with the smallest.
+The past is written as clients and brokers that kept house have left it: messages of many publishes to a file, a log
+that begins at its last commit, a row of ``ledgers`` for each commit. Every size is measured by processes of its own,
+with a broker that plans without Spark (``python -m tests.benchmarks.past_process``), and compared with the smallest.
 """
 
 import json
@@ -85,7 +85,7 @@ def write_past(folder: Path, commits: int) -> SparkEngine:
     engine.rounds.bundle.topics[TOPIC].version = commits
     engine.publish(TOPIC, -1, [1], payload=PAYLOAD)
     engine.round([on.subscribe("A"), on.flow("A", 1)], 1)
-    engine.round([on.cumulative_ack(commits), on.close("A")], 2)
+    engine.round([on.clear_backlog(), on.close("A")], 2)
     return engine
 
 

@@ -1,8 +1,12 @@
 """Positions and message ids."""
 
+import random
+
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage import ledger_index, partition_ledgers
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.tables import AppendTable
@@ -114,3 +118,37 @@ def test_a_delivered_position_without_a_ledger_is_corrupt_state(layout, ledgers)
     ledgers.append(LEDGERS.rows([run(1, 0, 0, 2)]))
     with pytest.raises(pulsar.CorruptState, match="position 2"):
         cut(LedgerIndex(layout), 1, 2)
+
+
+def test_a_small_part_of_many_runs_is_in_memory(layout, ledgers, monkeypatch):
+    drawn, rows, end = random.Random(5), [], 0
+    for number in range(100):
+        entries = drawn.randint(1, 3)
+        rows.append(run(number // 2 + 1, 10 * (number % 2), end, entries, batch_size=drawn.randint(1, 2)))
+        end += entries
+    for first in range(0, 80, 16):
+        ledgers.append(LEDGERS.rows(rows[first : first + 16] + [run(first + 1, 0, 0, 9, topic_id="other")]))
+    whole, few = LedgerIndex(layout), LedgerIndex(layout)
+    known = whole.ledgers("T", -1)
+    for index in (whole, few):
+        assert index.end("T", -1) == known.end_position
+        monkeypatch.setattr(ledger_index, "STRETCH", 4)
+        monkeypatch.setattr(partition_ledgers, "FEW", 1)
+    for first in range(80, 100, 4):
+        ledgers.append(LEDGERS.rows(rows[first : first + 4]))
+        assert few.end("T", -1) == whole.end("T", -1) == rows[first + 3]["first_position"] + rows[first + 3]["entries"]
+    for index in (few, LedgerIndex(layout)):
+        assert index.end("T", -1) == end and index._topics["T"][-1].held <= 12
+        for _ in range(50):
+            first = drawn.randrange(end)
+            last = min(first + drawn.choice([0, 1, 5, 60]), end - 1)
+            spans = [(at, min(at + 2, last)) for at in range(first, last + 1, drawn.choice([3, 7, 20]))]
+            assert list(index.runs("T", -1, first, last)) == list(whole.runs("T", -1, first, last))
+            assert index.spans_of("T", -1, spans) == whole.spans_of("T", -1, spans)
+            assert index._topics["T"][-1].held <= 12 and len(index._stretches["T", -1]) <= 4
+        assert [index.find("T", -1, 3, entry_id) for entry_id in range(12)] == [
+            whole.find("T", -1, 3, entry_id) for entry_id in range(12)
+        ]
+        assert index.next_position("T", -1, 7, 3) == whole.next_position("T", -1, 7, 3)
+        with pytest.raises(CorruptState, match=f"position {end} "):
+            list(index.runs("T", -1, 0, end))
