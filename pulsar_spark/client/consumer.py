@@ -19,6 +19,7 @@ from pulsar_spark.client.topic_log import last_message_id
 from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, PulsarSparkError, Timeout
 from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.topics import Topic
 
@@ -92,15 +93,21 @@ class Consumer:
 
     def _connect(self) -> None:
         """Join the subscription on every partition, or on none."""
-        for subscription in self._subscriptions:
-            self._channel.attach(self._consumer_id, str(subscription.topic.name), subscription.partition, subscription)
         try:
-            replies = self._channel.ask(
-                [subscription.subscribe_row() for subscription in self._subscriptions], self._client._timeout
-            )
+            replies = self._channel.ask(self._attach(), self._client._timeout)
         except PulsarSparkError:
             self._leave()
             raise
+        self._joined(replies)
+
+    def _attach(self) -> list[dict]:
+        """Be there for what the broker sends; the requests to join."""
+        for subscription in self._subscriptions:
+            self._channel.attach(self._consumer_id, str(subscription.topic.name), subscription.partition, subscription)
+        return [subscription.subscribe_row() for subscription in self._subscriptions]
+
+    def _joined(self, replies: list[Reply]) -> None:
+        """Begin to receive, or raise why it cannot."""
         errors = [reply.error for reply in replies if reply.error is not None]
         if errors:
             self._leave()
@@ -272,9 +279,14 @@ class Consumer:
     @public_call
     def unsubscribe(self) -> None:
         """Delete the subscription and close; refused by the broker while others are connected to it."""
+        self._unsubscribed(self._channel.ask(self._unsubscribe_rows(), self._client._timeout))
+
+    def _unsubscribe_rows(self) -> list[dict]:
         self._receiver.check_open()
-        rows = [subscription.row("unsubscribe") for subscription in self._subscriptions]
-        for reply in self._channel.ask(rows, self._client._timeout):
+        return [subscription.row("unsubscribe") for subscription in self._subscriptions]
+
+    def _unsubscribed(self, replies: list[Reply]) -> None:
+        for reply in replies:
             if reply.error is not None:
                 raise reply.error
         self._finish()
@@ -282,12 +294,16 @@ class Consumer:
     @public_call
     def close(self) -> None:
         """Send the acknowledgements that wait, then leave; :class:`AlreadyClosed` the second time."""
+        self._channel.post(self._leave_orderly(), self._client._timeout)
+
+    def _leave_orderly(self) -> list[dict]:
+        """Receive no more; the requests that are left: acknowledgements, and that it leaves."""
         self._receiver.check_closed()
         rows = [row for subscription in self._subscriptions for row in subscription.tracker.take_rows()]
         rows += [subscription.row("close") for subscription in self._subscriptions]
         self._finish()
         self._channel.logger.info("%s: consumer %r closed", self._receiver.name, self.consumer_name())
-        self._channel.post(rows, self._client._timeout)
+        return rows
 
     def _leave(self) -> None:
         """Give up joining: whatever the broker makes of the requests later, it is told that nobody is there."""

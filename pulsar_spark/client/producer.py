@@ -9,6 +9,7 @@ import itertools
 import threading
 import time
 import uuid
+from collections.abc import Callable
 
 from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.message_routing import MessageRouting
@@ -57,6 +58,7 @@ class Producer:
         self._limit = settings.pending_limit(len(partitions))
         self._pending = 0
         self._sent = self._answered = 0
+        self._heard: list[Callable[[], None]] = []
         first = -1 if settings.initial_sequence_id is None else settings.initial_sequence_id
         self._sequence_ids = itertools.count(first + 1)
         self._last_sequence_id = first
@@ -169,16 +171,30 @@ class Producer:
     def flush(self) -> None:
         """Publish what is pending now, batches included, and wait for it."""
         with self._condition:
-            if self._is_closed:
-                raise AlreadyClosed(f"producer {self._name!r} is closed")
-            self._close_batches()
-            wanted = self._sent
-            self._condition.notify_all()
+            wanted = self._begin_flush()
             since, deadline = interrupts.count(), time.monotonic() + self._timeout
             while self._answered < wanted and not self._is_closed and time.monotonic() < deadline:
                 interrupts.pause(self._condition.wait, min(deadline - time.monotonic(), threading.TIMEOUT_MAX), since)
             if self._answered < wanted and not self._is_closed:
                 raise Timeout(f"producer {self._name!r}: not everything was published within the send timeout")
+
+    def _begin_flush(self) -> int:
+        """Publish what is pending; how many messages are then answered. Counting goes on."""
+        with self._condition:
+            if self._is_closed:
+                raise AlreadyClosed(f"producer {self._name!r} is closed")
+            self._close_batches()
+            self._condition.notify_all()
+            return self._sent
+
+    def _when_answered(self, wanted: int, done: Callable[[], None]) -> bool:
+        """Call *done* from the publisher's thread when some more messages were answered; False, and not, when *wanted*
+        of them are already."""
+        with self._condition:
+            if self._answered >= wanted or self._is_closed:
+                return False
+            self._heard.append(done)
+            return True
 
     @public_call
     def close(self) -> None:
@@ -289,3 +305,6 @@ class Producer:
         with self._condition:
             self._answered += count
             self._condition.notify_all()
+            heard, self._heard = self._heard, []
+        for done in heard:
+            done()

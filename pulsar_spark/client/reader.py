@@ -21,7 +21,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import Schema
 from pulsar_spark.storage.topics import Topic
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.05
+FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
 
 
 class Reader:
@@ -129,7 +129,7 @@ class Reader:
 
     def _take(self, timeout: float | None) -> Message | None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        wait, since = _FIRST_WAIT, interrupts.seen()
+        wait, since = FIRST_WAIT, interrupts.seen()
         while True:
             self._check_open()
             with self._lock:
@@ -141,7 +141,7 @@ class Reader:
             if message is not None or (left is not None and left <= 0):
                 return message
             interrupts.pause(self._closing.wait, wait if left is None else min(wait, left), since)
-            wait = min(2 * wait, _LONGEST_WAIT)
+            wait = min(2 * wait, LONGEST_WAIT)
 
     def _peek(self) -> Message | MessagesLost | UnreadableMessage | None:
         if self._next is None:

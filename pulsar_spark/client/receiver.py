@@ -20,6 +20,10 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
 
 
+def _nothing() -> None:
+    """Nobody is to be told."""
+
+
 class Receiver:
     """One per consumer. ``handed_out`` is told subscription, position and redelivery count of each message the
     application gets, or would if it could be read; ``discard`` acknowledges one that is not to be shown because of an
@@ -45,6 +49,8 @@ class Receiver:
         self._error: PulsarSparkError | None = None
         self._behind: MessagesLost | UnreadableMessage | None = None
         self.is_closed = self._is_paused = False
+        self.told: Callable[[], None] = _nothing
+        """Is called when it may be worth to try :meth:`take_ready` again, from any thread."""
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
         """A call that waits asks *subscription* for one message, because there is no queue."""
@@ -55,6 +61,7 @@ class Receiver:
         with self._condition:
             self._arrived.append(delivery)
             self._condition.notify()
+        self.told()
 
     def take_back(self, subscription: PartitionSubscription, messages: int) -> list[Delivery]:
         """Take out again what waits of *subscription*, what came last first: so many *messages*, or somewhat more
@@ -81,6 +88,7 @@ class Receiver:
         with self._condition:
             self._is_paused = False
             self._condition.notify_all()
+        self.told()
 
     def until_resumed(self) -> bool:
         """Return at once unless it is paused; False when it was closed meanwhile."""
@@ -98,12 +106,19 @@ class Receiver:
             self._condition.notify_all()
         if self._taking.acquire(blocking=False):
             self._end_taking()
+        self.told()
 
     def fail(self, error: PulsarSparkError) -> None:
         """Every call that waits or comes from now on gets *error*."""
         with self._condition:
             self._error = self._error or error
             self._condition.notify_all()
+        self.told()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an error ended it."""
+        return self._error is not None
 
     def check_closed(self) -> None:
         """:class:`AlreadyClosed` when it was closed; nothing for what else may have ended it."""
@@ -136,6 +151,24 @@ class Receiver:
         if self.is_closed:
             self._current = None
         self._taking.release()
+
+    def take_ready(self, most: int) -> list[Message]:
+        """Messages that are there, *most* at most, without waiting for any; where there is no queue one is asked
+        for."""
+        messages: list[Message] = []
+        self._taking.acquire()
+        try:
+            while len(messages) < most and (message := self._next()) is not None:
+                messages.append(message)
+            if not messages and self._without_queue is not None:
+                self._without_queue.want_one()
+        except (MessagesLost, UnreadableMessage) as error:
+            if not messages:
+                raise
+            self._behind = error
+        finally:
+            self._end_taking()
+        return messages
 
     def take_batch(self, policy: ConsumerBatchReceivePolicy) -> list[Message]:
         """As many messages as the policy asks for, or what came in its time."""

@@ -165,8 +165,12 @@ class Subscribing:
         consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
         consumer = Consumer(self, list(resolved.values()), topic_name, consumer_id, settings, letters)
         self._keep(consumer)
-        consumer._connect()
+        self._connect(consumer)
         return consumer
+
+    def _connect(self, consumer: Consumer) -> None:
+        """Wait until the broker knows the consumer."""
+        consumer._connect()
 
 
 def _refuse_compacted(consumer_type: ConsumerType) -> None:

@@ -125,6 +125,29 @@ class Channel(Worker):
             raise no_answer(self._root, timeout)
         return [replies[row["request_id"]] for row in rows]
 
+    def ask_then(
+        self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
+    ) -> None:
+        """As :meth:`ask`, for who does not wait: *done* gets the replies, or the error in their place, once and on the
+        channel's thread."""
+        rows, replies = valid_for(rows, timeout), {}
+        ids = [row["request_id"] for row in rows]
+
+        def replied(request_id: str, reply: Reply) -> None:
+            replies[request_id] = reply
+            if len(replies) == len(ids):
+                done([replies[each] for each in ids], None)
+
+        def is_late() -> None:
+            if len(replies) < len(ids):
+                with self._condition:
+                    for each in ids:
+                        self._inbox.waiting.pop(each, None)
+                done(None, no_answer(self._root, timeout))
+
+        self.submit(rows, replied={each: functools.partial(replied, each) for each in ids})
+        self.call_later(timeout, is_late)
+
     def post(self, rows: list[dict], timeout: float) -> None:
         """Send *rows* and wait until they are committed; :class:`Timeout` when that takes longer."""
         versions: list[int] = []

@@ -84,6 +84,11 @@ class BacklogQuota:
             self._look()
         return None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether :meth:`refusal` would say at once, and without reading anything, that nothing is in the way."""
+        return self._clock() < self._look_at and self._stopped is None and not self._is_exceeded
+
     def _look(self) -> None:
         with self._looking:
             self._look_at = self._clock() + LOOK_SECONDS

@@ -1,0 +1,222 @@
+"""The entry point: what ``pulsar_spark.Client`` makes, for a loop."""
+
+import re
+from collections.abc import Callable
+
+from pulsar_spark.asyncio.consumer import Consumer
+from pulsar_spark.asyncio.futures import Files, raises_exceptions
+from pulsar_spark.asyncio.producer import Producer
+from pulsar_spark.asyncio.reader import Reader
+from pulsar_spark.client import client as blocking
+from pulsar_spark.client.arguments import check_type
+from pulsar_spark.client.enums import (
+    BatchingType,
+    CompressionType,
+    ConsumerCryptoFailureAction,
+    ConsumerType,
+    InitialPosition,
+    PartitionsRoutingMode,
+    ProducerAccessMode,
+    RegexSubscriptionMode,
+)
+from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
+from pulsar_spark.payloads.keys import CryptoKeyReader
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.schema import BytesSchema, Schema
+
+
+class _Opener(blocking.Client):
+    """Makes consumers and leaves the waiting for the broker to who awaits it."""
+
+    def _connect(self, consumer) -> None:
+        pass
+
+
+class Client:
+    """A connection to the topics of one root; arguments as for ``pulsar_spark.Client``."""
+
+    def __init__(self, service_url: str, **kwargs):
+        self._client, self._files = _Opener(service_url, **kwargs), Files()
+        self._is_shut_down = False
+
+    @raises_exceptions
+    async def create_producer(
+        self,
+        topic: str,
+        producer_name: str | None = None,
+        schema: Schema | None = None,
+        initial_sequence_id: int | None = None,
+        send_timeout_millis: int = 30000,
+        compression_type: CompressionType = CompressionType.NONE,
+        max_pending_messages: int = 1000,
+        max_pending_messages_across_partitions: int = 50000,
+        block_if_queue_full: bool = False,
+        batching_enabled: bool = True,
+        batching_max_messages: int = 1000,
+        batching_max_allowed_size_in_bytes: int = 128 * 1024,
+        batching_max_publish_delay_ms: int = 10,
+        chunking_enabled: bool = False,
+        message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
+        lazy_start_partitioned_producers: bool = False,
+        properties: dict | None = None,
+        batching_type: BatchingType = BatchingType.Default,
+        encryption_key: str | None = None,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
+        message_router: Callable | None = None,
+    ) -> Producer:
+        """A producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``, but messages are batched
+        unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does."""
+        return Producer(
+            await self._run(
+                self._client.create_producer,
+                topic,
+                producer_name,
+                BytesSchema() if schema is None else schema,
+                initial_sequence_id,
+                send_timeout_millis,
+                compression_type,
+                max_pending_messages,
+                max_pending_messages_across_partitions,
+                block_if_queue_full,
+                batching_enabled,
+                batching_max_messages,
+                batching_max_allowed_size_in_bytes,
+                batching_max_publish_delay_ms,
+                chunking_enabled,
+                message_routing_mode,
+                lazy_start_partitioned_producers,
+                properties,
+                batching_type,
+                encryption_key,
+                crypto_key_reader,
+                access_mode,
+                message_router,
+            ),
+            self._files,
+        )
+
+    @raises_exceptions
+    async def subscribe(
+        self,
+        topic: str | list[str],
+        subscription_name: str,
+        consumer_type: ConsumerType = ConsumerType.Exclusive,
+        schema: Schema | None = None,
+        receiver_queue_size: int = 1000,
+        max_total_receiver_queue_size_across_partitions: int = 50000,
+        consumer_name: str | None = None,
+        unacked_messages_timeout_ms: int | None = None,
+        broker_consumer_stats_cache_time_ms: int = 30000,
+        negative_ack_redelivery_delay_ms: int = 60000,
+        is_read_compacted: bool = False,
+        properties: dict | None = None,
+        initial_position: InitialPosition = InitialPosition.Latest,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        replicate_subscription_state_enabled: bool = False,
+        max_pending_chunked_message: int = 10,
+        auto_ack_oldest_chunked_message_on_queue_full: bool = False,
+        start_message_id_inclusive: bool = False,
+        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
+        key_shared_policy: ConsumerKeySharedPolicy | None = None,
+        batch_index_ack_enabled: bool = True,
+        regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
+        dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        is_pattern_topic: bool = False,
+    ) -> Consumer:
+        """A consumer of a subscription on a topic, a list of topics or, with ``is_pattern_topic``, all topics that fit
+        a regular expression; arguments as for ``pulsar_spark.Client.subscribe``."""
+        check_type((str, list), topic, "topic")
+        if is_pattern_topic:
+            if isinstance(topic, list):
+                raise ValueError("argument topic: a text expected, not a list, where is_pattern_topic is True")
+            topic = re.compile(topic)
+        consumer = await self._run(
+            lambda: self._client.subscribe(
+                topic,
+                subscription_name,
+                consumer_type,
+                BytesSchema() if schema is None else schema,
+                receiver_queue_size=receiver_queue_size,
+                max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
+                consumer_name=consumer_name,
+                unacked_messages_timeout_ms=unacked_messages_timeout_ms,
+                broker_consumer_stats_cache_time_ms=broker_consumer_stats_cache_time_ms,
+                negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
+                is_read_compacted=is_read_compacted,
+                properties=properties,
+                initial_position=initial_position,
+                crypto_key_reader=crypto_key_reader,
+                replicate_subscription_state_enabled=replicate_subscription_state_enabled,
+                max_pending_chunked_message=max_pending_chunked_message,
+                auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
+                start_message_id_inclusive=start_message_id_inclusive,
+                batch_receive_policy=batch_receive_policy,
+                key_shared_policy=key_shared_policy,
+                batch_index_ack_enabled=batch_index_ack_enabled,
+                regex_subscription_mode=regex_subscription_mode,
+                dead_letter_policy=dead_letter_policy,
+                crypto_failure_action=crypto_failure_action,
+            )
+        )
+        awaited = Consumer(consumer, self._files)
+        await awaited._connect()
+        return awaited
+
+    @raises_exceptions
+    async def create_reader(
+        self,
+        topic: str,
+        start_message_id: MessageId,
+        schema: Schema | None = None,
+        receiver_queue_size: int = 1000,
+        reader_name: str | None = None,
+        subscription_role_prefix: str | None = None,
+        is_read_compacted: bool = False,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        start_message_id_inclusive: bool = False,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+    ) -> Reader:
+        """A reader from *start_message_id* on; arguments as for ``pulsar_spark.Client.create_reader``."""
+        return Reader(
+            await self._run(
+                self._client.create_reader,
+                topic,
+                start_message_id,
+                BytesSchema() if schema is None else schema,
+                None,
+                receiver_queue_size,
+                reader_name,
+                subscription_role_prefix,
+                is_read_compacted,
+                crypto_key_reader,
+                start_message_id_inclusive,
+                crypto_failure_action,
+            ),
+            self._files,
+        )
+
+    @raises_exceptions
+    async def get_topic_partitions(self, topic: str) -> list[str]:
+        """Names of the *topic*'s partitions; of a topic without partitions, existing or not, its own name."""
+        return await self._run(self._client.get_topic_partitions, topic)
+
+    @raises_exceptions
+    async def close(self) -> None:
+        """Close all producers, consumers and readers, then the client; what is pending is published and
+        acknowledged."""
+        if self._is_shut_down:
+            return
+        await self._run(self._client.close)
+        self._files.end()
+
+    def shutdown(self) -> None:
+        """Close at once: pending sends fail. ``close`` has nothing to do then."""
+        self._is_shut_down = True
+        self._client.shutdown()
+        self._files.end()
+
+    async def _run(self, function: Callable, *args):
+        self._client._check_open()
+        return await self._files.submit(function, *args)

@@ -1,0 +1,191 @@
+"""A consumer whose messages are awaited.
+
+Calls of ``receive`` wait in a row. When something has arrived, and while somebody waits, one of the threads of files
+takes as many messages as there are calls; they are handed out on the loop, and what was taken for a call that is
+cancelled meanwhile waits for the next one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from pulsar_spark.asyncio.futures import Files, answered, exception_of, on_loop, raises_exceptions
+from pulsar_spark.client import consumer as blocking
+from pulsar_spark.client.message import Message
+from pulsar_spark.errors import PulsarSparkError, Timeout
+from pulsar_spark.link.inbox import Reply
+from pulsar_spark.protocol.message_id import MessageId
+
+
+class Consumer:
+    """Made by ``Client.subscribe``; for one loop."""
+
+    def __init__(self, consumer: blocking.Consumer, files: Files):
+        self._consumer, self._files = consumer, files
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[asyncio.Future] = deque()
+        self._kept: deque[Message] = deque()
+        self._is_taking = self._is_to_take = False
+        consumer._receiver.told = self._told
+
+    async def _connect(self) -> None:
+        """Wait until the broker knows the consumer."""
+        consumer = self._consumer
+        try:
+            replies = await self._asked(consumer._attach())
+        except BaseException:
+            consumer._leave()
+            raise
+        consumer._joined(replies)
+
+    async def _asked(self, rows: list[dict]) -> list[Reply]:
+        """The broker's replies to these requests."""
+        consumer, future = self._consumer, self._loop.create_future()
+        consumer._channel.ask_then(
+            rows, consumer._client._timeout, lambda replies, error: answered(future, replies, error)
+        )
+        return await future
+
+    # Receiving.
+
+    @raises_exceptions
+    async def receive(self) -> Message:
+        """The next message."""
+        while self._kept:
+            message = self._kept.popleft()
+            if message._delivery.generation == message._delivery.subscription.generation:
+                return message
+        future = self._loop.create_future()
+        self._waiting.append(future)
+        self._consumer._channel.hurry(1)
+        try:
+            self._take()
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._kept.appendleft(future.result())
+            raise
+        finally:
+            self._consumer._channel.hurry(-1)
+            if future in self._waiting:
+                self._waiting.remove(future)
+
+    def _told(self) -> None:
+        """Something arrived, or will not; from any thread."""
+        if self._waiting:
+            on_loop(self._loop, self._take)
+
+    def _take(self) -> None:
+        """Let a thread take messages for those who wait, one thread at a time."""
+        self._is_to_take = self._is_taking
+        if self._is_taking or not self._waiting:
+            return
+        self._is_taking = True
+        taken = self._files.submit(self._consumer._receiver.take_ready, len(self._waiting))
+        taken.add_done_callback(self._hand_out)
+
+    def _hand_out(self, taken: asyncio.Future) -> None:
+        self._is_taking = False
+        error = taken.exception()
+        if error is not None:
+            self._refuse(error)
+            return
+        for message in taken.result():
+            waiting = self._next_waiting()
+            if waiting is None:
+                self._kept.append(message)
+            else:
+                waiting.set_result(message)
+        if self._is_to_take or taken.result():
+            self._take()
+
+    def _refuse(self, error: BaseException) -> None:
+        """Of a message that cannot be read one call is told, of what ended the consumer all of them."""
+        receiver = self._consumer._receiver
+        is_over = receiver.is_closed or not isinstance(error, PulsarSparkError) or receiver.has_failed
+        while (waiting := self._next_waiting()) is not None:
+            waiting.set_exception(exception_of(error) if isinstance(error, PulsarSparkError) else error)
+            if not is_over:
+                self._take()
+                return
+
+    def _next_waiting(self) -> asyncio.Future | None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                return waiting
+        return None
+
+    # What was received.
+
+    @raises_exceptions
+    async def acknowledge(self, message: Message | MessageId) -> None:
+        """Acknowledge a *message*, or the one of an id; it is sent with others shortly."""
+        await self._of(message, self._consumer.acknowledge)
+
+    @raises_exceptions
+    async def acknowledge_cumulative(self, message: Message | MessageId) -> None:
+        """Acknowledge everything of the partition up to and including the *message*; not on Shared and Key_Shared."""
+        await self._of(message, self._consumer.acknowledge_cumulative)
+
+    @raises_exceptions
+    async def negative_acknowledge(self, message: Message | MessageId) -> None:
+        """Give a *message* back: it comes again after ``negative_ack_redelivery_delay_ms``."""
+        await self._of(message, self._consumer.negative_acknowledge)
+
+    async def _of(self, message: Message | MessageId, call: Callable) -> None:
+        """Where a message lies is known; where an id does may have to be read."""
+        if isinstance(message, Message):
+            call(message)
+        else:
+            await self._files.submit(call, message)
+
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Everything this consumer holds and has not acknowledged comes again."""
+        self._kept.clear()
+        self._consumer.redeliver_unacknowledged_messages()
+
+    # The cursor, and leaving.
+
+    @raises_exceptions
+    async def seek(self, messageid: MessageId | int) -> None:
+        """Move the cursor after the message (to it with ``start_message_id_inclusive``), or to the first published at
+        or after a time in ms."""
+        await self._files.submit(self._consumer.seek, messageid)
+
+    @raises_exceptions
+    async def get_last_message_id(self) -> MessageId:
+        """Id of the topic's last message; for one partition only."""
+        return await self._files.submit(self._consumer.get_last_message_id)
+
+    @raises_exceptions
+    async def unsubscribe(self) -> None:
+        """Delete the subscription and close; refused by the broker while others are connected to it."""
+        self._consumer._unsubscribed(await self._asked(self._consumer._unsubscribe_rows()))
+
+    @raises_exceptions
+    async def close(self) -> None:
+        """Send the acknowledgements that wait, then leave; ``AlreadyClosed`` the second time."""
+        consumer, future = self._consumer, self._loop.create_future()
+        consumer._channel.submit(
+            consumer._leave_orderly(), is_urgent=True, committed=lambda version: answered(future, version, None)
+        )
+        timeout = consumer._client._timeout
+        try:
+            await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            raise Timeout(
+                f"the root could not be written within {timeout:g} s: the consumer's lease will end"
+            ) from None
+
+    def topic(self) -> str:
+        """The topic, or the topics separated by commas."""
+        return self._consumer.topic()
+
+    def subscription_name(self) -> str:
+        """The subscription's name."""
+        return self._consumer.subscription_name()
+
+    def consumer_name(self) -> str:
+        """The name given, or the one made up."""
+        return self._consumer.consumer_name()

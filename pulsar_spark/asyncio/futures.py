@@ -1,0 +1,94 @@
+"""From the client's threads to futures on the application's loop, and files read and written away from it."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+
+from pulsar_spark.client.enums import Result, result_of
+from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.link import interrupts
+
+FILE_THREADS = 4
+
+
+class PulsarException(PulsarSparkError):
+    """What failed, by the client's :class:`~pulsar_spark.Result`, and why in words."""
+
+    def __init__(self, result: Result, msg: str | None = None):
+        super().__init__(result, msg)
+        self._result, self._msg = result, msg
+
+    def error(self) -> Result:
+        """The result that stands for it."""
+        return self._result
+
+    def __str__(self) -> str:
+        said = f"{self._result.value} {self._result.name}"
+        return f"{said}: {self._msg}" if self._msg else said
+
+
+def exception_of(error: PulsarSparkError) -> PulsarException:
+    """*error* as this package raises it."""
+    return error if isinstance(error, PulsarException) else PulsarException(result_of(error), str(error))
+
+
+def raises_exceptions(method: Callable[..., Coroutine]) -> Callable[..., Coroutine]:
+    """A coroutine method whose errors are :class:`PulsarException`."""
+
+    @functools.wraps(method)
+    async def call(*args, **kwargs):
+        try:
+            return await method(*args, **kwargs)
+        except PulsarException:
+            raise
+        except PulsarSparkError as error:
+            raise exception_of(error) from error
+
+    return call
+
+
+def _set_future(future: asyncio.Future, result: Result | PulsarSparkError, value: object) -> None:
+    """Complete *future*, from any thread, with *value* or with what went wrong; nothing where it is done already, or
+    its loop is over."""
+
+    def complete() -> None:
+        if future.done():
+            return
+        if result is Result.Ok:
+            future.set_result(value)
+        else:
+            future.set_exception(
+                exception_of(result) if isinstance(result, PulsarSparkError) else PulsarException(result)
+            )
+
+    on_loop(future.get_loop(), complete)
+
+
+def on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args) -> None:
+    """Call *function* on the loop, from any thread; nothing where the loop is over, and with it whoever waited."""
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
+def answered(future: asyncio.Future, value: object, error: PulsarSparkError | None) -> None:
+    """Complete *future* with *value*, or *error* where there is one."""
+    _set_future(future, Result.Ok if error is None else error, value)
+
+
+class Files:
+    """The threads of one client that work on files."""
+
+    def __init__(self):
+        self._threads = ThreadPoolExecutor(FILE_THREADS, "pulsar-spark-files", interrupts.ignore_here)
+
+    def submit(self, function: Callable, *args) -> asyncio.Future:
+        """The outcome of *function*, called in one of the threads."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+
+    def end(self) -> None:
+        """Take no more; what is under way ends."""
+        self._threads.shutdown(wait=False)

@@ -1,0 +1,154 @@
+"""A producer whose sends are awaited.
+
+Messages go to the publisher in the order of the calls. Before one does, a call may wait on the loop: for the backlog
+quota, for a place in the queue (``block_if_queue_full``), and for the threads of files where it is compressed,
+encrypted or split.
+"""
+
+import asyncio
+import functools
+import time
+from datetime import timedelta
+
+from pulsar_spark.asyncio.futures import Files, answered, raises_exceptions
+from pulsar_spark.client import producer as blocking
+from pulsar_spark.client.payloads import AS_IT_IS
+from pulsar_spark.client.send_arguments import outgoing
+from pulsar_spark.client.send_outcomes import Answered
+from pulsar_spark.errors import ProducerBlockedQuotaExceededError, PulsarSparkError, Timeout
+from pulsar_spark.protocol.message_id import MessageId
+
+_HELD_SECONDS = 0.05
+
+
+class _Sent(Answered):
+    """Completes a future when the message is published or refused."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future):
+        self._future = future
+
+    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+        answered(self._future, message_id, error)
+
+
+class Producer:
+    """Made by ``Client.create_producer``."""
+
+    def __init__(self, producer: blocking.Producer, files: Files):
+        self._producer, self._files = producer, files
+        self._turn = asyncio.Lock()
+        settings = producer._settings
+        self._needs_thread = settings.chunking_enabled or settings.encoder is not AS_IT_IS
+
+    @raises_exceptions
+    async def send(
+        self,
+        content,
+        properties: dict | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        replication_clusters: list[str] | None = None,
+        disable_replication: bool | None = None,
+        event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
+    ) -> MessageId:
+        """Publish a message; its id, when it is in the topic.
+
+        ``content`` is the value, as the producer's schema has it, and None a null value; ``properties`` are texts by
+        texts. ``partition_key`` chooses the partition, ``ordering_key`` the consumer of a Key_Shared subscription.
+        ``sequence_id`` is the application's own number, ``event_timestamp`` the event's time in ms. It is delivered not
+        before ``deliver_at``, in ms, or after ``deliver_after``. ``replication_clusters`` and ``disable_replication``
+        mean nothing for a folder.
+        """
+        producer, future = self._producer, asyncio.get_running_loop().create_future()
+        message = outgoing(
+            producer._settings.schema,
+            producer._timeout,
+            _Sent(future),
+            content,
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            replication_clusters,
+            bool(disable_replication) if disable_replication is None else disable_replication,
+            event_timestamp,
+            deliver_at,
+            deliver_after,
+        )
+        async with self._turn:
+            await self._until_allowed()
+            if self._needs_thread:
+                error = await self._files.submit(producer._enqueue, message, False)
+            else:
+                await self._until_room()
+                error = producer._enqueue(message, is_flush=False)
+        if error is not None:
+            raise error
+        return await future
+
+    async def _until_allowed(self) -> None:
+        """Wait while the backlog quota holds producers; what it refuses is raised."""
+        producer, deadline = self._producer, time.monotonic() + self._producer._timeout
+        while not producer._quota.is_known:
+            refused = await self._files.submit(producer._quota.refusal, 0.0, lambda: producer._is_closed)
+            if refused is None:
+                return
+            if not isinstance(refused, ProducerBlockedQuotaExceededError) or time.monotonic() > deadline:
+                raise refused
+            await asyncio.sleep(_HELD_SECONDS)
+
+    async def _until_room(self) -> None:
+        """Wait for a place in the queue, where a full one is waited for."""
+        producer, limit = self._producer, self._producer._limit
+        while producer._settings.block_if_queue_full and 0 < limit <= producer._pending and not producer._is_closed:
+            await self._some_answered(producer._begin_flush(), None)
+
+    async def _some_answered(self, wanted: int, timeout: float | None) -> bool:
+        """Wait until some messages more were answered; False when *wanted* of them are already."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        if not self._producer._when_answered(wanted, functools.partial(answered, future, None, None)):
+            return False
+        await asyncio.wait_for(future, timeout)
+        return True
+
+    @raises_exceptions
+    async def flush(self) -> None:
+        """Publish what is pending now, batches included, and wait for it; messages of calls that wait for their turn
+        are pending, too."""
+        async with self._turn:
+            wanted, deadline = self._producer._begin_flush(), time.monotonic() + self._producer._timeout
+        try:
+            while await self._some_answered(wanted, min(deadline - time.monotonic(), 1e6)):
+                pass
+        except TimeoutError:
+            raise Timeout(
+                f"producer {self.producer_name()!r}: not everything was published within the send timeout"
+            ) from None
+
+    @raises_exceptions
+    async def close(self) -> None:
+        """Publish what is pending, then close; ``AlreadyClosed`` the second time."""
+        await self.flush()
+        await self._files.submit(self._producer.close)
+
+    def topic(self) -> str:
+        """Full name of the topic, with the partition if one was named."""
+        return self._producer.topic()
+
+    def producer_name(self) -> str:
+        """The name given, or the one made up."""
+        return self._producer.producer_name()
+
+    def last_sequence_id(self) -> int:
+        """The highest sequence id that was published; before the first, the initial one or -1."""
+        return self._producer.last_sequence_id()
+
+    def is_connected(self) -> bool:
+        """Whether the producer can send: it needs no broker."""
+        return self._producer.is_connected()

@@ -1,0 +1,50 @@
+"""A reader whose messages are awaited: the loop's clock says when to look at the topic's log again."""
+
+import asyncio
+
+from pulsar_spark.asyncio.futures import Files, raises_exceptions
+from pulsar_spark.client import reader as blocking
+from pulsar_spark.client.message import Message
+from pulsar_spark.protocol.message_id import MessageId
+
+
+class Reader:
+    """Made by ``Client.create_reader``."""
+
+    def __init__(self, reader: blocking.Reader, files: Files):
+        self._reader, self._files = reader, files
+        self._turn = asyncio.Lock()
+
+    @raises_exceptions
+    async def read_next(self) -> Message:
+        """The next message."""
+        async with self._turn:
+            wait = blocking.FIRST_WAIT
+            while not await self._files.submit(self._reader.has_message_available):
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, blocking.LONGEST_WAIT)
+            return self._reader.read_next(0)  # it is there, and was read: a call cancelled meanwhile leaves it
+
+    @raises_exceptions
+    async def has_message_available(self) -> bool:
+        """Whether :meth:`read_next` would return at once."""
+        return await self._files.submit(self._reader.has_message_available)
+
+    @raises_exceptions
+    async def seek(self, messageid: MessageId | int) -> None:
+        """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after
+        a time in ms."""
+        await self._files.submit(self._reader.seek, messageid)
+
+    @raises_exceptions
+    async def close(self) -> None:
+        """Read no more; ``AlreadyClosed`` the second time."""
+        self._reader.close()
+
+    def topic(self) -> str:
+        """Full name of the topic, with the partition if one was named."""
+        return self._reader.topic()
+
+    def is_connected(self) -> bool:
+        """Whether it can read: it needs no broker."""
+        return self._reader.is_connected()
