@@ -9,6 +9,7 @@ from pulsar_spark.client.arguments import check_type
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.policies import (
+    DEDUPLICATION,
     DELAYED_DELIVERY_ACTIVE,
     DELAYED_DELIVERY_TICK_MS,
     HOLD,
@@ -117,6 +118,21 @@ class Policies:
     def remove_delayed_delivery(self, scope: str) -> None:
         """Undo :meth:`set_delayed_delivery`."""
         self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS)
+
+    def set_deduplication(self, scope: str, enabled: bool) -> None:
+        """Whether what a producer sends again, by its name and sequence ids, is left out from now on; what was stored
+        before does not count. Producers that are open learn it within a quarter of a second."""
+        check_type(bool, enabled, "enabled")
+        self.set_policy(scope, DEDUPLICATION, int(enabled))
+
+    def get_deduplication(self, scope: str) -> bool | None:
+        """As set on a namespace or a topic; None where nothing is."""
+        found = self.get_policies(scope).get(DEDUPLICATION)
+        return None if found is None else found != "0"
+
+    def remove_deduplication(self, scope: str) -> None:
+        """Undo :meth:`set_deduplication`."""
+        self.remove_policy(scope, DEDUPLICATION)
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""

@@ -26,7 +26,14 @@ from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from pulsar_spark.protocol.delays import CANCEL
-from pulsar_spark.protocol.policies import DELAYED_DELIVERY_ACTIVE, UNACKED_LIMITS, check_policy, policy_owners
+from pulsar_spark.protocol.policies import (
+    DEDUPLICATION,
+    DEDUPLICATION_SINCE,
+    DELAYED_DELIVERY_ACTIVE,
+    UNACKED_LIMITS,
+    check_policy,
+    policy_owners,
+)
 from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage.set_aside import SetAside
 
@@ -175,6 +182,8 @@ class Intake(Desk):
         else:
             parse_namespace(owner)
         before = self._connected(owner) if name == DELAYED_DELIVERY_ACTIVE else []
+        if name == DEDUPLICATION and value == "1" and self.bundle.policies.get((owner, name)) != "1":
+            self.draft.facts.append(self.bundle.set_policy(owner, DEDUPLICATION_SINCE, str(self.draft.number)))
         self.draft.facts.append(self.bundle.set_policy(owner, name, value))
         self._switch_delays(before)
         if name in UNACKED_LIMITS:

@@ -9,6 +9,7 @@ import typer
 from pulsar_spark.cli import (
     chunks,
     dead_letters,
+    deduplication,
     delayed,
     delayed_delivery,
     doctor,
@@ -33,6 +34,8 @@ app = typer.Typer(
 )
 app.add_typer(topics.app, name="topics", help="Create, list, describe and delete topics.")
 delayed_delivery.add_commands(topics.app, Topic, delayed_delivery.full_name)
+deduplication.add_commands(topics.app, Topic, delayed_delivery.full_name)
+deduplication.add_commands(delayed_delivery.namespaces, delayed_delivery.Namespace, str)
 app.add_typer(delayed_delivery.namespaces, name="namespaces", help="Set, get and remove what a namespace has.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable
 
 from pulsar_spark.client.arguments import public_call
+from pulsar_spark.client.deduplication import Deduplication
+from pulsar_spark.client.enums import BatchingType
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
 from pulsar_spark.client.payloads import AS_IT_IS, stored
@@ -59,15 +61,26 @@ class Producer:
         self._pending = 0
         self._sent = self._answered = 0
         self._heard: list[Callable[[], None]] = []
-        first = -1 if settings.initial_sequence_id is None else settings.initial_sequence_id
-        self._sequence_ids = itertools.count(first + 1)
-        self._last_sequence_id = first
         self._timeout = settings.send_timeout_millis / 1000 if settings.send_timeout_millis > 0 else float("inf")
         self._routing = MessageRouting(settings, partitions, topic_name)
         self._quota = BacklogQuota(client._layout, topic)
+        is_interleaved = settings.batching_enabled and settings.batching_type is BatchingType.KeyBased
+        deduplication = Deduplication(topic, self._name, self._quota, is_interleaved=is_interleaved)
+        first = settings.initial_sequence_id
+        if first is None or first == -1:
+            first = -1 if (highest := deduplication.highest(partitions)) is None else highest
+        self._sequence_ids = itertools.count(first + 1)
+        self._last_sequence_id, self._has_partitions = first, len(partitions) > 1
         self._batches = OpenBatches(settings, partitions, self._quota.max_message_size)
         self._publisher = Publisher(
-            topic, self._name, self._condition, self._batches.due, self._settle, self._answer, schema_version
+            topic,
+            self._name,
+            self._condition,
+            self._batches.due,
+            self._settle,
+            self._answer,
+            deduplication,
+            schema_version,
         )
 
     def topic(self) -> str:
@@ -79,7 +92,8 @@ class Producer:
         return self._name
 
     def last_sequence_id(self) -> int:
-        """The highest sequence id that was published; before the first, the initial one or -1."""
+        """The sequence id of the message that was published last, of several partitions the highest; before the first,
+        the initial one, or the highest of the producer's name where the topic's messages are deduplicated, or -1."""
         return self._last_sequence_id
 
     def partition_for_key(self, partition_key: str) -> int:
@@ -297,7 +311,8 @@ class Producer:
         with self._condition:
             self._pending -= len(messages)
             if is_published:
-                self._last_sequence_id = max(self._last_sequence_id, max(message.sequence_id for message in messages))
+                last = messages[-1].sequence_id
+                self._last_sequence_id = max(self._last_sequence_id, last) if self._has_partitions else last
             self._condition.notify_all()
 
     def _answer(self, count: int) -> None:

@@ -1,10 +1,10 @@
 """Group commit: one thread per producer turns what has gathered into publish commits.
 
 While a commit is under way everything that arrives waits for the next one, so a slow file system makes larger commits,
-not a longer queue. A commit carries one publish id. When its outcome is unclear, the same rows are
-written under the same id until the messages' send timeout (see storage.sure_append), so that at most the first commit
-of the id counts. A crash of the process before a commit loses
-only messages whose callback was never called; after it, the messages are in the topic.
+not a longer queue. A commit carries one publish id. When its outcome is unclear, the same rows are written under the
+same id until the messages' send timeout (see storage.sure_append), so that at most the first commit of the id counts.
+Where messages are deduplicated a commit leaves duplicates out (see deduplication). A crash of the process before a
+commit loses only messages whose callback was never called; after it, the messages are in the topic.
 
 A callback that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the
 next callback.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from pulsar_spark.client.deduplication import Deduplication, Judged, ids_of
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
 from pulsar_spark.client.send_outcomes import answer
 from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
@@ -47,6 +48,7 @@ class Publisher(Worker):
         due: Callable[[float], tuple[list[Entry], float | None]],
         settled: Callable[[list[Outgoing], bool], None],
         answered: Callable[[int], None],
+        deduplication: Deduplication,
         schema_version: int | None = None,
     ):
         super().__init__(f"publisher-{producer_name}", condition)
@@ -55,6 +57,7 @@ class Publisher(Worker):
         self._due = due
         self._settled = settled
         self._answered = answered
+        self._deduplication = deduplication
         self._schema_version = schema_version
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
@@ -115,7 +118,10 @@ class Publisher(Worker):
 
     def _take(self) -> list[Entry]:
         taken, messages, size = [], 0, 0
-        while self._queue and messages < MAX_COMMIT_MESSAGES and size < MAX_COMMIT_BYTES:
+        while self._queue:
+            is_full = messages >= MAX_COMMIT_MESSAGES or size >= MAX_COMMIT_BYTES
+            if is_full and not self._deduplication.must_share(taken, self._queue[0]):
+                break
             entry = self._queue.popleft()
             taken.append(entry)
             messages += len(entry.messages)
@@ -141,26 +147,54 @@ class Publisher(Worker):
             entries = [entry for entry in entries if entry.messages[0].deadline > now]
             if not entries:
                 return
-        identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
         try:
-            rows, places = publish_rows(entries, identity, self._producer_name, self._schema_version)
-        except UnicodeEncodeError:
-            entries = self._refuse_unwritable(entries)
-            if not entries:
-                return
-            rows, places = publish_rows(entries, identity, self._producer_name, self._schema_version)
-        try:
-            version = self._commit(rows, max(entry.messages[-1].deadline for entry in entries))
+            try:
+                answers = self._store(entries)
+            except UnicodeEncodeError:
+                entries = self._refuse_unwritable(entries)
+                if not entries:
+                    return
+                answers = self._store(entries)
         except PulsarSparkError as error:
             self._fail(entries, error)
             return
-        messages = [message for entry in entries for message in entry.messages]
+        self._callbacks.append(answers)
+        self._settled([message for entry in entries for message in entry.messages], True)
+
+    def _store(self, entries: list[Entry]) -> Iterator[tuple[object, None, MessageId]]:
+        """Commit the entries, or what of them is no duplicate; what the callbacks are to be told, each id made when its
+        turn has come: a hundred thousand at once are slow to collect."""
+        identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
+        deadline, judged = max(entry.messages[-1].deadline for entry in entries), None
+        while True:
+            if (judged := self._judge(entries, deadline)) is not None and not judged.entries:
+                return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, iter(())))
+            stored = entries if judged is None else judged.entries
+            rows, places = publish_rows(stored, identity, self._producer_name, self._schema_version)
+            version = self._commit(rows, deadline, judged)
+            if version is not None:
+                break
         names = self._topic_names
-        self._callbacks.append(  # an id is made when its turn has come: a hundred thousand at once are slow to collect
-            (message.done, None, MessageId(partition, version, entry_id, batch_index, names[partition]))
-            for message, (partition, entry_id, batch_index) in zip(messages, places, strict=True)
+        if judged is None or all(judged.are_new):
+            messages = [message for entry in entries for message in entry.messages]
+            return (
+                (message.done, None, MessageId(partition, version, entry_id, batch_index, names[partition]))
+                for message, (partition, entry_id, batch_index) in zip(messages, places, strict=True)
+            )
+        ids = (
+            MessageId(partition, version, entry_id, index, names[partition]) for partition, entry_id, index in places
         )
-        self._settled(messages, True)
+        return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, ids))
+
+    def _judge(self, entries: list[Entry], deadline: float) -> Judged | None:
+        """What of them is to be stored; None where all is, because nothing is deduplicated."""
+        while True:
+            try:
+                return self._deduplication.judge(entries)
+            except FileNotFoundError as gone:
+                raise self._is_gone() from gone
+            except OSError as unclear:
+                self._wait(unclear, deadline)
 
     def _refuse_unwritable(self, entries: list[Entry]) -> list[Entry]:
         """Refuse the messages with a text that cannot be encoded, and no others; what is left of the entries."""
@@ -183,23 +217,32 @@ class Publisher(Worker):
                 left.append(entry._replace(messages=written))
         return left
 
-    def _commit(self, rows: pa.Table, deadline: float) -> int:
-        """The version that holds *rows*; written again, under the same id, while it is unclear whether they arrived."""
-
-        def wait(unclear: Exception) -> None:
-            if time.monotonic() + _RETRY_SECONDS > deadline:
-                raise Timeout(
-                    f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
-                ) from unclear
-            with self._condition:
-                self._condition.wait(_RETRY_SECONDS)
-
+    def _commit(self, rows: pa.Table, deadline: float, judged: Judged | None) -> int | None:
+        """The version that holds *rows*; written again, under the same id, while it is unclear whether they arrived.
+        None where others of the producer's name have made another judgement necessary."""
         try:
-            return self._table.append(rows, wait)
+            if judged is None:
+                return self._table.append(rows, lambda unclear: self._wait(unclear, deadline))
+            version = self._table.append_behind(
+                judged.known, rows, judged.transactions, lambda unclear: self._wait(unclear, deadline)
+            )
         except FileNotFoundError as gone:
-            raise TopicNotFound(
-                f"topic {str(self._topic.name)!r} was deleted: create it and its producers again"
-            ) from gone
+            raise self._is_gone() from gone
+        if version is not None:
+            self._deduplication.stored(judged, version)
+        return version
+
+    def _wait(self, unclear: Exception, deadline: float) -> None:
+        """Let some time pass before another try; :class:`Timeout` where there is none left."""
+        if time.monotonic() + _RETRY_SECONDS > deadline:
+            raise Timeout(
+                f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
+            ) from unclear
+        with self._condition:
+            self._condition.wait(_RETRY_SECONDS)
+
+    def _is_gone(self) -> TopicNotFound:
+        return TopicNotFound(f"topic {str(self._topic.name)!r} was deleted: create it and its producers again")
 
     def _fail(self, entries: list[Entry], error: PulsarSparkError) -> None:
         messages = [message for entry in entries for message in entry.messages]

@@ -70,7 +70,9 @@ class ChunkedSend(Answered):
             self._left -= 1
             if error is None and self._left:
                 return
-        answer(self._done, error, None if error is not None else message_id.of_chunks(self._first))
+        if error is None and message_id.ledger_id() >= 0:  # of a duplicate no chunk is stored
+            message_id = message_id.of_chunks(self._first)
+        answer(self._done, error, message_id if error is None else None)
 
     def give_up(self) -> None:
         """Ctrl-C ended the call that was putting the chunks into the queue: nobody is told, and no more are sent."""

@@ -1,9 +1,10 @@
-"""What a topic's policies let a producer do: how large a message may be, and the backlog quota, by which it is held
-back or refused while the broker says that the topic's backlog is exceeded (semantics 3.30).
+"""What a topic's policies let a producer do: how large a message may be, whether it is stored once (see
+protocol.deduplication), and the backlog quota, by which it is held back or refused while the broker says that the
+topic's backlog is exceeded (semantics 3.30).
 
-What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second while nothing is exceeded,
-and reads only the rounds since its last look, and of these only the policies; without a broker nothing is ever
-exceeded.
+What the broker says is a row of ``cursor_ledger``. A producer looks at most four times a second while nothing is
+exceeded, and reads only the rounds since its last look, and of these only the policies; without a broker nothing is
+ever exceeded.
 
 A topic that is stopped (see storage.condition) takes nothing more, because nobody would notice that it is never
 delivered: the broker says that too, and at the same time the end of the topic's own log is read, because there may be
@@ -21,7 +22,15 @@ from pulsar_spark.errors import (
     TopicStopped,
 )
 from pulsar_spark.link import interrupts
-from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, REFUSE, TOPIC_STOPPED, policy_number, policy_text
+from pulsar_spark.protocol.policies import (
+    BACKLOG_EXCEEDED,
+    INACTIVITY_TIMEOUT,
+    REFUSE,
+    TOPIC_STOPPED,
+    deduplication_since,
+    policy_number,
+    policy_text,
+)
 from pulsar_spark.storage.condition import check_not_stopped
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -29,7 +38,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.25
 _POLL_SECONDS = 0.05
 _LOOK_BACK = 200
 _COLUMNS = ["kind", "round", "topic", "topic_id", "properties", "is_removed", "is_snapshot"]
@@ -62,8 +71,7 @@ class BacklogQuota:
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
         """None when a message may be published. Where producers are held it waits for that *timeout* seconds at most,
         or until the producer is closed."""
-        if self._clock() >= self._look_at:
-            self._look()
+        self.look()
         if self._stopped is not None:
             return TopicStopped(self._stopped)
         if not self._is_exceeded:
@@ -88,6 +96,20 @@ class BacklogQuota:
     def is_known(self) -> bool:
         """Whether :meth:`refusal` would say at once, and without reading anything, that nothing is in the way."""
         return self._clock() < self._look_at and self._stopped is None and not self._is_exceeded
+
+    def look(self) -> None:
+        """Learn the policies as they are now."""
+        if self._clock() >= self._look_at:
+            self._look()
+
+    def deduplication_since(self) -> int | None:
+        """Since which round the topic's messages are deduplicated, as it was when somebody looked last; None while they
+        are not (protocol.deduplication)."""
+        return deduplication_since(self._policies, self._name)
+
+    def inactivity_ms(self) -> int:
+        """After how long a producer's name is forgotten there."""
+        return 60_000 * policy_number(INACTIVITY_TIMEOUT, policy_text(self._policies, self._name, INACTIVITY_TIMEOUT))
 
     def _look(self) -> None:
         with self._looking:

@@ -43,6 +43,10 @@ SCHEMA_STRATEGIES = (
     "FULL_TRANSITIVE",
 )
 
+DEDUPLICATION, INACTIVITY_TIMEOUT = "deduplication_enabled", "deduplication_producer_inactivity_timeout_minutes"
+"""Policies that say whether what a producer sends again is left out, and when its name is forgotten, 0 for never
+(protocol.deduplication)."""
+
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
     "max_unacked_messages_per_subscription": 200_000,
@@ -65,6 +69,8 @@ POLICIES: dict[str, int | str] = {
     "subscription_key_shared_use_classic_persistent_implementation": 0,
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer": 2_000,
     "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": 20_000,
+    DEDUPLICATION: 0,
+    INACTIVITY_TIMEOUT: 6 * 60,
     HOUSEKEEPING: 1,
     HISTORY_SECONDS: 7 * 24 * 60 * 60,
     TIME_TRAVEL_SECONDS: 7 * 24 * 60 * 60,
@@ -93,6 +99,9 @@ policies, which nobody can set."""
 TOPIC_STOPPED = "topic_stopped"
 """Likewise: what stops a topic, in words; absent while nothing does."""
 
+DEDUPLICATION_SINCE = "deduplication_since"
+"""Likewise: the number of the round in which deduplication was last switched on, of whom it was switched on for."""
+
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
 """Likewise what it says of itself: whether too many messages are unacknowledged on all its subscriptions together
 (protocol.unacked_limit)."""
@@ -108,6 +117,7 @@ _MOST = {
     "_replica_points": 10_000,
     "_one_owner_per_point": 1,
     "_use_classic_persistent_implementation": 1,
+    DEDUPLICATION: 1,
     HOUSEKEEPING: 1,
     ALLOW_AUTO_UPDATE_SCHEMA: 1,
     SCHEMA_VALIDATION_ENFORCED: 1,
@@ -194,6 +204,19 @@ def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) 
     """
     found = set_policy_text(policies, topic, name)
     return str(POLICIES[name]) if found is None else found
+
+
+def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> int | None:
+    """The number of the round since which the messages of a topic are deduplicated; None while they are not.
+
+    >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
+    >>> on[topic, DEDUPLICATION_SINCE], on["public/default", DEDUPLICATION_SINCE] = "5", "9"
+    >>> deduplication_since(on, topic), deduplication_since(on | {(topic, DEDUPLICATION): "0"}, topic)
+    (9, None)
+    """
+    if policy_text(policies, topic, DEDUPLICATION) != "1":
+        return None
+    return max(int(policies.get((owner, DEDUPLICATION_SINCE), 0)) for owner in policy_owners(topic))
 
 
 def default_number(name: str) -> int:

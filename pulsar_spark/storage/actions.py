@@ -42,7 +42,7 @@ class AddedFile:
 @dataclass(frozen=True)
 class Commit:
     """One version. ``added`` holds data-changing adds only; ``removed`` counts data-changing removes; ``asks_for``
-    names a feature we do not know."""
+    names a feature we do not know; ``updated_ms`` says when transactions were written, where that is said."""
 
     version: int
     added: tuple[AddedFile, ...]
@@ -51,6 +51,7 @@ class Commit:
     is_overwrite: bool = False
     operation: str = ""
     asks_for: str | None = None
+    updated_ms: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_fencing(self) -> bool:
@@ -101,7 +102,7 @@ def _check_whole(actions: list[dict]) -> None:
 
 
 def _commit(version: int, actions: list[dict]) -> Commit:
-    added, removed, transactions, is_overwrite, operation, asks_for = [], 0, {}, False, "", None
+    added, removed, transactions, updated_ms, is_overwrite, operation, asks_for = [], 0, {}, {}, False, "", None
     for action in actions:
         if "add" in action:
             add = _object(action["add"], "add")
@@ -117,6 +118,8 @@ def _commit(version: int, actions: list[dict]) -> Commit:
             transaction = _object(action["txn"], "txn")
             app_id = _text(transaction["appId"], "appId")
             transactions[app_id] = _number(transaction["version"], "version", least=-MAX_LONG)
+            if transaction.get("lastUpdated") is not None:
+                updated_ms[app_id] = _number(transaction["lastUpdated"], "lastUpdated", least=-MAX_LONG)
         elif "commitInfo" in action:
             info = _object(action["commitInfo"], "commitInfo")
             operation = str(info.get("operation") or "")[:100]
@@ -127,7 +130,7 @@ def _commit(version: int, actions: list[dict]) -> Commit:
             asks_for = asks_for or _unknown_feature(_object(action["protocol"], "protocol"))
         elif "metaData" in action:
             _text(_object(action["metaData"], "metaData")["schemaString"], "schemaString")
-    return Commit(version, tuple(added), removed, transactions, is_overwrite, operation, asks_for)
+    return Commit(version, tuple(added), removed, transactions, is_overwrite, operation, asks_for, updated_ms)
 
 
 def _unknown_feature(protocol: dict) -> str | None:

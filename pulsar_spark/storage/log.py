@@ -131,6 +131,14 @@ class TableLog:
         gone."""
         return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
 
+    def commits_that_say(self, text: bytes, after: int, until: int) -> Iterator[Commit]:
+        """The commits above *after*, up to *until*, in which these bytes are, in order; FileNotFoundError when one is
+        gone."""
+        for version in range(after + 1, until + 1):
+            said = self.file(version).read_bytes()
+            if text in said:
+                yield parse_commit(version, said, self.folder.parent)
+
     def removed_paths(self, version: int) -> Iterator[str]:
         """The files that the commit of *version*, which is there, takes out of the table, for whatever reason, as it
         writes their paths."""

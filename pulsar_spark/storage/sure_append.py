@@ -38,10 +38,22 @@ class SureAppend:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
         raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
         again."""
+        return self._append(rows, lambda: self._table.append(rows), wait)
+
+    def append_behind(
+        self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
+    ) -> int | None:
+        """The same, with *transactions* that were chosen by the table as it was in version *known*; None where somebody
+        else has committed one of them since."""
+        return self._append(rows, lambda: self._table.append_behind(known, rows, transactions), wait)
+
+    def _append(
+        self, rows: pa.Table, append: Callable[[], int | None], wait: Callable[[Exception], None]
+    ) -> int | None:
         self._known = self._log.latest(self._known)
         while True:
             try:
-                version = self._table.append(rows)
+                version = append()
             except FileNotFoundError:
                 raise
             except (DeltaError, OSError) as unclear:
@@ -49,7 +61,7 @@ class SureAppend:
                 if version is None:
                     wait(unclear)
                     continue
-            self._known = version
+            self._known = self._known if version is None else version
             return version
 
     def _find(self, named: str) -> int | None:

@@ -186,6 +186,27 @@ class AppendTable:
         adds = write_files(Path(self.path), rows, self._is_partitioned)
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
+    def append_behind(self, known: int, rows: pa.Table, transactions: dict[str, int]) -> int | None:
+        """Append *rows* with *transactions* that were chosen by the table as it was in version *known*; the version
+        committed, None where somebody else has committed one of them since."""
+        self._check_life()
+        adds = write_files(Path(self.path), rows, self._is_partitioned)
+        return self._commit_behind(known, adds, transactions)
+
+    def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
+        """The same of *files*, which are moved into the table, or gone where they are not."""
+        self._check_life()
+        return self._commit_behind(known, place_files(Path(self.path), files), transactions)
+
+    def _commit_behind(self, known: int, adds: list[dict], transactions: dict[str, int]) -> int | None:
+        def are_ours(seen: int) -> bool:
+            return not self._log.is_shortened(seen) and all(
+                transactions.keys().isdisjoint(commit.transactions) for commit in self._log.commits(seen, self._known)
+            )
+
+        self._known = known
+        return self._commit(adds, transactions, are_ours)
+
     def append_staged(
         self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None
     ) -> int | None:

@@ -1,0 +1,126 @@
+"""What one producer's commits leave out, while the topic's messages are deduplicated (see protocol.deduplication).
+
+Before each commit the log is read as far as it goes: which is the highest sequence id of the producer's name on each
+partition, also where another process has the same name. Where one of that name commits in between, nothing is
+committed, and what is left is judged again. Without deduplication nothing is read and nothing judged.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pulsar_spark.client.publish_rows import Entry, Outgoing
+from pulsar_spark.link.quota import BacklogQuota
+from pulsar_spark.protocol.deduplication import Sent, app_id, are_new, begun_after, encoded_name, prefix_since
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage.sequence_ids import SequenceIds
+from pulsar_spark.storage.topics import Topic
+
+
+class Judged(NamedTuple):
+    """What is to be stored of some entries: by the table as it was in version *known*, with these transactions.
+    ``are_new`` says of each message, in order, whether it is among ``entries``; of chunked messages ``begun`` are not
+    complete then, by partition."""
+
+    known: int
+    entries: list[Entry]
+    transactions: dict[str, int]
+    are_new: list[bool]
+    begun: dict[int, set[int]]
+
+
+class Deduplication:
+    """One producer's; for one thread at a time."""
+
+    def __init__(self, topic: Topic, producer_name: str, quota: BacklogQuota, *, is_interleaved: bool = False):
+        self._topic, self._producer_name, self._quota = topic, producer_name, quota
+        self._is_interleaved = is_interleaved
+        self._since: int | None = None
+        self._ids: SequenceIds | None = None
+        self._begun: dict[int, set[int]] = {}
+
+    def highest(self, partitions: list[int]) -> int | None:
+        """The highest sequence id that is stored of the producer's name on any of *partitions*; None for none, or
+        without deduplication."""
+        self._quota.look()
+        if not self._is_on():
+            return None
+        found = (self._ids.highest.get(self._app_id(partition)) for partition in partitions)
+        return max((each for each in found if each is not None), default=None)
+
+    def judge(self, entries: list[Entry]) -> Judged | None:
+        """What of *entries* is to be stored; None without deduplication, where all of them are."""
+        if not self._is_on():
+            return None
+        by_partition: dict[int, list[Sent]] = {}
+        for entry in entries:
+            by_partition.setdefault(entry.partition, []).extend(map(_sent, entry.messages))
+        transactions, begun, judged = {}, {}, {}
+        for partition, sent in by_partition.items():
+            name, before = self._app_id(partition), self._begun.get(partition, set())
+            highest = self._ids.highest.get(name)
+            found = are_new(sent, highest, before, is_interleaved=self._is_interleaved)
+            stored = [each for each, is_new in zip(sent, found, strict=True) if is_new]
+            ended = [each.sequence_id for each in stored if each.ends]
+            if ended:
+                transactions[name] = max(ended) if highest is None else max(highest, *ended)
+            begun[partition], judged[partition] = begun_after(stored, before), iter(found)
+        flags, left = [], []
+        for entry in entries:
+            of_entry = [next(judged[entry.partition]) for _ in entry.messages]
+            flags += of_entry
+            if all(of_entry):
+                left.append(entry)
+            elif any(of_entry):
+                kept = [message for message, is_new in zip(entry.messages, of_entry, strict=True) if is_new]
+                left.append(entry._replace(messages=kept))
+        return Judged(self._ids.version, left, transactions, flags, begun)
+
+    def stored(self, judged: Judged, version: int) -> None:
+        """What was judged is committed."""
+        self._ids.committed(version, judged.transactions)
+        self._begun |= judged.begun
+
+    def must_share(self, taken: list[Entry], entry: Entry) -> bool:
+        """Must the next *entry* be in the same commit as those *taken* before it? Where key-based batches are
+        interleaved, because what is stored of one would make the other's messages duplicates."""
+        if not self._is_interleaved or self._quota.deduplication_since() is None:
+            return False
+        lowest = min(message.sequence_id for message in entry.messages)
+        return any(message.sequence_id > lowest for each in taken for message in each.messages)
+
+    def _is_on(self) -> bool:
+        since = self._quota.deduplication_since()
+        if since != self._since:
+            self._since, self._ids, self._begun = since, None, {}
+        if since is None:
+            return False
+        if self._ids is None:
+            begins, ends = prefix_since(since), f"/{encoded_name(self._producer_name)}"
+            self._ids = SequenceIds(
+                self._topic.path,
+                lambda name: name.startswith(begins) and name.endswith(ends),
+                self._quota.inactivity_ms(),
+            )
+        self._ids.catch_up()
+        return True
+
+    def _app_id(self, partition: int) -> str:
+        return app_id(self._since, partition, self._producer_name)
+
+
+def ids_of(
+    entries: list[Entry], are_new: list[bool], stored: Iterator[MessageId]
+) -> Iterator[tuple[Outgoing, MessageId]]:
+    """Each message with its id: the next of those *stored*, or one that names no entry."""
+    flags = iter(are_new)
+    for entry in entries:
+        for message in entry.messages:
+            yield message, next(stored) if next(flags) else MessageId(entry.partition)
+
+
+def _sent(message: Outgoing) -> Sent:
+    columns = message.columns
+    if not columns or "chunk_id" not in columns:
+        return Sent(message.sequence_id)
+    chunk_id = columns["chunk_id"]
+    return Sent(message.sequence_id, chunk_id == 0, chunk_id == columns["num_chunks_from_msg"] - 1)
