@@ -29,7 +29,7 @@ from pulsar_spark.protocol.positions import inside
 from pulsar_spark.protocol.selectors import Selector
 
 WINDOW_ENTRIES = 1 << 16, 1 << 22
-"""Entries looked at in one go, at least and at most."""
+"""Entries looked at in one go, at least and at most; each time four times as many, for a round may be full early."""
 
 LOOK_AHEAD = (
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer",
@@ -117,10 +117,11 @@ class Keyed(ABC):
         if not self._permits:
             return NO_POSITIONS, NO_POSITIONS
         most, passed_over, found = self._look_ahead(), 0, []
-        left = dict(self._permits)
-        room = self._most
+        left, (least, widest) = dict(self._permits), WINDOW_ENTRIES
+        room, width = self._most, least
         while at < end and room > 0 and any(left.values()):
-            last = min(at + int(np.clip(2 * sum(left.values()), *WINDOW_ENTRIES)), end) - 1
+            last = min(at + int(np.clip(2 * sum(left.values()), least, width)), end) - 1
+            width = min(4 * width, widest)
             unknown = unknown_between(at, last)
             owners, held = self._placed(unknown)
             takes = self._within_permits(owners, ~held, left)
@@ -131,8 +132,9 @@ class Keyed(ABC):
             counted = np.cumsum(self._counts(unknown, owners, takes))
             takes &= counted <= room
             room -= int(counted[-1]) if len(counted) else 0
-            for owner, count in zip(*np.unique(owners[takes], return_counts=True)):
-                left[int(owner)] -= int(count)
+            for owner, count in enumerate(np.bincount(owners[takes]).tolist()):
+                if count:
+                    left[owner] -= count
             found.append((unknown[takes], owners[takes]))
             if most and passed_over >= most:
                 break
@@ -169,10 +171,12 @@ class Keyed(ABC):
         self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int] | None = None
     ) -> np.ndarray:
         """Which entries, in the order given, their owners have permits for."""
-        takes = np.zeros(len(owners), bool)
-        for owner, count in (self._permits if permits is None else permits).items():
-            places = np.flatnonzero(may_go & (owners == owner))[:count]
-            takes[places] = True
+        permits = self._permits if permits is None else permits
+        most = np.zeros(len(self._owners.consumers) + 1, np.int64)  # the last is nobody's
+        most[[*permits]] = [*permits.values()]
+        takes = may_go & (most > 0)[owners]
+        for owner in np.flatnonzero(np.bincount(owners[takes], minlength=len(most)) > most).tolist():
+            takes[np.flatnonzero(takes & (owners == owner))[most[owner] :]] = False
         return takes
 
     def _what_waits(self) -> Waits:

@@ -1,9 +1,13 @@
 """A round of a Key_Shared cursor whose ranges are kept by lane (see lane_form).
 
-The plan counts positions that adjoin. So here it is given *places* instead: the entries that matter, owner by owner, in
-order of position, numbered from 0; behind them the new ones in the same order. On this axis a lane's entries adjoin,
-whatever lies between them in the topic, and the plan is the same as everybody's. What it says of places is turned back
-into the states of entries, and these into the ranges of lanes.
+The plan counts positions that adjoin. So here it is given *places* instead: the entries that are asked for or come
+back, lane by lane, in order of position, numbered from 0; behind them the new ones, owner by owner in the same order.
+On this axis a lane's entries adjoin, whatever lies between them in the topic, and the plan is the same as everybody's.
+What it says of places is turned back into the states of entries, and these into the ranges of lanes.
+
+A round costs a few passes over the numbers of all entries in flight, and work for those alone that it changes. With
+6 * 10^6 entries of 10^6 keys in flight at 32 consumers, rounds that each take back what one of them has take a sixth of
+the time it takes to work on all (1.3 and 0.2 s on two busy cores).
 """
 
 from collections import Counter
@@ -16,7 +20,7 @@ import numpy as np
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.entry_states import NEVER, UNREAD, by_number
-from pulsar_spark.broker.keyed import Keyed
+from pulsar_spark.broker.keyed import NO_HASHES, NO_POSITIONS, Keyed
 from pulsar_spark.broker.lane_form import LaneForm
 from pulsar_spark.broker.lane_work import LaneWork
 from pulsar_spark.broker.state import Consumer
@@ -66,21 +70,20 @@ class KeyedByLane(Keyed):
         positions, owners = self._new_entries()
         self.found_nothing = not len(offered) and not len(positions)
         self._extend(int(positions[-1]) + 1 - self._base if len(positions) else 0)
-        codes = self._codes
-        parts = self._form.parts_of(self._hash_of, self._cursor.selector)
-        known = by_number(parts)
-        self._place = np.empty(len(codes), np.int64)
-        self._place[known] = np.arange(len(codes))
-        new = np.lexsort((positions, owners))
-        self.new = self._new_rows(positions, new, owners)
-        wanted = self._wanted
+        codes, wanted = self._codes, self._wanted
+        parts = self._form.parts_from(self._base, len(codes), self._cursor.selector)
         is_asked = wanted.acked | (wanted.back != NEVER)
         is_asked[[position - self._base for position in self._left_of_batches()]] = True
         is_asked[offered - self._base] = True
         returns = np.isin(self._holders, [*asked.left, *asked.redelivered]) | (self._dues <= now)
         is_out = self._is_pending | self._is_replay
         planned = is_out[codes] & (is_asked | (self._is_pending & returns)[codes])
-        self.known = [*self._known_rows(planned, known)]
+        matters = np.flatnonzero(is_asked | planned)
+        self._at = known = matters[by_number(parts[matters])]
+        self._place[known] = np.arange(len(known))
+        new = by_number(owners)
+        self.new = self._new_rows(positions, new, owners)
+        self.known = [*self._known_rows(known[planned[known]], parts)]
         return LaneWork(
             [held for held, _, _ in self.known],
             self._form,
@@ -99,7 +102,7 @@ class KeyedByLane(Keyed):
     @property
     def first_new(self) -> int:
         """The place of the first new entry: those before it were met before."""
-        return len(self._codes)
+        return len(self._at)
 
     def acks(self) -> list[tuple[int, int]]:
         """Places first..last that are acknowledged."""
@@ -121,9 +124,7 @@ class KeyedByLane(Keyed):
         """The places that their holder gave back."""
         back = self._wanted.back
         places = np.sort(self._place[np.flatnonzero(back != NEVER)])
-        at = np.empty(len(self._codes), np.int64)
-        at[self._place] = np.arange(len(self._codes))
-        entries = at[places]
+        entries = self._at[places]
         holders, dues, unseen = self._holders[self._codes[entries]], back[entries], self._wanted.unseen[entries]
         starts = np.flatnonzero(
             (np.diff(places, prepend=-2) != 1)
@@ -142,23 +143,15 @@ class KeyedByLane(Keyed):
 
     def _extend(self, entries: int) -> None:
         """Let so many entries at least be looked at; of those behind nothing is known or asked."""
-        wanted, end = self._wanted, self._base + len(self._codes)
-        hashes = self._hashes.between(end, self._base + entries - 1)
-        self._owner_of = np.append(self._owner_of, self._owners.of(hashes))
-        self._hash_of = np.append(self._hash_of, hashes)
+        wanted = self._wanted
         acked, unseen = (_padded(flags, entries, False) for flags in (wanted.acked, wanted.unseen))
         self._wanted = _Wanted(acked, _padded(wanted.back, entries, NEVER), unseen)
         self._codes = _padded(self._codes, entries, UNREAD)
+        self._place = np.empty(len(self._codes), np.int64)
 
-    @cached_property
     def _hash_of(self) -> np.ndarray:
         """The hash of each entry."""
         return self._hashes.between(self._base, self._base + len(self._codes) - 1)
-
-    @cached_property
-    def _owner_of(self) -> np.ndarray:
-        """The number of each entry's owner."""
-        return self._owners.of(self._hash_of)
 
     @cached_property
     def _wanted(self) -> _Wanted:
@@ -182,11 +175,13 @@ class KeyedByLane(Keyed):
     def _slice(self, first: int, last: int) -> slice:
         return slice(max(first - self._base, 0), max(last + 1 - self._base, 0))
 
-    def _known_rows(self, planned: np.ndarray, known: np.ndarray) -> Iterator[tuple[Range, str | None, bool]]:
-        """Ranges of the *planned* entries by place, each with its line and whether it is held."""
-        entries = known[planned[known]]
-        places, codes, owners = self._place[entries], self._codes[entries], self._owner_of[entries]
-        held = (owners < 0) | self._waits.held(self._base + entries, self._hash_of[entries], owners)
+    def _known_rows(self, entries: np.ndarray, parts: np.ndarray) -> Iterator[tuple[Range, str | None, bool]]:
+        """Ranges by place of the planned *entries*, each with its line and whether it is held; *parts* are the lanes of
+        all entries."""
+        places, codes = self._place[entries], self._codes[entries]
+        owners = np.array([self._owners.number(owner) for owner in self._form.owners])[parts[entries]]
+        hashes = self._hash_of()[entries] if self._waits.depends_on_hashes else NO_HASHES
+        held = (owners < 0) | self._waits.held(self._base + entries, hashes, owners)
         is_first = np.diff(places, prepend=-2) != 1
         for column in (codes, owners, held.astype(np.int8)):
             is_first |= np.diff(column, prepend=-2) != 0
@@ -229,14 +224,16 @@ class KeyedByLane(Keyed):
 
     def _out(self) -> Out:
         asked, now = self._asked, self._draft.now
-        codes = self._codes
+        if not asked.returns and self._form.is_with_owners(self._cursor.selector):
+            return Out(NO_HASHES, NO_POSITIONS, np.empty(0, bool))
+        codes, hashes = self._codes, self._hash_of()
         acked, back, _ = self._wanted
         numbers = np.array([self._owners.number(consumer_id) for consumer_id in self._holders], np.int64)
-        elsewhere = numbers[codes] != self._owner_of
+        elsewhere = numbers[codes] != self._owners.of(hashes)
         dues = np.where(back == NEVER, self._dues[codes], back)
         is_gone = np.isin(self._holders, [*asked.left, *asked.redelivered])[codes] | acked | (dues <= now)
         places = np.flatnonzero(self._is_pending[codes] & ~is_gone & (elsewhere | (dues != NEVER)))
-        return Out(self._hash_of[places], self._base + places, elsewhere[places])
+        return Out(hashes[places], self._base + places, elsewhere[places])
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
         unknown = np.ones(last + 1 - first, bool)

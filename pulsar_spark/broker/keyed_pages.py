@@ -21,6 +21,7 @@ from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays import number_at, virtual
 from pulsar_spark.protocol.draining import Out
+from pulsar_spark.protocol.hash_ranges import Owners
 from pulsar_spark.protocol.positions import as_array, expanded, inside, overlap
 from pulsar_spark.protocol.selectors import Selector
 
@@ -234,18 +235,23 @@ def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np
     entry of *page* that is at another than its owner or is to come back; worked out once for each set of owners."""
     if page.out is not None and page.out[0] is selector:
         return page.out[1]
-    pending = [held for held in page.ranges if held.status == PENDING]
+    owners = owners_of(selector)
+    pending = [held for held in page.ranges if held.status == PENDING and not _stays(held, owners)]
     spans = np.array([(held.first, held.last) for held in pending], np.int64).reshape(-1, 2)
     places = np.repeat(np.arange(len(pending)), spans[:, 1] - spans[:, 0] + 1)
     positions = expanded(*spans.T)
-    owners = owners_of(selector)
     holders = np.array([owners.number(held.consumer_id) for held in pending], np.int64)
     dues = np.array([NEVER if held.due_time is None else held.due_time for held in pending], np.int64)[places]
     hashed = hashes_at(positions) if owners.sole is None else None
     elsewhere = (owners.sole if hashed is None else owners.of(hashed)) != holders[places]
     keeps = elsewhere | (dues != NEVER)
     hashed = hashes_at(positions[keeps]) if hashed is None else hashed[keeps]
-    names = np.array([held.consumer_id for held in pending], object)[places]
-    found = positions[keeps], hashed, elsewhere[keeps], dues[keeps], names[keeps]
+    names = np.array([held.consumer_id for held in pending], object)[places[keeps]]
+    found = positions[keeps], hashed, elsewhere[keeps], dues[keeps], names
     page.out = selector, found
     return found
+
+
+def _stays(held: Range, owners: Owners) -> bool:
+    """Whether all of a pending range is with its owner until it is answered for, whatever its hashes."""
+    return held.due_time is None and owners.sole is not None and owners.number(held.consumer_id) == owners.sole

@@ -12,7 +12,8 @@ are given. Lanes of one owner are merged once that makes no more ranges. Waiting
 how many are passed over is bounded, as Pulsar bounds its look-ahead, and with it the rows.
 
 Beside the ranges, which are what is stored, the state of each entry between mark-delete and the end of what was touched
-is kept as a number, four bytes an entry; it follows from the ranges and the hashes and is made when a round needs it.
+is kept as a number, and so is its lane, six bytes an entry; they follow from the ranges and the hashes and are made
+when a round needs them. A round makes the ranges anew of those lanes alone of which it changed an entry.
 """
 
 from collections import Counter
@@ -27,6 +28,8 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.hash_ranges import HashTable
 from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, split
 from pulsar_spark.protocol.selectors import Selector
+
+_FEW_STATES = 1000
 
 
 def page_of(lane: int) -> int:
@@ -66,6 +69,10 @@ class LaneForm:
         self._parts = [Part(number, lane.hashes, None) for number, lane in lanes.items()]
         self._table: HashTable | None = None
         """The index in the parts of each hash, while they are these."""
+        self._numbers = np.empty(0, np.int16)
+        """The same of each entry from base on, as far as somebody asked: it changes when owners do, not with rounds."""
+        self._ranges_of = {number: lane.ranges for number, lane in lanes.items()}
+        """The ranges of each part, whether or not it has any, that are what the entries' states say."""
         self._next = max(lanes, default=-1) + 1
 
     @classmethod
@@ -107,6 +114,7 @@ class LaneForm:
         if not are_all_there:
             # Entries deleted or lost since have no key any more, so nobody knows of which lane they were: they are
             # handed out again, and whoever gets them finds out.
+            self._ranges_of = {}
             codes[self.hashes.gone(self._base, last) & ~self.states.are(ACKNOWLEDGED)[codes]] = UNREAD
         return codes
 
@@ -156,20 +164,39 @@ class LaneForm:
 
     # Written anew
 
-    def parts_of(self, hashes: np.ndarray, selector: Selector) -> np.ndarray:
-        """The lane of each of *hashes*, as an index that holds until lanes are stored; *selector* says who owns
-        which now."""
+    def parts_from(self, base: int, entries: int, selector: Selector) -> np.ndarray:
+        """The lane of each of so many *entries* from *base* on, as an index that holds until lanes are stored;
+        *selector* says who owns which now."""
         if selector is not self._selector:
             self._split(selector)
-        if self._table is None:
-            self._table = lane_numbers([part.hashes for part in self._parts])
-        return self._table.of(hashes)
+        passed, missing = base - self._base, base - self._base + entries - len(self._numbers)
+        if missing > 0:
+            if self._table is None:
+                self._table = lane_numbers([part.hashes for part in self._parts])
+            hashes = self.hashes.between(base + entries - missing, base + entries - 1)
+            self._numbers = np.append(self._numbers, self._table.of(hashes))
+        return self._numbers[passed : passed + entries]
+
+    @property
+    def owners(self) -> list[str | None]:
+        """The owner of each lane, by index."""
+        return [part.owner for part in self._parts]
+
+    def is_with_owners(self, selector: Selector) -> bool:
+        """Is every entry that is out with the owner of its hash, as *selector* says, and comes not back by itself?"""
+        owners = {part.number: part.owner for part in self._parts}
+        return selector is self._selector and all(
+            held.status != PENDING or (held.consumer_id == owners[number] and held.due_time is None)
+            for number, lane in self.lanes.items()
+            for held in lane.ranges
+        )
 
     def _split(self, selector: Selector) -> None:
         """Let the lanes be those of the owners there are now."""
         found = split([part.hashes for part in self._parts], hashes_by_owner(selector.owned(), selector.axis))
         parts = Counter(index for index, _ in found)
         before, self._parts, self._table, self._selector = self._parts, [], None, selector
+        self._numbers = np.empty(0, np.int16)
         for (index, owner), hashes in found.items():
             is_whole = index >= 0 and parts[index] == 1
             self._parts.append(before[index]._replace(owner=owner) if is_whole else self._new(hashes, owner))
@@ -179,54 +206,79 @@ class LaneForm:
         return Part(self._next - 1, hashes, owner)
 
     def store(self, base: int, codes: np.ndarray, parts: np.ndarray) -> "Stored":
-        """Take in the state of all entries from *base* on, whose lanes are *parts* (see :meth:`parts_of`); what is to
+        """Take in the state of all entries from *base* on, whose lanes are *parts* (see :meth:`parts_from`); what is to
         be written: the lanes that changed, and the numbers of those that are gone."""
         is_touched = codes != UNREAD
         end = len(codes) - int(np.argmax(is_touched[::-1])) if is_touched.any() else 0
         done = codes[:end] != self.states.number(Range(0, 0, ACKNOWLEDGED))
         passed = int(np.argmax(done)) if done.any() else end
+        known = self.codes[base - self._base :]
+        is_other = np.append(codes[: len(known)] != known, is_touched[len(known) :])
+        changed = np.bincount(parts[is_other], minlength=len(self._parts)) > 0
+        self._numbers = self._numbers[base + passed - self._base :]
         self._base, self._codes = base + passed, codes[passed:end]
         before, self.lanes = self.lanes, {}
-        for part, ranges in self._merged(self._by_part(parts[passed:end])):
+        for part, ranges in self._merged(self._of_parts(changed), changed):
             if ranges:
                 self.lanes[part.number] = Lane(part.hashes, ranges)
-        changed = {number: lane for number, lane in self.lanes.items() if before.get(number) != lane}
+        changed_lanes = {number: lane for number, lane in self.lanes.items() if before.get(number) != lane}
         self._forget_states()
-        return Stored(changed, sorted(before.keys() - self.lanes.keys()))
+        return Stored(changed_lanes, sorted(before.keys() - self.lanes.keys()))
 
-    def _by_part(self, parts: np.ndarray) -> list[np.ndarray]:
-        """The indexes of the entries of each lane, in order."""
-        in_lanes = by_number(parts)
-        bounds = np.searchsorted(parts[in_lanes], np.arange(len(self._parts) + 1))
-        return [in_lanes[start:stop] for start, stop in zip(bounds, bounds[1:])]
+    def _of_parts(self, changed: np.ndarray) -> list[list[Range]]:
+        """The ranges of each part: made anew where entries *changed* or were passed, and of parts that are new, which
+        are marked as changed, too."""
+        known = [self._ranges_of.get(part.number) for part in self._parts]
+        for index, ranges in enumerate(known):
+            changed[index] |= ranges is None or any(held.first < self._base for held in ranges)
+        numbers = self._numbers[: len(self._codes)]
+        entries = np.flatnonzero(changed[numbers])
+        entries = entries[by_number(numbers[entries])]
+        bounds = np.searchsorted(numbers[entries], np.arange(len(known) + 1))
+        return [
+            self._ranges(entries[start:stop]) if is_changed else ranges
+            for ranges, is_changed, start, stop in zip(known, changed.tolist(), bounds, bounds[1:])
+        ]
 
-    def _merged(self, entries: list[np.ndarray]) -> list[tuple[Part, list[Range]]]:
-        """The lanes with their ranges, those of one owner merged as far as that makes no more ranges."""
-        of_owner: dict[str | None, list[tuple[Part, np.ndarray, list[Range]]]] = {}
-        for part, places in zip(self._parts, entries, strict=True):
+    def _merged(self, ranges_of: list[list[Range]], changed: np.ndarray) -> list[tuple[Part, list[Range]]]:
+        """The lanes with their ranges, those of one owner merged as far as that makes no more ranges; two of which
+        neither *changed* made more before."""
+        numbers = self._numbers[: len(self._codes)]
+        of_owner: dict[str | None, list[tuple[Part, list[int], list[Range]]]] = {}
+        for index, (part, ranges) in enumerate(zip(self._parts, ranges_of, strict=True)):
             others = of_owner.setdefault(part.owner, [])
-            ranges = self._ranges(places)
-            for number, (other, its, its_ranges) in enumerate(others):
-                both = np.sort(np.concatenate((its, places)), kind="stable")
-                of_both = self._ranges(both)
+            for at, (other, members, its_ranges) in enumerate(others):
+                both = [*members, index]
+                if not changed[both].any():
+                    continue
+                is_in = np.zeros(len(changed), bool)
+                is_in[both] = True
+                of_both = self._ranges(np.flatnonzero(is_in[numbers]))
                 if len(of_both) <= len(its_ranges) + len(ranges):
-                    others[number] = self._new(joined([other.hashes, part.hashes]), part.owner), both, of_both
+                    others[at] = self._new(joined([other.hashes, part.hashes]), part.owner), both, of_both
                     break
             else:
-                others.append((part, places, ranges))
-        found = [(part, ranges) for others in of_owner.values() for part, _, ranges in others]
-        parts = [part for part, _ in found]
+                others.append((part, [index], ranges))
+        found = [each for others in of_owner.values() for each in others]
+        parts = [part for part, _, _ in found]
         if parts != self._parts:
+            renumbered = np.empty(len(self._parts), self._numbers.dtype)
+            for index, (_, members, _) in enumerate(found):
+                renumbered[members] = index
+            self._numbers = renumbered[self._numbers]
             self._parts, self._table = parts, None
-        return found
+        self._ranges_of = {part.number: ranges for part, _, ranges in found}
+        return [(part, ranges) for part, _, ranges in found]
 
     def _ranges(self, places: np.ndarray) -> list[Range]:
         return [*lane_ranges(self.states, self._codes[places], self._base + places)]
 
     def _forget_states(self) -> None:
         """Number the states anew once most of those that are numbered are past."""
+        if len(self.states) <= _FEW_STATES:
+            return
         used = np.unique(self._codes)
-        if len(self.states) > 2 * len(used) + 1000:
+        if len(self.states) > 2 * len(used) + _FEW_STATES:
             states, self.states = self.states, EntryStates()
             numbers = np.full(len(states) + 1, UNREAD, np.int32)
             for code in used[used >= 0].tolist():

@@ -14,7 +14,8 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range
 class LaneWork(NamedTuple):
     """What a round does to a cursor kept by lane, in the place of ``affected.Affected``: the ranges that are planned,
     on the axis of places; and what turns places back into entries: from position ``base`` on, the ``codes`` of all
-    entries, their lanes as ``parts`` (see lane_form), and in ``order`` the index of the entry at each place."""
+    entries, their lanes as ``parts`` (see lane_form), and in ``order`` the index of the entry at each place that is
+    planned."""
 
     planned: list[Range]
     form: LaneForm

@@ -78,7 +78,8 @@ def lane_numbers(lanes: Sequence[LaneHashes]) -> HashTable:
     >>> lane_numbers(lanes).of(np.array([4, 5, 8, 9, 7, 10])).tolist()
     [0, 1, 0, 1, -1, -1]
     """
-    return HashTable(lanes[0].axis, list(_stretches(lanes, lanes[0].axis)), np.int64)
+    dtype = np.int16 if len(lanes) < 1 << 15 else np.int32
+    return HashTable(lanes[0].axis, list(_stretches(lanes, lanes[0].axis)), dtype)
 
 
 def split(
