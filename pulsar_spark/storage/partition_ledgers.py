@@ -171,6 +171,8 @@ class PartitionLedgers:
 
     def _recall(self) -> None:
         """Read all that is not in memory."""
+        if not self._past.runs:
+            return
         before = PartitionLedgers()
         before.extend(self._read(self._past.end_position))
         if (len(before), before.end_position) != self._past[:2]:
@@ -207,7 +209,7 @@ class PartitionLedgers:
 
     def index_of_entry(self, ledger_id: int, entry_id: int) -> int:
         """The same for the entry, or the last before it."""
-        if self._past.runs and ledger_id <= self._past.last_ledger_id:
+        if ledger_id <= self._past.last_ledger_id:
             self._recall()
         first, last = bisect_left(self._ledger_ids, ledger_id), bisect_right(self._ledger_ids, ledger_id)
         return self._past.runs + bisect_right(self._numbers["first_entry_id"], entry_id, first, last) - 1
