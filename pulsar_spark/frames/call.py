@@ -199,8 +199,8 @@ class Caller:
         """The messages in one piece; a chunk that was delivered all the same, as of a message that is no longer whole,
         is none."""
         partitions = {held.partition for held in positions}
-        ledgers = (self.ledgers.ledgers(self._topic.topic_id, partition) for partition in partitions)
-        return self._read_pieces(positions, columns, with_chunks=all(each.last_chunk_position < 0 for each in ledgers))
+        lasts = (self.ledgers.last_chunk_position(self._topic.topic_id, partition) for partition in partitions)
+        return self._read_pieces(positions, columns, with_chunks=all(last < 0 for last in lasts))
 
     def _read_pieces(
         self, positions: Sequence[PositionRange], columns: Sequence[str] | None, *, with_chunks: bool

@@ -45,6 +45,7 @@ class LedgerIndex:
         self._topics: dict[str, dict[int, PartitionLedgers]] = {}
         self._foreign: dict[str, set[str]] = {}
         self._stretches: dict[tuple[str, int], deque[PartitionLedgers]] = {}
+        self._stays: set[tuple[str, int]] = set()
 
     def forget(self) -> None:
         """Keep nothing: who asks again waits until it is loaded."""
@@ -121,10 +122,20 @@ class LedgerIndex:
             return known[known.index_of(earlier[-1].chunks_from)].ledger_id
 
     def ledgers(self, topic_id: str, partition: int) -> PartitionLedgers:
-        """All runs of a topic partition that are known by now, which go on being followed: for one thread."""
+        """All runs of a topic partition that are known by now, which go on being followed: for one thread. They stay in
+        memory, because who asks for them holds no lock."""
         with self._lock:
             self._refresh()
-            return self._partition(topic_id, partition)
+            self._stays.add((topic_id, partition))
+            known = self._partition(topic_id, partition)
+            known.recall()
+            return known
+
+    def last_chunk_position(self, topic_id: str, partition: int) -> int:
+        """Behind it there are no chunks; -1 where there are none at all."""
+        with self._lock:
+            self._refresh()
+            return self._partition(topic_id, partition).last_chunk_position
 
     def end(self, topic_id: str, partition: int) -> int:
         """The position the next numbered entry of the partition gets."""
@@ -210,7 +221,7 @@ class LedgerIndex:
         for _, partition, runs in by_partition(rows):
             known = partitions.setdefault(partition, PartitionLedgers())
             known.extend(runs)
-            if known.held > 3 * STRETCH:
+            if known.held > 3 * STRETCH and (topic_id, partition) not in self._stays:
                 begins = known[len(known) - STRETCH].first_position
                 known.let_go(begins, partial(stored_runs, self._path, topic_id, partition))
         notes = rows.filter(pc.and_(pc.equal(rows["first_position"], NO_POSITION), pc.is_valid(rows["path"])))

@@ -77,7 +77,7 @@ class PartitionLedgers:
     def _at(self, index: int) -> int:
         """The place in memory of the run of that index."""
         if index < self._past.runs:
-            self._recall()
+            self.recall()
         return index - self._past.runs
 
     @property
@@ -169,8 +169,10 @@ class PartitionLedgers:
         del self._chunk_runs[:gone]
         self._past, self._read = past, read
 
-    def _recall(self) -> None:
+    def recall(self) -> None:
         """Read all that is not in memory."""
+        if not self._past.runs:
+            return
         before = PartitionLedgers()
         before.extend(self._read(self._past.end_position))
         if (len(before), before.end_position) != self._past[:2]:
@@ -190,7 +192,7 @@ class PartitionLedgers:
     def chunk_runs(self, first: int) -> Iterator[Run]:
         """The runs with positions from *first* on that may have chunks, whole."""
         if first <= self._past.last_chunk_position:
-            self._recall()
+            self.recall()
         first = max(first, self._past.end_position)
         at = bisect_left(self._chunk_runs, max(self.index_of(first), 0))
         if at < len(self._chunk_runs) and self[self._chunk_runs[at]].last_position < first:
@@ -202,20 +204,20 @@ class PartitionLedgers:
         if position < 0:
             return -1
         if position < self._past.end_position:
-            self._recall()
+            self.recall()
         return self._past.runs + bisect_right(self._firsts, position) - 1
 
     def index_of_entry(self, ledger_id: int, entry_id: int) -> int:
         """The same for the entry, or the last before it."""
-        if self._past.runs and ledger_id <= self._past.last_ledger_id:
-            self._recall()
+        if ledger_id <= self._past.last_ledger_id:
+            self.recall()
         first, last = bisect_left(self._ledger_ids, ledger_id), bisect_right(self._ledger_ids, ledger_id)
         return self._past.runs + bisect_right(self._numbers["first_entry_id"], entry_id, first, last) - 1
 
     def first_behind(self, ledger_id: int) -> int:
         """Position of the first entry of a later ledger; the end position when there is none."""
         if ledger_id < self._past.last_ledger_id:
-            self._recall()
+            self.recall()
         at = bisect_right(self._ledger_ids, ledger_id)
         return self._firsts[at] if at < len(self._firsts) else self.end_position
 
@@ -253,7 +255,7 @@ class PartitionLedgers:
     def batch_sizes(self, positions: np.ndarray) -> np.ndarray:
         """The messages of each of the entries at *positions*, which are numbered, in any order."""
         if len(positions) and positions.min() < self._past.end_position:
-            self._recall()
+            self.recall()
         indexes = np.searchsorted(np.frombuffer(self._firsts, np.int64), positions, "right") - 1
         return np.frombuffer(self._numbers["batch_size"], np.int64)[indexes]
 

@@ -22,6 +22,7 @@ from pulsar_spark.storage import checkpoints, joining, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.housekeeping import Done
+from pulsar_spark.storage.kept_tables import Kept
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
@@ -209,6 +210,19 @@ def test_it_rests_and_ends_in_the_middle_when_it_is_told(engine, monkeypatch):
     eventually(lambda: steps)
     keeper.close()
     assert not keeper._thread.is_alive() and steps == [engine.layout.broker_table("requests")]
+
+
+def test_it_rests_the_shorter_the_more_waits(engine, monkeypatch):
+    rests, keeper = [], housekeeper(engine)
+    path = engine.layout.broker_table("requests")
+    monkeypatch.setattr(housekeeping, "REST", 9)
+    monkeypatch.setattr(keeper, "_step_by_step", lambda kept, done, rest: rests.append(rest) or True)
+    kept = Kept("requests", path, None, 0, 0)
+    newest = TableLog(path).latest()
+    for behind in (housekeeping.COMMITS, housekeeping.BEHIND, 9 * housekeeping.BEHIND):
+        keeper._next_look[path] = newest - behind + housekeeping.COMMITS, 0.0
+        keeper._look_at(kept)
+    assert rests == [9, 9, 1]
 
 
 def test_what_it_did_is_in_the_next_round_and_makes_none_by_itself(engine):
