@@ -22,6 +22,9 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.chunking import WRONG_SIZE
 
+MOST_BYTES = 2**31 - 1 - 64
+"""Of payload that a row of Spark holds."""
+TOO_LARGE = f"its %d bytes are more than a row of Spark holds, {MOST_BYTES}: receive it with a client"
 CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
 WRONG = "wrong_size"
 _GROUP, _SIZE = ("partition", "producer_name", "uuid"), "total_chunk_msg_size"
@@ -134,7 +137,19 @@ def wrong_size() -> Column:
     """Why a row of a chunked message that was put together is not the message that its chunks say
     (``protocol.chunking.wrong_size``); null where it is, and of every other row."""
     size = _payload_bytes()
-    return F.when(is_chunk() & (size != F.col(_SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), _SIZE))
+    is_too_large = is_chunk() & (F.col(_SIZE) > MOST_BYTES)
+    wrong = F.when(is_chunk() & (size != F.col(_SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), _SIZE))
+    return F.when(is_too_large, F.format_string(TOO_LARGE, _SIZE)).otherwise(wrong)
+
+
+def _holdable() -> Column:
+    """The payload of a chunk; null where its message says, or the chunk's place shows, as all but the last are of one
+    size (1.2), that it is larger than a row holds: putting it together would fail the job, and all other messages with
+    it. What is left is of the wrong size then."""
+    is_last = F.col("chunk_id") + 1 >= F.col("num_chunks_from_msg")
+    so_far = F.when(~is_last, (F.col("chunk_id") + 1).cast("bigint") * F.octet_length("payload"))
+    holds = F.coalesce(F.greatest(so_far, F.col(_SIZE)), F.lit(0)) <= MOST_BYTES
+    return F.when(holds, F.col("payload"))
 
 
 def _payload_bytes() -> Column:
@@ -151,5 +166,6 @@ def whole_messages(messages: DataFrame) -> DataFrame:
     """Rows of the messages table with their ``position`` as messages: those in one piece as they are, and one row per
     complete chunked one, as :func:`reassemble_chunks` gives it; with the column :data:`WRONG`, which says what is
     :func:`wrong_size`."""
-    chunked = reassemble_chunks(messages.filter(is_chunk())).withColumn(WRONG, wrong_size())
+    chunks = messages.filter(is_chunk()).withColumn("payload", _holdable())
+    chunked = reassemble_chunks(chunks).withColumn(WRONG, wrong_size())
     return messages.filter(~is_chunk()).withColumn(WRONG, F.lit(None).cast("string")).unionByName(chunked)
