@@ -8,12 +8,15 @@ row beside a chunk: where Spark compiles the stage, a chunk is cut from the one 
 chunks of one (producer name, uuid) in order of position, as windows over the few columns that it needs
 (:func:`parts_of_messages`); who knows it already says so instead. Only then are payloads read, and those of the rows
 alone that make up messages (:func:`join_parts`): ``listagg`` collects what each task has of a message where it was
-read, in pieces as large as a file's split, and puts them end to end once, in the task that gets all of them. What a
-task needs at least is four times the largest message: its chunks, the message, and twice the message for the row, which
-Spark makes larger by doubling (BufferHolder.grow). Three of these four are what any row of Spark takes: plainly reading
-one of 1 GiB from Parquet made a JVM with a heap of 8 GiB 6.4 GiB larger, and to append it plainly to a Delta table that
-heap was too small. The smallest heap for one of 256 MiB, all of Spark included: plainly read 2 GiB (with 1.75 it ends),
-put together 2.5 GiB (with 2.25 it ends). ``concat_ws`` over a sorted ``collect_list`` takes the same time and memory
+read, in pieces as large as a file's split, and puts them end to end once, in the task that gets all of them.
+
+**Memory.** That task needs at least four times the largest message: its chunks, the message, and twice the message for
+the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a split, which it
+collects, and writes to a row as often. Three of the four are what any row of Spark takes, and a page of Parquet takes
+two or three times its payload beside them. G1 needs more, since it does not move arrays of megabytes to make room for
+larger ones. The largest message that a heap of 3 GiB takes, all of Spark included, put together and plainly read as one
+row of Parquet: 256 and 448 MiB; with splits of 32 MiB 384 MiB; with the serial collector 448 MiB; with both and a
+young generation of a tenth 512 and 448 MiB. ``concat_ws`` over a sorted ``collect_list`` takes the same time and memory
 (64 MiB); an Arrow function would hold the message in a Python process, too, and hand it back as the same row.
 """
 
