@@ -21,6 +21,7 @@ from pulsar_spark.frames.unreadable import (
     has_encoded,
     readable,
     stored_bytes,
+    uncompressed_bytes,
 )
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.key_hashes import unhashed_keys
@@ -32,9 +33,10 @@ from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
-_KEPT_BYTES = 256 << 20
-"""A delivery of up to so many stored bytes is kept by Spark from when it is decoded until it is answered, on disk where
-memory does not do; a larger one is decoded by each action on it."""
+_KEPT_BYTES, _KEPT_MESSAGE_BYTES = 256 << 20, 8 << 20
+"""A delivery of up to so many bytes, stored and decompressed, and messages of up to so many, is kept by Spark from when
+it is decoded until it is answered, on disk where memory does not do; a larger one is decoded by each action on it. What
+Spark keeps is in memory several times: forty messages of a few kilobytes that became 64 MiB ended a JVM of 1 GiB."""
 
 
 class Called(NamedTuple):
@@ -100,7 +102,7 @@ class Caller:
 
     def _look(self, delivery: Delivery, parts: Sequence[Parts]) -> tuple[Unreadable, DataFrame | None]:
         """What of a delivery cannot be read, found by decoding it; and what was decoded, if it is kept."""
-        is_kept = has_context(self._spark) and stored_bytes(self._topic, self.ledgers, delivery) <= _KEPT_BYTES
+        is_kept = has_context(self._spark) and self._is_small(delivery)
         asked = (self._needed() or DELIVERED) if is_kept else ("payload",)
         columns = list(dict.fromkeys([*asked, *ENCODING_COLUMNS, "batch_index"]))
         decoded = self._decoding.decoded(self._stored(delivery, parts, columns))
@@ -111,6 +113,12 @@ class Caller:
             if kept is not None:
                 kept.unpersist()
             raise
+
+    def _is_small(self, delivery: Delivery) -> bool:
+        if stored_bytes(self._topic, self.ledgers, delivery) > _KEPT_BYTES:
+            return False
+        all_bytes, largest = uncompressed_bytes(self._topic, self.ledgers, delivery)
+        return all_bytes <= _KEPT_BYTES and largest <= _KEPT_MESSAGE_BYTES
 
     def _is_decoded(self, delivery: Delivery) -> bool:
         """Does the function get payloads of the delivery that may be stored otherwise than as they are?"""

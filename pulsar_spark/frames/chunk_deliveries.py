@@ -25,10 +25,7 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.slices import PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.transforms.chunks import join_parts
-
-MOST_BYTES = 2**31 - 1 - 64
-"""Of payload that a row of Spark holds."""
+from pulsar_spark.transforms.chunks import MOST_BYTES, TOO_LARGE, join_parts
 
 
 class ChunkedMessage(NamedTuple):
@@ -132,7 +129,7 @@ def _wrong(total: int, said: Iterable[int | None]) -> str | None:
     if wrong := wrong_size(total, said):
         return wrong
     if total > MOST_BYTES:
-        return f"its {total} bytes are more than a row of Spark holds, {MOST_BYTES}: receive it with a client"
+        return TOO_LARGE % total
     return None
 
 

@@ -8,6 +8,7 @@ DISCARD it is acknowledged unseen, if it is the keys that are missing. Of a batc
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,6 +18,7 @@ from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, without
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -39,6 +41,7 @@ class Unreadable(NamedTuple):
 
 
 NOTHING = Unreadable({}, None, {})
+_ROWS_AT_ONCE = 1 << 17
 
 
 def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
@@ -49,6 +52,18 @@ def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
 def stored_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> int:
     """Of the files that the delivery lies in, its chunks included: at most so many are read."""
     return sum({run.path: run.bytes for run in _runs(topic, ledgers, delivery)}.values())
+
+
+def uncompressed_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> tuple[int, int]:
+    """What the compressed messages between the ends of the delivery say that they become: all together, and the largest
+    of them. Each chunk of a message says it of the message."""
+    total, largest, reader = 0, 0, EntryReader(block_rows=_ROWS_AT_ONCE)
+    for run in _runs(topic, ledgers, delivery):
+        for rows in reader.there(topic.path, run, ("uncompressed_size",)) if run.has_encoded else ():
+            sizes = rows["uncompressed_size"]
+            total += pc.sum(sizes).as_py() or 0
+            largest = max(largest, pc.max(sizes).as_py() or 0)
+    return total, largest
 
 
 def _runs(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Iterator[Run]:

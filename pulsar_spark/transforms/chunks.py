@@ -8,12 +8,15 @@ row beside a chunk: where Spark compiles the stage, a chunk is cut from the one 
 chunks of one (producer name, uuid) in order of position, as windows over the few columns that it needs
 (:func:`parts_of_messages`); who knows it already says so instead. Only then are payloads read, and those of the rows
 alone that make up messages (:func:`join_parts`): ``listagg`` collects what each task has of a message where it was
-read, in pieces as large as a file's split, and puts them end to end once, in the task that gets all of them. What a
-task needs at least is four times the largest message: its chunks, the message, and twice the message for the row, which
-Spark makes larger by doubling (BufferHolder.grow). Three of these four are what any row of Spark takes: plainly reading
-one of 1 GiB from Parquet made a JVM with a heap of 8 GiB 6.4 GiB larger, and to append it plainly to a Delta table that
-heap was too small. The smallest heap for one of 256 MiB, all of Spark included: plainly read 2 GiB (with 1.75 it ends),
-put together 2.5 GiB (with 2.25 it ends). ``concat_ws`` over a sorted ``collect_list`` takes the same time and memory
+read, in pieces as large as a file's split, and puts them end to end once, in the task that gets all of them.
+
+**Memory.** That task needs at least four times the largest message: its chunks, the message, and twice the message for
+the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a split, which it
+collects, and writes to a row as often. Three of the four are what any row of Spark takes, and a page of Parquet takes
+two or three times its payload beside them. G1 needs more, since it does not move arrays of megabytes to make room for
+larger ones. The largest message that a heap of 3 GiB takes, all of Spark included, put together and plainly read as one
+row of Parquet: 256 and 448 MiB; with splits of 32 MiB 384 MiB; with the serial collector 448 MiB; with both and a
+young generation of a tenth 512 and 448 MiB. ``concat_ws`` over a sorted ``collect_list`` takes the same time and memory
 (64 MiB); an Arrow function would hold the message in a Python process, too, and hand it back as the same row.
 """
 
@@ -22,6 +25,9 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.chunking import WRONG_SIZE
 
+MOST_BYTES = 2**31 - 1 - 64
+"""Of payload that a row of Spark holds."""
+TOO_LARGE = f"its %d bytes are more than a row of Spark holds, {MOST_BYTES}: receive it with a client"
 CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
 WRONG = "wrong_size"
 _GROUP, _SIZE = ("partition", "producer_name", "uuid"), "total_chunk_msg_size"
@@ -134,7 +140,19 @@ def wrong_size() -> Column:
     """Why a row of a chunked message that was put together is not the message that its chunks say
     (``protocol.chunking.wrong_size``); null where it is, and of every other row."""
     size = _payload_bytes()
-    return F.when(is_chunk() & (size != F.col(_SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), _SIZE))
+    is_too_large = is_chunk() & (F.col(_SIZE) > MOST_BYTES)
+    wrong = F.when(is_chunk() & (size != F.col(_SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), _SIZE))
+    return F.when(is_too_large, F.format_string(TOO_LARGE, _SIZE)).otherwise(wrong)
+
+
+def _holdable() -> Column:
+    """The payload of a chunk; null where its message says, or the chunk's place shows, as all but the last are of one
+    size (1.2), that it is larger than a row holds: putting it together would fail the job, and all other messages with
+    it. What is left is of the wrong size then."""
+    is_last = F.col("chunk_id") + 1 >= F.col("num_chunks_from_msg")
+    so_far = F.when(~is_last, (F.col("chunk_id") + 1).cast("bigint") * F.octet_length("payload"))
+    holds = F.coalesce(F.greatest(so_far, F.col(_SIZE)), F.lit(0)) <= MOST_BYTES
+    return F.when(holds, F.col("payload"))
 
 
 def _payload_bytes() -> Column:
@@ -151,5 +169,6 @@ def whole_messages(messages: DataFrame) -> DataFrame:
     """Rows of the messages table with their ``position`` as messages: those in one piece as they are, and one row per
     complete chunked one, as :func:`reassemble_chunks` gives it; with the column :data:`WRONG`, which says what is
     :func:`wrong_size`."""
-    chunked = reassemble_chunks(messages.filter(is_chunk())).withColumn(WRONG, wrong_size())
+    chunks = messages.filter(is_chunk()).withColumn("payload", _holdable())
+    chunked = reassemble_chunks(chunks).withColumn(WRONG, wrong_size())
     return messages.filter(~is_chunk()).withColumn(WRONG, F.lit(None).cast("string")).unionByName(chunked)

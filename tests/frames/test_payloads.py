@@ -182,7 +182,7 @@ def test_a_consumer_handles_the_rest_and_is_told_of_what_cannot_be_read(spark, r
 
 def test_a_delivery_is_decoded_once_for_all_that_is_done_with_it(spark, root, broker, reader, tmp_path, monkeypatch):
     """By the look at what cannot be read, two actions of the function and its outcomes; nothing is kept behind it. One
-    that is too large to be kept is decoded each time."""
+    that is too large to be kept, as it is stored or as it becomes, is decoded each time."""
     publish(one(spark, "x").coalesce(1), root, "t", compression="LZ4")
     decoded = tmp_path / "decoded"
 
@@ -200,9 +200,11 @@ def test_a_delivery_is_decoded_once_for_all_that_is_done_with_it(spark, root, br
     options = dict(crypto_key_reader=counting, columns=["payload"])
     assert handled(spark, root, Several(), **options) == (["x"], None)
     assert decoded.read_text() == "x" and spark._jsparkSession.sharedState().cacheManager().isEmpty()
-    monkeypatch.setattr(call, "_KEPT_BYTES", 0)
-    assert handled(spark, root, Several(), "large", **options) == (["x"], None)
-    assert len(decoded.read_text()) >= 1 + 4
+    for number, limit in enumerate(("_KEPT_BYTES", "_KEPT_MESSAGE_BYTES"), 1):
+        with monkeypatch.context() as patch:
+            patch.setattr(call, limit, 0)
+            assert handled(spark, root, Several(), limit, **options) == (["x"], None)
+        assert len(decoded.read_text()) >= 1 + 4 * number
 
 
 def test_of_a_batch_the_other_messages_are_handled(spark, root, broker, reader):

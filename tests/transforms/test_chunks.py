@@ -8,7 +8,16 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.chunking import Verdict, judged, none_open
-from pulsar_spark.transforms.chunks import parts_of_messages, reassemble_chunks, split_messages, wrong_size
+from pulsar_spark.transforms import chunks as transform
+from pulsar_spark.transforms.chunks import (
+    TOO_LARGE,
+    WRONG,
+    parts_of_messages,
+    reassemble_chunks,
+    split_messages,
+    whole_messages,
+    wrong_size,
+)
 
 CHUNKS = (
     "partition int, position long, producer_name string, uuid string, chunk_id int, num_chunks_from_msg int, "
@@ -67,6 +76,24 @@ def test_a_size_that_any_chunk_lies_about_is_told(spark):
     found = {row.uuid: row.wrong for row in joined.withColumn("wrong", wrong_size()).collect()}
     assert found == {uuid: chunking.wrong_size(3, said) for uuid, said in sizes.items()}
     assert [uuid for uuid, wrong in found.items() if wrong] == ["first", "last", "small"]
+
+
+def test_what_is_larger_than_a_row_is_never_put_together(spark, monkeypatch):
+    """Whether it says so or not; what is as large as a row stays."""
+    monkeypatch.setattr(transform, "MOST_BYTES", 10)
+    messages = {"fits": (2, 10), "says": (3, 15), "lies": (5, 3)}
+    rows = [
+        (*chunk(10 * number + at, uuid, at, count, b"12345"), size, None)
+        for number, (uuid, (count, size)) in enumerate(messages.items())
+        for at in range(count)
+    ]
+    rows.append((*chunk(99, None, None, None, b"plain, and long"), None, None))
+    frame = spark.createDataFrame(rows, f"{CHUNKS}, total_chunk_msg_size long, batch_index int")
+    found = {row.uuid: (bytes(row.payload or b""), row[WRONG]) for row in whole_messages(frame).collect()}
+    assert found["fits"] == (b"12345" * 2, None) and found[None] == (b"plain, and long", None)
+    assert found["says"] == (b"", TOO_LARGE % 15)
+    payload, wrong = found["lies"]
+    assert len(payload) == 15 < 5 * 5 and "one of them says that the message has 3" in wrong
 
 
 @pytest.mark.parametrize("seed", range(3))
