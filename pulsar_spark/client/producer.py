@@ -8,10 +8,10 @@ names.
 import itertools
 import threading
 import time
-import uuid
 from collections.abc import Callable
 
 from pulsar_spark.client.arguments import public_call
+from pulsar_spark.client.enums import ProducerAccessMode
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
 from pulsar_spark.client.payloads import AS_IT_IS, stored
@@ -33,17 +33,26 @@ from pulsar_spark.errors import (
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage.exclusive import RENEW_SECONDS, ExclusiveClaim
 from pulsar_spark.storage.topics import Topic
 
 
 class Producer:
     """Publishes to one topic; made by ``Client.create_producer``."""
 
-    def __init__(self, client, topic_name: str, topic: Topic, partitions: list[int], settings: ProducerSettings):
+    def __init__(
+        self,
+        client,
+        topic_name: str,
+        topic: Topic,
+        partitions: list[int],
+        settings: ProducerSettings,
+        claim: ExclusiveClaim,
+    ):
         self._client, self._process = client, client._process
         self._topic_name = topic_name
         self._settings = settings
-        self._name = settings.producer_name or f"spark-{uuid.uuid4().hex[:12]}"
+        self._name = settings.producer_name
         self._lock = threading.RLock()  # taken for each message: a condition's own way to it is Python
         self._condition = threading.Condition(self._lock)
         self._is_closed = False
@@ -58,7 +67,12 @@ class Producer:
         self._routing = MessageRouting(settings, partitions, topic_name)
         self._quota = BacklogQuota(client._layout, topic)
         self._batches = OpenBatches(settings, partitions, self._quota.max_message_size)
-        self._publisher = Publisher(topic, self._name, self._condition, self._batches.due, self._settle, self._answer)
+        self._claim = claim
+        self._publisher = Publisher(
+            topic, self._name, self._condition, self._batches.due, self._settle, self._answer, claim.check
+        )
+        if settings.access_mode is not ProducerAccessMode.Shared:
+            client._following.add(claim.renew, RENEW_SECONDS)
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""
@@ -196,7 +210,14 @@ class Producer:
             self._is_closed = True
             self._condition.notify_all()
         self._publisher.stop(min(self._timeout, threading.TIMEOUT_MAX))
+        self._let_go()
         self._client._forget(self)
+
+    def _let_go(self) -> None:
+        """Nothing will be published any more: who waits for the topic may have it."""
+        self._client._following.remove(self._claim.renew)
+        if self._settings.access_mode is not ProducerAccessMode.Shared:
+            self._claim.let_go()
 
     def _shutdown(self) -> None:
         """Close at once: what is not being written fails with ``AlreadyClosed``."""
@@ -204,6 +225,7 @@ class Producer:
             self._close_batches()
             self._is_closed = True
         self._publisher.abandon()
+        self._let_go()
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
         """Put the message into the queue, in one piece or in chunks; the error when it cannot be taken."""

@@ -36,7 +36,8 @@ class Publisher(Worker):
     """Publishes entries of one topic.
 
     ``due(now)`` gives the batches whose delay has passed and when the next one's will; ``settled(messages,
-    is_published)`` is told before, ``answered(count)`` after the callbacks of these messages.
+    is_published)`` is told before, ``answered(count)`` after the callbacks of these messages; ``check()`` raises where
+    nothing may be published any more.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Publisher(Worker):
         due: Callable[[float], tuple[list[Entry], float | None]],
         settled: Callable[[list[Outgoing], bool], None],
         answered: Callable[[int], None],
+        check: Callable[[], None] = lambda: None,
     ):
         super().__init__(f"publisher-{producer_name}", condition)
         self._topic = topic
@@ -54,6 +56,7 @@ class Publisher(Worker):
         self._due = due
         self._settled = settled
         self._answered = answered
+        self._check = check
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
         self._table = SureAppend(topic.path, "publish_id")
@@ -193,7 +196,7 @@ class Publisher(Worker):
                 self._condition.wait(_RETRY_SECONDS)
 
         try:
-            return self._table.append(rows, wait)
+            return self._table.append(rows, wait, self._check)
         except FileNotFoundError as gone:
             raise TopicNotFound(
                 f"topic {str(self._topic.name)!r} was deleted: create it and its producers again"

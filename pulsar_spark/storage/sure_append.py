@@ -34,14 +34,16 @@ class SureAppend:
         """Is there a table still?"""
         return self._log.exists()
 
-    def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
+    def append(
+        self, rows: pa.Table, wait: Callable[[Exception], None], check: Callable[[], None] = lambda: None
+    ) -> int:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
-        raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
-        again."""
+        raised: it lets some time pass, or raises to give up; *check* raises where nothing may be appended any more (see
+        AppendTable). FileNotFoundError when the table was deleted or made again."""
         self._known = self._log.latest(self._known)
         while True:
             try:
-                version = self._table.append(rows)
+                version = self._table.append(rows, check)
             except FileNotFoundError:
                 raise
             except (DeltaError, OSError) as unclear:

@@ -174,9 +174,22 @@ class AppendTable:
         self._is_partitioned = bool(self.definition.properties.get("partitions"))
         self._known = -1
 
-    def append(self, rows: pa.Table) -> int:
-        """Append *rows* in one commit; the version committed."""
-        return self._append(rows, {})
+    def append(self, rows: pa.Table, check: Callable[[], None] = lambda: None) -> int:
+        """Append *rows* in one commit; the version committed. *check* raises where it must not be: it is called when it
+        is known which version comes next, and again when that was taken."""
+
+        def goes_on(seen: int) -> bool:
+            check()
+            return True
+
+        self._update()
+        check()
+        return self._commit(write_files(Path(self.path), rows, self._is_partitioned), {}, goes_on)
+
+    def append_transaction(self, app_id: str, version: int) -> int:
+        """Commit that *app_id* has come to *version*, and nothing else; the table version committed."""
+        self._update()
+        return self._commit([], {app_id: version})
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
         """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version
