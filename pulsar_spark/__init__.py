@@ -34,6 +34,7 @@ from pulsar_spark.client.payloads import EncryptionContext
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.reader import Reader
+from pulsar_spark.client.table_view import TableView
 from pulsar_spark.errors import (
     AlreadyClosed,
     BrokerFenced,

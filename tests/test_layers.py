@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "client": GROUND | {"payloads", "storage", "schema", "link", "client"},
     "frames": GROUND | {"payloads", "storage", "schema", "link", "client", "views", "columns", "transforms", "frames"},
     "asyncio": GROUND | {"payloads", "schema", "link", "client", "asyncio"},
+    "tableview": {"client"},
     "__init__": GROUND | {"payloads", "client", "exceptions", "functions", "schema"},
     "admin": BROKER | {"payloads", "schema", "link", "client", "views", "admin"},
     "cli": BROKER | {"payloads", "link", "client", "frames", "views", "admin", "cli", "demo", "__init__"},

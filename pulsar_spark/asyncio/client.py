@@ -1,5 +1,6 @@
 """The entry point: what ``pulsar_spark.Client`` makes, for a loop."""
 
+import asyncio
 import re
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ from pulsar_spark.asyncio.futures import Files, raises_exceptions
 from pulsar_spark.asyncio.producer import Producer
 from pulsar_spark.asyncio.reader import Reader
 from pulsar_spark.client import client as blocking
+from pulsar_spark.client.access import LOOK_SECONDS
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.enums import (
     BatchingType,
@@ -20,6 +22,7 @@ from pulsar_spark.client.enums import (
     RegexSubscriptionMode,
 )
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
+from pulsar_spark.errors import ProducerFenced
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import BytesSchema, Schema
@@ -67,8 +70,10 @@ class Client:
     ) -> Producer:
         """A producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``, but messages are batched
         unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does."""
+        waits = access_mode is ProducerAccessMode.WaitForExclusive
         return Producer(
-            await self._run(
+            await self._until_free(
+                waits,
                 self._client.create_producer,
                 topic,
                 producer_name,
@@ -90,11 +95,21 @@ class Client:
                 batching_type,
                 encryption_key,
                 crypto_key_reader,
-                access_mode,
+                ProducerAccessMode.Exclusive if waits else access_mode,
                 message_router,
             ),
             self._files,
         )
+
+    async def _until_free(self, waits: bool, function: Callable, *args):
+        """What *function* makes; where it *waits*, tried again while another producer has the topic for itself."""
+        while True:
+            try:
+                return await self._run(function, *args)
+            except ProducerFenced:
+                if not waits:
+                    raise
+            await asyncio.sleep(LOOK_SECONDS)
 
     @raises_exceptions
     async def subscribe(

@@ -41,6 +41,8 @@ class Consumer:
     async def _asked(self, rows: list[dict]) -> list[Reply]:
         """The broker's replies to these requests."""
         consumer, future = self._consumer, self._loop.create_future()
+        if not rows:
+            return []
         consumer._channel.ask_then(
             rows, consumer._client._timeout, lambda replies, error: answered(future, replies, error)
         )

@@ -11,6 +11,7 @@ import logging
 import threading
 import uuid
 
+from pulsar_spark.client.access import claimed
 from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call
 from pulsar_spark.client.connections import ServiceInfo, check_service_url, refuse_credentials
 from pulsar_spark.client.enums import (
@@ -21,6 +22,7 @@ from pulsar_spark.client.enums import (
     ProducerAccessMode,
     ProducerCryptoFailureAction,
 )
+from pulsar_spark.client.following import Following
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.producer import Producer
@@ -28,6 +30,7 @@ from pulsar_spark.client.producer_settings import check_producer_settings
 from pulsar_spark.client.reader import Reader
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.subscribing import Subscribing
+from pulsar_spark.client.table_view import TableView
 from pulsar_spark.errors import AlreadyClosed, OperationNotSupported, PulsarSparkError, TopicNotFound
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
@@ -131,6 +134,7 @@ class Client(Subscribing):
         self._open: list = []
         self._consumer_numbers = itertools.count()
         self._is_closed = False
+        self._following = Following(self._client_id, self._logger)
         self._opened_channel: Channel | None = None
         atexit.register(self._close_at_exit)
         interrupts.listen()
@@ -188,6 +192,11 @@ class Client(Subscribing):
 
         What *schema* says of itself the topic keeps, and each message says its version; :class:`IncompatibleSchema`
         where it does not fit those that the topic keeps, as the policy ``schema_compatibility_strategy`` says.
+
+        ``access_mode`` Exclusive has the topic for this producer alone, or raises :class:`ProducerFenced` where another
+        producer has; WaitForExclusive waits for that one to leave; ExclusiveWithFencing takes the topic from it. Then
+        Shared producers are refused with :class:`ProducerBusy`, and what those send that were there before fails with
+        :class:`ProducerFenced`. It is a whole topic that is had so.
         """
         check_type(str, topic, "topic")
         settings = check_producer_settings(
@@ -217,8 +226,9 @@ class Client(Subscribing):
             crypto_failure_action=crypto_failure_action,
         )
         found, partitions, name = self._resolve(topic)
+        claim = claimed(found, partitions, settings, self._check_open)
         schema_version = self._schemas.version_for_producer(found, schema)
-        return self._keep(Producer(self, name, found, partitions, settings, schema_version))
+        return self._keep(Producer(self, name, found, partitions, settings, claim, schema_version))
 
     @public_call
     def create_reader(
@@ -255,6 +265,17 @@ class Client(Subscribing):
         schema.attach_client(self)
         asked_for = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener)
         return self._keep(Reader(self, found, partitions, name, *asked_for))
+
+    @public_call
+    def create_table_view(
+        self, topic: str, subscription_name: str | None = None, schema: Schema = BytesSchema()
+    ) -> TableView:
+        """The latest value of each key of *topic*, which is created if it is missing, kept up to date until it is
+        closed; values are decoded by *schema*. It reads the topic's table, so ``subscription_name`` only names it."""
+        check_type(str, topic, "topic")
+        check_type_or_none(str, subscription_name, "subscription_name")
+        check_type(Schema, schema, "schema")
+        return TableView(self, self.create_reader(topic, MessageId.earliest, schema), subscription_name, schema)
 
     @public_call
     def get_topic_partitions(self, topic) -> list[str]:
@@ -294,6 +315,7 @@ class Client(Subscribing):
         atexit.unregister(self._close_at_exit)
         with self._lock:
             handles, channel = list(self._open), self._opened_channel
+        self._following.end(self._timeout)
         errors = []
         for handle in handles:
             try:

@@ -5,9 +5,12 @@ threads read messages, the channel's thread only queues ranges of positions. Wha
 anything is sent.
 """
 
+from collections.abc import Callable
+
 from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none, public_call
 from pulsar_spark.client.consumer_settings import ConsumerSettings
+from pulsar_spark.client.enums import InitialPosition
 from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters, LetterTopics
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
@@ -46,6 +49,7 @@ class Consumer:
         self._settings = settings
         self._topic_name = topic_name
         self._consumer_id = consumer_id
+        self._follows: Callable[[], None] | None = None
         self._unacked = None
         if settings.unacked_timeout_ms:
             self._unacked = UnackedTracker(
@@ -63,38 +67,64 @@ class Consumer:
             self._listener = Listener(
                 self, settings.message_listener, self._receiver.take, consumer_id, self._receiver.until_resumed
             )
-        partitions = [(topic, partition) for topic, indexes in topics for partition in indexes]
-        if len({(topic.topic_id, partition) for topic, partition in partitions}) < len(partitions):
-            raise InvalidConfiguration(f"topics {topic_name!r}: some partition is named twice")
-        queue_size = settings.queue_size(len(partitions))
-        request = settings.request_properties(self._channel.lease_ms)
+        self._request = settings.request_properties(self._channel.lease_ms)
         if letter_topics is not None:
-            request["dead_letter_topic"] = letter_topics.dead
-        policy = settings.dead_letter_policy
-        self._subscriptions = [
+            self._request["dead_letter_topic"] = letter_topics.dead
+        self._subscriptions = self._subscriptions_of(topics)
+        if len({(each.topic.topic_id, each.partition) for each in self._subscriptions}) < len(self._subscriptions):
+            raise InvalidConfiguration(f"topics {topic_name!r}: some partition is named twice")
+        if not settings.receiver_queue_size and self._subscriptions:
+            self._receiver.set_without_queue(self._subscriptions[0])
+        self._places = Places(self._subscriptions, self._ledgers, topic_name)
+        self._acknowledger = Acknowledger(self._channel, self._places, settings, self._unacked, client._timeout)
+        self._letters = letter_topics and Letters(letter_topics, settings.subscription_name, settings.consumer_name)
+
+    def _subscriptions_of(self, topics: list[tuple[Topic, list[int]]], others: int = 0) -> list[PartitionSubscription]:
+        """One for each of these partitions; there are *others* besides, which share the queue."""
+        settings, policy = self._settings, self._settings.dead_letter_policy
+        partitions = [(topic, partition) for topic, indexes in topics for partition in indexes]
+        count = max(1, others + len(partitions))
+        return [
             PartitionSubscription(
                 self,
                 topic,
                 partition,
-                queue_size,
-                settings.largest_queue(len(partitions)),
-                request,
+                settings.queue_size(count),
+                settings.largest_queue(count),
+                self._request,
                 settings.grouping,
                 is_single_active=settings.is_single_active,
                 max_redeliver_count=policy and policy.max_redeliver_count,
             )
             for topic, partition in partitions
         ]
-        if not queue_size:
-            self._receiver.set_without_queue(self._subscriptions[0])
-        self._places = Places(self._subscriptions, self._ledgers, topic_name)
-        self._acknowledger = Acknowledger(self._channel, self._places, settings, self._unacked, client._timeout)
-        self._letters = letter_topics and Letters(letter_topics, settings.subscription_name, settings.consumer_name)
+
+    def _add(self, topics: list[tuple[Topic, list[int]]]) -> None:
+        """Join the subscription on these partitions, too, which are new, and so from their first message on; wait for
+        it. None of them is joined where one cannot be."""
+        self._request = {**self._request, "initial_position": InitialPosition.Earliest.name}
+        added = self._subscriptions_of(topics, len(self._subscriptions))
+        for subscription in added:
+            self._channel.attach(self._consumer_id, str(subscription.topic.name), subscription.partition, subscription)
+        replies = self._channel.ask([each.subscribe_row() for each in added], self._client._timeout)
+        errors = [reply.error for reply in replies if reply.error is not None]
+        if errors or self._receiver.is_closed:
+            self._detach(added)
+            if self._channel.is_alive():
+                self._channel.submit([each.row("close") for each in added], is_urgent=True)
+            if errors:
+                raise errors[0]
+            return
+        self._places.add(added)
+        self._subscriptions = self._subscriptions + added
+        for subscription in added:
+            subscription.connected()
 
     def _connect(self) -> None:
         """Join the subscription on every partition, or on none."""
+        rows = self._attach()
         try:
-            replies = self._channel.ask(self._attach(), self._client._timeout)
+            replies = self._channel.ask(rows, self._client._timeout) if rows else []
         except PulsarSparkError:
             self._leave()
             raise
@@ -279,7 +309,8 @@ class Consumer:
     @public_call
     def unsubscribe(self) -> None:
         """Delete the subscription and close; refused by the broker while others are connected to it."""
-        self._unsubscribed(self._channel.ask(self._unsubscribe_rows(), self._client._timeout))
+        rows = self._unsubscribe_rows()
+        self._unsubscribed(self._channel.ask(rows, self._client._timeout) if rows else [])
 
     def _unsubscribe_rows(self) -> list[dict]:
         self._receiver.check_open()
@@ -313,9 +344,14 @@ class Consumer:
 
     def _finish(self) -> None:
         self._receiver.close()
-        for subscription in self._subscriptions:
-            self._channel.detach(self._consumer_id, str(subscription.topic.name), subscription.partition)
+        if self._follows is not None:
+            self._client._following.remove(self._follows)
+        self._detach(self._subscriptions)
         self._client._forget(self)
+
+    def _detach(self, subscriptions: list[PartitionSubscription]) -> None:
+        for subscription in subscriptions:
+            self._channel.detach(self._consumer_id, str(subscription.topic.name), subscription.partition)
 
     @public_call
     def pause_message_listener(self) -> None:

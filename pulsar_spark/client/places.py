@@ -31,6 +31,11 @@ class Places:
             (subscription.topic.topic_id, subscription.partition): subscription for subscription in subscriptions
         }
 
+    def add(self, subscriptions: Sequence[PartitionSubscription]) -> None:
+        """The consumer has these partitions, too."""
+        self._subscriptions = [*self._subscriptions, *subscriptions]
+        self._by_partition |= {(each.topic.topic_id, each.partition): each for each in subscriptions}
+
     def find(self, message: Message | MessageId) -> Place:
         """Where it lies; :class:`InvalidMessage` for what is not of these topics, ValueError for what is no message."""
         if isinstance(message, Message) and message._delivery is not None:

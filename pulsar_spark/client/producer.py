@@ -8,18 +8,17 @@ names.
 import itertools
 import threading
 import time
-import uuid
 from collections.abc import Callable
 
 from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.deduplication import Deduplication
-from pulsar_spark.client.enums import BatchingType
+from pulsar_spark.client.enums import BatchingType, ProducerAccessMode
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
 from pulsar_spark.client.payloads import AS_IT_IS, stored
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
-from pulsar_spark.client.publisher import Publisher
+from pulsar_spark.client.publisher import Publisher, PublishRules
 from pulsar_spark.client.send_arguments import outgoing
 from pulsar_spark.client.send_outcomes import ChunkedSend, Outcome, answer
 from pulsar_spark.client.splitting import chunks_of, pieces_of
@@ -35,6 +34,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage.exclusive import RENEW_SECONDS, ExclusiveClaim
 from pulsar_spark.storage.topics import Topic
 
 
@@ -48,12 +48,13 @@ class Producer:
         topic: Topic,
         partitions: list[int],
         settings: ProducerSettings,
-        schema_version: int | None = None,
+        claim: ExclusiveClaim,
+        schema_version: int | None,
     ):
         self._client, self._process = client, client._process
         self._topic_name = topic_name
         self._settings = settings
-        self._name = settings.producer_name or f"spark-{uuid.uuid4().hex[:12]}"
+        self._name = settings.producer_name
         self._lock = threading.RLock()  # taken for each message: a condition's own way to it is Python
         self._condition = threading.Condition(self._lock)
         self._is_closed = False
@@ -72,16 +73,18 @@ class Producer:
         self._sequence_ids = itertools.count(first + 1)
         self._last_sequence_id, self._has_partitions = first, len(partitions) > 1
         self._batches = OpenBatches(settings, partitions, self._quota.max_message_size)
+        self._claim = claim
         self._publisher = Publisher(
             topic,
             self._name,
+            PublishRules(claim.check, deduplication, schema_version),
             self._condition,
             self._batches.due,
             self._settle,
             self._answer,
-            deduplication,
-            schema_version,
         )
+        if settings.access_mode is not ProducerAccessMode.Shared:
+            client._following.add(claim.renew, RENEW_SECONDS)
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""
@@ -220,7 +223,14 @@ class Producer:
             self._is_closed = True
             self._condition.notify_all()
         self._publisher.stop(min(self._timeout, threading.TIMEOUT_MAX))
+        self._let_go()
         self._client._forget(self)
+
+    def _let_go(self) -> None:
+        """Nothing will be published any more: who waits for the topic may have it."""
+        self._client._following.remove(self._claim.renew)
+        if self._settings.access_mode is not ProducerAccessMode.Shared:
+            self._claim.let_go()
 
     def _shutdown(self) -> None:
         """Close at once: what is not being written fails with ``AlreadyClosed``."""
@@ -228,6 +238,7 @@ class Producer:
             self._close_batches()
             self._is_closed = True
         self._publisher.abandon()
+        self._let_go()
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
         """Put the message into the queue, in one piece or in chunks; the error when it cannot be taken."""

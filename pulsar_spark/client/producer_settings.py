@@ -1,12 +1,12 @@
 """What ``create_producer`` was asked for, checked."""
 
+import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, ProducerAccessMode
 from pulsar_spark.client.payloads import AS_IT_IS, payload_encoder
-from pulsar_spark.errors import OperationNotSupported
 from pulsar_spark.payloads.encoding import PayloadEncoder
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.schema import Schema
@@ -16,7 +16,7 @@ class ProducerSettings(NamedTuple):
     """One producer's settings."""
 
     schema: Schema
-    producer_name: str | None
+    producer_name: str
     initial_sequence_id: int | None
     send_timeout_millis: int
     max_pending_messages: int
@@ -33,6 +33,7 @@ class ProducerSettings(NamedTuple):
     chunking_enabled: bool = False
     chunk_max_message_size: int = -1
     encoder: PayloadEncoder = AS_IT_IS
+    access_mode: ProducerAccessMode = ProducerAccessMode.Shared
 
     def pending_limit(self, partitions: int) -> int:
         """How many messages may be pending on a topic of so many partitions; 0 is no limit."""
@@ -68,8 +69,7 @@ def check_producer_settings(
     crypto_key_reader,
     crypto_failure_action,
 ) -> ProducerSettings:
-    """The settings; ValueError for a wrong type or number, :class:`OperationNotSupported` for what comes later,
-    :class:`CryptoError` for a public key that is not there."""
+    """The settings; ValueError for a wrong type or number, :class:`CryptoError` for a public key that is not there."""
     check_type_or_none(str, producer_name, "producer_name")
     check_type(Schema, schema, "schema")
     check_type_or_none(int, initial_sequence_id, "initial_sequence_id")
@@ -105,11 +105,9 @@ def check_producer_settings(
     check_type(int, chunk_max_message_size, "chunk_max_message_size")
     if chunk_max_message_size == 0 or chunk_max_message_size < -1:
         raise ValueError(f"argument chunk_max_message_size: {chunk_max_message_size} is neither above 0 nor -1")
-    if access_mode is not ProducerAccessMode.Shared:
-        raise OperationNotSupported(f"access_mode {access_mode.name} comes with a later release: use Shared")
     return ProducerSettings(
         schema,
-        producer_name or None,
+        producer_name or f"spark-{uuid.uuid4().hex[:12]}",
         initial_sequence_id,
         send_timeout_millis,
         max_pending_messages,
@@ -126,4 +124,5 @@ def check_producer_settings(
         chunking_enabled,
         chunk_max_message_size,
         payload_encoder(compression_type, encryption_key, crypto_key_reader, crypto_failure_action),
+        access_mode,
     )

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -33,6 +34,15 @@ MAX_COMMIT_BYTES = 64 * 1024 * 1024
 _RETRY_SECONDS = 0.2
 
 
+class PublishRules(NamedTuple):
+    """What holds of each publish of a producer: ``check()`` raises where it may publish no more; which messages the
+    topic has already; the version of the schema by which it writes, None without one."""
+
+    check: Callable[[], None]
+    deduplication: Deduplication
+    schema_version: int | None
+
+
 class Publisher(Worker):
     """Publishes entries of one topic.
 
@@ -44,12 +54,11 @@ class Publisher(Worker):
         self,
         topic: Topic,
         producer_name: str,
+        rules: PublishRules,
         condition: threading.Condition,
         due: Callable[[float], tuple[list[Entry], float | None]],
         settled: Callable[[list[Outgoing], bool], None],
         answered: Callable[[int], None],
-        deduplication: Deduplication,
-        schema_version: int | None = None,
     ):
         super().__init__(f"publisher-{producer_name}", condition)
         self._topic = topic
@@ -57,8 +66,8 @@ class Publisher(Worker):
         self._due = due
         self._settled = settled
         self._answered = answered
-        self._deduplication = deduplication
-        self._schema_version = schema_version
+        self._rules = rules
+        self._deduplication = rules.deduplication
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
         self._table = SureAppend(topic.path, "publish_id")
@@ -170,7 +179,7 @@ class Publisher(Worker):
             if (judged := self._judge(entries, deadline)) is not None and not judged.entries:
                 return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, iter(())))
             stored = entries if judged is None else judged.entries
-            rows, places = publish_rows(stored, identity, self._producer_name, self._schema_version)
+            rows, places = publish_rows(stored, identity, self._producer_name, self._rules.schema_version)
             version = self._commit(rows, deadline, judged)
             if version is not None:
                 break
@@ -222,9 +231,13 @@ class Publisher(Worker):
         None where others of the producer's name have made another judgement necessary."""
         try:
             if judged is None:
-                return self._table.append(rows, lambda unclear: self._wait(unclear, deadline))
+                return self._table.append(rows, lambda unclear: self._wait(unclear, deadline), self._rules.check)
             version = self._table.append_behind(
-                judged.known, rows, judged.transactions, lambda unclear: self._wait(unclear, deadline)
+                judged.known,
+                rows,
+                judged.transactions,
+                lambda unclear: self._wait(unclear, deadline),
+                self._rules.check,
             )
         except FileNotFoundError as gone:
             raise self._is_gone() from gone

@@ -5,23 +5,27 @@ Options that mean nothing for a folder (statistics caches, replication) are acce
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import ConsumerSettings, check_consumer_settings
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
+from pulsar_spark.client.following import Following
 from pulsar_spark.client.letters import check_letter_topics, letter_topics
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.protocol.topic_pattern import TopicPattern
 from pulsar_spark.schema import BytesSchema
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics import Topic, read_topic
 
 
 class Subscribing:
     """The part of :class:`~pulsar_spark.client.client.Client` that makes consumers."""
 
     _layout: Layout
+    _following: Following
     _client_id: str
     _schemas: TopicSchemas
     _consumer_numbers: Iterator[int]
@@ -67,7 +71,11 @@ class Subscribing:
         ack_receipt_enabled=False,
         expire_time_of_incomplete_chunked_message_ms=60_000,
     ) -> Consumer:
-        """A consumer of a subscription on a topic or a list of topics, which are created if missing.
+        """A consumer of a subscription on a topic or a list of topics, which are created if missing, or on all topics
+        that a pattern fits (``re.compile("tenant/namespace/...")``, matched against the whole name).
+
+        Every ``pattern_auto_discovery_period`` seconds it is looked for topics that fit and are new; their messages
+        come from the first on. ``regex_subscription_mode`` NonPersistentOnly is refused: there are no such topics.
 
         A message that cannot be decrypted, with the private keys that ``crypto_key_reader`` has, is not delivered and
         stays unacknowledged (``crypto_failure_action`` FAIL: ``receive`` raises :class:`CryptoError` once, which says
@@ -137,10 +145,40 @@ class Subscribing:
         )
         if is_read_compacted:
             _refuse_compacted(consumer_type)
-        return self._join(_topic_names(topic), settings)
+        if not isinstance(topic, re.Pattern):
+            return self._join(_topic_names(topic), settings)
+        if regex_subscription_mode is RegexSubscriptionMode.NonPersistentOnly:
+            raise OperationNotSupported(
+                "regex_subscription_mode NonPersistentOnly: there are no non-persistent topics here, a topic is a table"
+            )
+        if pattern_auto_discovery_period <= 0:
+            raise ValueError(f"argument pattern_auto_discovery_period: {pattern_auto_discovery_period} is not above 0")
+        return self._join_fitting(TopicPattern(topic), settings, pattern_auto_discovery_period)
 
-    def _join(self, names: list[str], settings: ConsumerSettings) -> Consumer:
-        """A connected consumer of these topics, and of the retry letter topic where it is asked for."""
+    def _join_fitting(self, pattern: TopicPattern, settings: ConsumerSettings, period: float) -> Consumer:
+        """A connected consumer of all topics the pattern fits, now and, looked for every *period* seconds, later."""
+        if settings.retry_enable:
+            raise InvalidConfiguration(
+                f"topic pattern {str(pattern)!r}: with retry_enable topics are named, as their retry letter topic is"
+            )
+        names = pattern.fitting(self._layout.topics(*pattern.namespace))
+        consumer = self._join(list(map(str, names)), settings, str(pattern))
+        known = {subscription.topic.topic_id for subscription in consumer._subscriptions}
+
+        def look() -> None:
+            names = pattern.fitting(self._layout.topics(*pattern.namespace))
+            found = [topic for topic in map(partial(read_topic, self._layout), names) if topic.topic_id not in known]
+            if found:
+                consumer._add([(topic, list(topic.partition_indexes)) for topic in found])
+                known.update(topic.topic_id for topic in found)
+
+        consumer._follows = look
+        self._following.add(look, period)
+        return consumer
+
+    def _join(self, names: list[str], settings: ConsumerSettings, topic_name: str | None = None) -> Consumer:
+        """A connected consumer of these topics, which together are called *topic_name*, and of the retry letter topic
+        where it is asked for."""
         if settings.dead_letter_policy is not None:
             check_letter_topics(
                 self._layout,
@@ -150,7 +188,7 @@ class Subscribing:
                 retry_enable=settings.retry_enable,
             )
         resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
-        topic_name, letters = ",".join(resolved), None
+        topic_name, letters = topic_name or ",".join(resolved), None
         for found, _ in resolved.values():
             self._schemas.check_consumer(found, settings.schema)
         settings.schema.attach_client(self)
@@ -181,10 +219,6 @@ def _refuse_compacted(consumer_type: ConsumerType) -> None:
 
 def _topic_names(topic: str | list[str]) -> list[str]:
     """The topics that are meant; ValueError, or an error that says why, for what names none."""
-    if isinstance(topic, re.Pattern):
-        raise OperationNotSupported(
-            f"topic pattern {topic.pattern!r}: patterns come with a later release; give a list of topics"
-        )
     names = [topic] if isinstance(topic, str) else topic
     if not isinstance(names, list):
         raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")

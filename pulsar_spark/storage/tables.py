@@ -174,9 +174,22 @@ class AppendTable:
         self._is_partitioned = bool(self.definition.properties.get("partitions"))
         self._known = -1
 
-    def append(self, rows: pa.Table) -> int:
-        """Append *rows* in one commit; the version committed."""
-        return self._append(rows, {})
+    def append(self, rows: pa.Table, check: Callable[[], None] = lambda: None) -> int:
+        """Append *rows* in one commit; the version committed. *check* raises where it must not be: it is called when it
+        is known which version comes next, and again when that was taken."""
+
+        def goes_on(seen: int) -> bool:
+            check()
+            return True
+
+        self._update()
+        check()
+        return self._commit(write_files(Path(self.path), rows, self._is_partitioned), {}, goes_on)
+
+    def append_transaction(self, app_id: str, version: int) -> int:
+        """Commit that *app_id* has come to *version*, and nothing else; the table version committed."""
+        self._update()
+        return self._commit([], {app_id: version})
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
         """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version
@@ -186,20 +199,26 @@ class AppendTable:
         adds = write_files(Path(self.path), rows, self._is_partitioned)
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
-    def append_behind(self, known: int, rows: pa.Table, transactions: dict[str, int]) -> int | None:
+    def append_behind(
+        self, known: int, rows: pa.Table, transactions: dict[str, int], check: Callable[[], None] = lambda: None
+    ) -> int | None:
         """Append *rows* with *transactions* that were chosen by the table as it was in version *known*; the version
-        committed, None where somebody else has committed one of them since."""
+        committed, None where somebody else has committed one of them since. *check* is that of :meth:`append`."""
         self._check_life()
+        check()
         adds = write_files(Path(self.path), rows, self._is_partitioned)
-        return self._commit_behind(known, adds, transactions)
+        return self._commit_behind(known, adds, transactions, check)
 
     def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
         """The same of *files*, which are moved into the table, or gone where they are not."""
         self._check_life()
         return self._commit_behind(known, place_files(Path(self.path), files), transactions)
 
-    def _commit_behind(self, known: int, adds: list[dict], transactions: dict[str, int]) -> int | None:
+    def _commit_behind(
+        self, known: int, adds: list[dict], transactions: dict[str, int], check: Callable[[], None] = lambda: None
+    ) -> int | None:
         def are_ours(seen: int) -> bool:
+            check()
             return not self._log.is_shortened(seen) and all(
                 transactions.keys().isdisjoint(commit.transactions) for commit in self._log.commits(seen, self._known)
             )

@@ -66,8 +66,7 @@ def test_waiting_takes_no_thread_each_and_no_message(broker, service_url):
             assert threading.active_count() <= threads + 4
             for each in waiting[::2]:
                 each.cancel()
-            for number in range(50):
-                await producer.send(b"%d" % number)
+            await asyncio.gather(*(producer.send(b"%d" % number) for number in range(50)))
             received = await asyncio.gather(*waiting[1::2])
             assert [message.data() for message in received] == [b"%d" % number for number in range(50)]
             with pytest.raises(asyncio.TimeoutError):
@@ -136,7 +135,7 @@ def test_a_full_queue_is_waited_for_or_refused(lonely_client, service_url):
     async def work():
         async with opened(service_url) as client:
             patient = await client.create_producer("t", max_pending_messages=2, block_if_queue_full=True)
-            await asyncio.gather(*(patient.send(b"x") for _ in range(20)))
+            await asyncio.gather(*(patient.send(b"x") for _ in range(6)))
             await patient.close()
             hasty = await client.create_producer("t", max_pending_messages=2, batching_max_publish_delay_ms=1000)
             outcomes = await asyncio.gather(*(hasty.send(b"x") for _ in range(4)), return_exceptions=True)

@@ -1,0 +1,84 @@
+"""TableView: the latest value of each key of a topic, kept up to date.
+
+Rule: TableViewImpl of Pulsar's clients. A reader goes through the topic from its first message; a message with a key
+takes the place of the one before, one without a value, or with an empty one, removes it; one without a key says
+nothing. What is there when the view is made is in it; what is published afterwards comes within a tenth of a second.
+Order is that of each partition. Kept are payloads, which are decoded when they are asked for.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pulsar_spark.client.listener import Listener
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.reader import Reader
+from pulsar_spark.schema import Schema
+
+
+class TableView:
+    """Made by ``Client.create_table_view``; safe for threads."""
+
+    def __init__(self, client, reader: Reader, subscription: str | None, schema: Schema):
+        self._client, self._reader, self._subscription, self._schema = client, reader, subscription, schema
+        self._lock = threading.RLock()
+        self._payloads: dict[str, bytes] = {}
+        self._heard: list[Callable[[str, Any], None]] = []
+        while reader.has_message_available():
+            self._take(self, reader.read_next())
+        Listener(self, self._take, reader._take, f"view-{reader.topic()}").start()
+
+    def _take(self, _: "TableView", message: Message) -> None:
+        key, payload = message.partition_key(), message.data()
+        if not key:
+            return
+        with self._lock:
+            if payload:
+                self._payloads[key] = payload
+            else:
+                self._payloads.pop(key, None)
+            if self._heard:
+                value = self._schema.decode(payload)
+                with contextlib.ExitStack() as calls:  # which makes all of them, whichever raises
+                    for callback in reversed(self._heard):
+                        calls.callback(callback, key, value)
+
+    def get(self, key: str) -> Any | None:
+        """The value of *key*; None where there is none."""
+        payload = self._payloads.get(key)
+        return None if payload is None else self._schema.decode(payload)
+
+    def snapshot(self) -> dict[str, Any]:
+        """All values by their keys, as they are now."""
+        with self._lock:
+            payloads = dict(self._payloads)
+        return {key: self._schema.decode(payload) for key, payload in payloads.items()}
+
+    def for_each(self, callback: Callable[[str, Any], None]) -> None:
+        """Call ``callback(key, value)`` for every key there is."""
+        for key, value in self.snapshot().items():
+            callback(key, value)
+
+    def for_each_and_listen(self, callback: Callable[[str, Any], None]) -> None:
+        """As :meth:`for_each`, and from now on for every change, in order and from the view's thread; a key that was
+        removed comes with what the schema makes of an empty payload."""
+        with self._lock:
+            self.for_each(callback)
+            self._heard.append(callback)
+
+    def close(self) -> None:
+        """Follow the topic no more; ``AlreadyClosed`` the second time. What is in the view stays there."""
+        self._reader.close()
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._payloads
+
+    def __str__(self) -> str:
+        subscription = "" if self._subscription is None else f", subscription={self._subscription}"
+        return f"TableView(topic={self._reader.topic()}{subscription})"
+
+    __repr__ = __str__

@@ -1,0 +1,51 @@
+"""Topic patterns: a regular expression for topics of one namespace.
+
+Rule: ``TopicsPattern`` and ``NamespaceService.getListOfTopics`` of Apache Pulsar. The pattern is written as a topic's
+name is, in any of its spellings, and its tenant and namespace are no pattern; it fits a topic whose whole name, without
+``persistent://``, it matches. A partitioned topic is one topic.
+"""
+
+import re
+from collections.abc import Iterable
+
+from pulsar_spark.errors import InvalidTopicName
+from pulsar_spark.protocol.topic_name import SCHEME, TopicName, parse_namespace
+
+
+class TopicPattern:
+    """One pattern.
+
+    >>> pattern = TopicPattern(re.compile("acme/billing/order-.*"))
+    >>> pattern.namespace, str(pattern)
+    (('acme', 'billing'), 'persistent://acme/billing/order-.*')
+    >>> names = [TopicName("acme", "billing", name) for name in ("order-1", "orders", "an-order-2")]
+    >>> [name.local_name for name in pattern.fitting(names)]
+    ['order-1']
+    """
+
+    def __init__(self, pattern: re.Pattern):
+        scheme, found, rest = pattern.pattern.partition("://")
+        if found and scheme != SCHEME:
+            raise InvalidTopicName(f"topic pattern {pattern.pattern!r}: only persistent:// topics exist here")
+        text = rest if found else pattern.pattern
+        parts = text.split("/", 2)
+        if not found and len(parts) == 1:
+            parts = ["public", "default", text]
+        if len(parts) != 3:
+            raise InvalidTopicName(
+                f"topic pattern {pattern.pattern!r} does not name its namespace: write it as tenant/namespace/pattern"
+            )
+        self.namespace = parse_namespace("/".join(parts[:2]))
+        self._written = "/".join(parts)
+        self._expression = re.compile(self._written, pattern.flags)
+
+    def fitting(self, names: Iterable[TopicName]) -> list[TopicName]:
+        """Those of the *names* that it fits."""
+        return [
+            name
+            for name in names
+            if self._expression.fullmatch(f"{name.tenant}/{name.namespace}/{name.local_name}") is not None
+        ]
+
+    def __str__(self) -> str:
+        return f"{SCHEME}://{self._written}"

@@ -1,0 +1,138 @@
+"""Producers that have a topic for themselves."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.storage import exclusive
+from tests.client.waiting import eventually, receive_values
+
+MODE = pulsar.ProducerAccessMode
+
+
+def producer(client, name: str, mode: pulsar.ProducerAccessMode = MODE.Shared, **options):
+    return client.create_producer("t", producer_name=name, access_mode=mode, **options)
+
+
+def test_an_exclusive_producer_is_alone(lonely_client):
+    first = producer(lonely_client, "first", MODE.Exclusive)
+    with pytest.raises(pulsar.ProducerFenced, match="'first'"):
+        producer(lonely_client, "second", MODE.Exclusive)
+    with pytest.raises(pulsar.ProducerBusy, match="'first'"):
+        producer(lonely_client, "second")
+    first.send(b"x")
+    first.close()
+    producer(lonely_client, "second").send(b"y")
+    producer(lonely_client, "third", MODE.Exclusive).send(b"z")
+
+
+def test_who_waits_gets_it_when_the_other_leaves(lonely_client):
+    first, second = producer(lonely_client, "first", MODE.Exclusive), []
+    thread = threading.Thread(target=lambda: second.append(producer(lonely_client, "second", MODE.WaitForExclusive)))
+    thread.start()
+    first.send(b"x")
+    assert not second
+    first.close()
+    thread.join(10)
+    second[0].send(b"y")
+
+
+def test_who_fences_takes_it_from_everybody(client):
+    consumer = client.subscribe("t", "s")
+    shared, first = producer(client, "shared"), producer(client, "first", MODE.Exclusive)
+    first.send(b"1")
+    second = producer(client, "second", MODE.ExclusiveWithFencing)
+    for fenced in (first, shared):
+        for _ in range(2):
+            with pytest.raises(pulsar.ProducerFenced, match="'second'"):
+                fenced.send(b"no")
+    results = []
+    first.send_async(b"no", lambda result, message_id: results.append(result))
+    eventually(lambda: results == [pulsar.Result.ProducerFenced])
+    first.close()
+    second.send(b"2")
+    assert receive_values(consumer, 2) == ["1", "2"]
+    second.close()
+    shared.send(b"3")
+    with pytest.raises(pulsar.AlreadyClosed):
+        first.send(b"no")
+    assert receive_values(consumer, 1) == ["3"]
+
+
+def test_a_commit_that_is_under_way_lies_before_the_claim_or_is_refused(lonely_client, monkeypatch):
+    """The claim comes between a producer's look and its link: the version is taken, and the second look sees why."""
+    shared = producer(lonely_client, "shared")
+    check, claims = shared._claim.check, []
+
+    def looked():
+        check()
+        if not claims:
+            claims.append(producer(lonely_client, "other", MODE.Exclusive))
+
+    shared._publisher._check = looked
+    with pytest.raises(pulsar.ProducerFenced):
+        shared.send(b"no")
+    reader = lonely_client.create_reader("t", pulsar.MessageId.earliest)
+    claims[0].send(b"yes")
+    assert reader.read_next(1000).data() == b"yes"
+    assert not reader.has_message_available()
+
+
+def test_of_many_who_claim_at_once_one_wins(lonely_client):
+    lonely_client.create_producer("t").close()
+    outcomes = []
+
+    def claim(name: str) -> None:
+        try:
+            outcomes.append(producer(lonely_client, name, MODE.Exclusive))
+        except pulsar.ProducerFenced:
+            outcomes.append(None)
+
+    threads = [threading.Thread(target=claim, args=(f"p{number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = filter(None, outcomes)
+    assert len(outcomes) == 8 and winner.send(b"x")
+
+
+def test_a_process_that_is_gone_has_let_go(lonely_client, service_url):
+    program = (
+        "import os, pulsar_spark as pulsar\n"
+        f"client = pulsar.Client({service_url!r})\n"
+        "mode = pulsar.ProducerAccessMode.Exclusive\n"
+        "client.create_producer('t', producer_name='gone', access_mode=mode).send(b'x')\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=os.environ)
+    producer(lonely_client, "next", MODE.Exclusive).send(b"y")
+
+
+def test_a_claim_that_is_not_renewed_ends_and_its_owner_goes_on_until_somebody_claims(lonely_client, monkeypatch):
+    monkeypatch.setattr(exclusive, "LEASE_SECONDS", 0.01)
+    first = producer(lonely_client, "first", MODE.Exclusive)
+    eventually(lambda: exclusive.ExclusiveClaim(first._publisher._topic.path, "t", "x").holder() is None)
+    first.send(b"x")
+    monkeypatch.setattr(exclusive, "LEASE_SECONDS", 10.0)
+    first._claim.renew()
+    with pytest.raises(pulsar.ProducerBusy):
+        producer(lonely_client, "second")
+    producer(lonely_client, "third", MODE.ExclusiveWithFencing)
+    first._claim.renew()
+    with pytest.raises(pulsar.ProducerFenced, match="'third'"):
+        first.send(b"x")
+
+
+def test_a_topic_is_had_as_a_whole(lonely_client, service_url):
+    Admin(service_url).create_partitioned_topic("p", 2)
+    with pytest.raises(pulsar.OperationNotSupported, match="as a whole"):
+        lonely_client.create_producer("p-partition-0", access_mode=MODE.Exclusive)
+    assert lonely_client.create_producer("p", access_mode=MODE.Exclusive).send(b"x")
+    with pytest.raises(pulsar.ProducerBusy):
+        lonely_client.create_producer("p-partition-0")

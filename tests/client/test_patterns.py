@@ -1,0 +1,86 @@
+"""Subscriptions on all topics that a pattern fits."""
+
+import re
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from tests.client.waiting import eventually, nothing_comes, receive_values
+
+PATTERN = re.compile("persistent://public/default/order-.*")
+SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)
+
+
+def send(client, topic: str, *values: str) -> None:
+    producer = client.create_producer(topic)
+    for value in values:
+        producer.send(value.encode())
+    producer.close()
+
+
+def test_every_topic_that_fits_is_received_from(client, service_url):
+    Admin(service_url).create_partitioned_topic("order-b", 2)
+    client.create_producer("order-a")
+    client.create_producer("an-order-c")
+    consumer = client.subscribe(PATTERN, "s", **SHARED)
+    assert consumer.topic() == "persistent://public/default/order-.*" and consumer.is_connected()
+    send(client, "an-order-c", "no")
+    send(client, "order-a", "a")
+    send(client, "order-b", "b1", "b2")
+    messages = [consumer.receive(5000) for _ in range(3)]
+    assert sorted(message.data() for message in messages) == [b"a", b"b1", b"b2"]
+    for message in messages:
+        consumer.acknowledge(message)
+    assert nothing_comes(consumer)
+
+
+def test_a_topic_made_later_is_received_from_its_first_message_on(client, other_client):
+    consumer = client.subscribe(PATTERN, "s", pattern_auto_discovery_period=1, **SHARED)
+    assert consumer.is_connected()
+    send(other_client, "order-late", "first", "second")
+    assert receive_values(consumer, 2) == ["first", "second"]
+    consumer.close()
+    assert not client._following._looks
+
+
+def test_what_came_of_a_later_topic_is_acknowledged_and_sought(client, other_client):
+    consumer = client.subscribe(PATTERN, "s", pattern_auto_discovery_period=1)
+    send(other_client, "order-late", "first", "second")
+    first, second = consumer.receive(5000), consumer.receive(5000)
+    consumer.acknowledge(first.message_id())
+    consumer.acknowledge(second)
+    consumer.seek(first.message_id())
+    assert receive_values(consumer, 1) == ["second"]
+    consumer.unsubscribe()
+
+
+def test_a_look_that_fails_is_made_again(client, other_client, caplog, monkeypatch):
+    consumer = client.subscribe(PATTERN, "s", pattern_auto_discovery_period=1)
+    add, failures = consumer._add, [pulsar.Timeout("no broker")]
+
+    def failing(topics):
+        if failures:
+            raise failures.pop()
+        add(topics)
+
+    monkeypatch.setattr(consumer, "_add", failing)
+    send(other_client, "order-late", "first")
+    assert receive_values(consumer, 1) == ["first"]
+    eventually(lambda: "no broker" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        (dict(topic=re.compile("non-persistent://a/b/c.*")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile("a/b.*")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile("a.*/b/c")), pulsar.InvalidTopicName),
+        (dict(regex_subscription_mode=pulsar.RegexSubscriptionMode.NonPersistentOnly), pulsar.OperationNotSupported),
+        (dict(pattern_auto_discovery_period=0), ValueError),
+        (dict(retry_enable=True), pulsar.InvalidConfiguration),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(lonely_client, options, error):
+    with pytest.raises(error):
+        lonely_client.subscribe(**{"topic": PATTERN, "subscription_name": "s", **options})

@@ -1,0 +1,73 @@
+"""The latest value of each key."""
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.schema import StringSchema
+from tests.client.waiting import eventually
+
+
+@pytest.fixture
+def producer(lonely_client):
+    return lonely_client.create_producer("t")
+
+
+def test_what_is_there_is_in_it_and_what_comes_is_followed(lonely_client, producer):
+    producer.send(b"1", partition_key="a")
+    producer.send(b"\xff\xfe", partition_key="b")
+    producer.send(b"3", partition_key="a")
+    producer.send(b"of no key")
+    view = lonely_client.create_table_view("t")
+    assert (len(view), view.get("a"), view.get("b"), view.get("c")) == (2, b"3", b"\xff\xfe", None)
+    assert "a" in view and "c" not in view
+    assert view.snapshot() == {"a": b"3", "b": b"\xff\xfe"}
+    producer.send(b"4", partition_key="c")
+    assert eventually(lambda: view.get("c")) == b"4"
+    assert str(view) == "TableView(topic=persistent://public/default/t)"
+
+
+def test_a_null_value_and_an_empty_one_remove_their_key(lonely_client, producer):
+    view = lonely_client.create_table_view("t", "mine")
+    heard = []
+    for key in "abc":
+        producer.send(b"x", partition_key=key)
+    eventually(lambda: len(view) == 3)
+    view.for_each_and_listen(lambda key, value: heard.append((key, value)))
+    assert sorted(heard) == [("a", b"x"), ("b", b"x"), ("c", b"x")]
+    producer.send(None, partition_key="a")
+    producer.send(b"", partition_key="b")
+    eventually(lambda: len(heard) == 5)
+    assert heard[3:] == [("a", b""), ("b", b"")] and view.snapshot() == {"c": b"x"}
+    assert "mine" in repr(view)
+
+
+def test_values_are_the_schema_s_and_keys_of_all_partitions(lonely_client, service_url):
+    Admin(service_url).create_partitioned_topic("p", 3)
+    producer = lonely_client.create_producer("p", schema=StringSchema())
+    for number in range(10):
+        producer.send(f"v{number}", partition_key=f"k{number}")
+    view, seen = lonely_client.create_table_view("p", schema=StringSchema()), {}
+    view.for_each(seen.__setitem__)
+    assert seen == {f"k{number}": f"v{number}" for number in range(10)}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_function_that_raises_harms_nobody_else(lonely_client, producer):
+    view, heard = lonely_client.create_table_view("t"), []
+    view.for_each_and_listen(lambda key, value: 1 / 0 if key == "bad" else None)
+    view.for_each_and_listen(lambda key, value: heard.append(key))
+    for key in ("a", "bad", "b"):
+        producer.send(b"x", partition_key=key)
+    eventually(lambda: heard == ["a", "bad", "b"])
+    assert set(view.snapshot()) == {"a", "bad", "b"}
+
+
+def test_a_closed_view_stays_as_it_is(lonely_client, producer):
+    view = lonely_client.create_table_view("t")
+    view.close()
+    with pytest.raises(pulsar.AlreadyClosed):
+        view.close()
+    assert len(view) == 0
+    with pytest.raises(ValueError):
+        lonely_client.create_table_view(None)
