@@ -46,6 +46,7 @@ from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages
+from pulsar_spark.frames.deduplication import append_new
 from pulsar_spark.frames.message_columns import REFUSED, in_one_piece, message_columns, spark_type
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payload_encoding import Encoding
@@ -57,6 +58,7 @@ from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
 from pulsar_spark.storage.data_files import BY_KEY_OPTIONS, spark_writer_options
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.new_rows import NAMED_BY
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, is_committed
@@ -98,6 +100,7 @@ def publish(
     crypto_key_reader: KeyReader | None = None,
     crypto_failure_action: ProducerCryptoFailureAction | str = "FAIL",
     sort_by_key: bool = False,
+    deduplicate: bool = True,
     create: bool = True,
     app_id: str | None = None,
     app_version: int | None = None,
@@ -123,6 +126,10 @@ def publish(
     A payload above *max_message_size* ("policy": the topic's policy of that name, 5 MiB by default; None: no limit) is
     refused. With *chunking* a message that would be larger, its metadata included, goes as chunks, none of which has
     more than *chunk_max_message_size* bytes of payload (see ``chunking``); None is as "policy" then.
+
+    While the topic's messages are deduplicated (policy ``deduplication_enabled``), rows with a ``producer_name`` and a
+    ``sequence_id`` are left out that are at or below the highest stored of that name on their partition, and all but
+    the first of those that are there twice; not so without *deduplicate*.
 
     Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY), and encrypted for the public keys that
     *encryption_key* names and *crypto_key_reader* has: a :class:`CryptoKeyReader` of files, or a function that makes
@@ -165,11 +172,16 @@ def publish(
     if most is not None and splitting is None:
         messages = messages.withColumn("payload", in_one_piece(F.col("payload"), most))
     rows = _message_rows(messages, given, found, partitions, scheme, publish_id, now, sort_by_key, splitting)
+    is_named = deduplicate and columns.keys() >= set(NAMED_BY)
+    since = quota.deduplication_since() if is_named else None
     table = AppendTable(found.path)
     try:
         partition_by = ("partition",) if found.partitions else ()
         writing = spark_writer_options(splitting.most_bytes if splitting else most)
         with staged(rows, found.path, partition_by, writing | (BY_KEY_OPTIONS if sort_by_key else {})) as files:
+            if since is not None:
+                done = append_new(found, files, since, quota.inactivity_ms(), app_id, app_version)
+                return Published(publish_id, *done)
             messages = count_messages(files)
             ledger_id = table.append_staged(files, app_id, app_version)
             return Published(publish_id, ledger_id, 0 if ledger_id is None else messages)

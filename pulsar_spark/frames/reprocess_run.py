@@ -224,6 +224,7 @@ class Run:
             producer_name=f"reprocess-{self._job_id}",
             hashing_scheme=self._scheme,
             chunking=True,
+            deduplicate=False,
             clock=self._clock,
         )
         numbers = published_numbers(found, app_id, chunk)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.instants import from_micros, to_micros
 
 _STATISTICS_TEXT = 256
+_KEYS = ("partition_key", "ordering_key")
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 _FIRST = to_micros(datetime.min.replace(tzinfo=timezone.utc))
 _LAST = to_micros(datetime.max.replace(tzinfo=timezone.utc)) - 999
@@ -61,6 +62,15 @@ def file_statistics(footer: pq.FileMetaData) -> dict:
             least[column.path] = _at_most(min(low for low, _ in bounds))
             greatest[column.path] = _at_least(max(high for _, high in bounds))
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def staged_statistics(footer: pq.FileMetaData) -> dict:
+    """Those of a file of messages that Spark wrote, which tell too that it has no keys where it lacks their columns:
+    null in every row."""
+    found = file_statistics(footer)
+    there = {footer.schema.column(number).path for number in range(footer.num_columns)}
+    found["nullCount"] |= {name: footer.num_rows for name in _KEYS if name not in there}
+    return found
 
 
 def file_bounds(path: str | os.PathLike, name: str) -> tuple[int, int] | None:

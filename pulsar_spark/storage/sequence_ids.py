@@ -51,7 +51,7 @@ class SequenceIds:
                     return
                 self.version = -1 if self._log.is_shortened(self.version) else self.version
             except FileNotFoundError:  # a commit is gone: the log was shortened meanwhile, unless the table is gone too
-                if not self._log.exists():
+                if self._log.latest() < 0:
                     raise
                 self.version = -1
 
@@ -65,6 +65,8 @@ class SequenceIds:
         since = self._clock() * 1000 - self._forgotten_ms if self._forgotten_ms else float("-inf")
         found, version = self._of_checkpoint()
         latest = self._log.latest()
+        if latest < 0:
+            raise FileNotFoundError(self._table)
         for commit in self._log.commits_that_say(PREFIX.encode(), version, latest):
             for app_id, sequence_id in commit.transactions.items():
                 if self._is_wanted(app_id):

@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.storage.data_files import StagedFile, staging_folder
-from pulsar_spark.storage.file_statistics import file_statistics
+from pulsar_spark.storage.file_statistics import staged_statistics
 
 _TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 _FILE_SETTINGS = {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS", "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}
 """What Delta's writer sets too: instants of any year, with statistics."""
-_KEYS = ("partition_key", "ordering_key")
 _writing = threading.Lock()
 _writers: dict[int, tuple[int, dict[str, str | None]]] = {}
 
@@ -49,20 +48,12 @@ def staged(
         with _file_settings(rows.sparkSession, settings):
             rows.write.options(**options).partitionBy(*partition_by).parquet(str(folder))
         found = (
-            StagedFile(path, str(path.relative_to(folder)), _statistics(pq.read_metadata(path)))
+            StagedFile(path, str(path.relative_to(folder)), staged_statistics(pq.read_metadata(path)))
             for path in sorted(folder.rglob("*.parquet"))
         )
         yield [file for file in found if file.rows]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _statistics(footer: pq.FileMetaData) -> dict:
-    """Those of the file, which tell too that it has no keys where it lacks their columns: null in every row."""
-    found = file_statistics(footer)
-    there = {footer.schema.column(number).path for number in range(footer.num_columns)}
-    found["nullCount"] |= {name: footer.num_rows for name in _KEYS if name not in there}
-    return found
 
 
 @contextlib.contextmanager

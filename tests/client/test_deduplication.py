@@ -6,6 +6,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.link import quota
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable
+from tests.client.processes import run
 from tests.client.waiting import eventually
 
 NAMESPACE = "public/default"
@@ -231,3 +233,48 @@ def test_an_open_producer_learns_that_it_is_switched_on(broker, service_url, cli
     send(producer, 1)
     Admin(service_url).set_deduplication(NAMESPACE, True)
     eventually(lambda: NOWHERE in send(producer, 1))
+
+
+DIES = """
+from pulsar_spark.storage import commits
+link = commits._link
+def die(*arguments):
+    if when == "after":
+        link(*arguments)
+    os._exit(9)
+producer = pulsar.Client(url).create_producer("t", producer_name="p")
+for each in range(3):
+    producer.send(str(each).encode())
+commits._link = die
+producer.send(b"3")
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_producer_that_died_at_its_commit_sends_again(on, client, service_url, when):
+    """Whether its commit was there or not, it goes on behind what is stored, and each message is stored once."""
+    assert run(f"when = {when!r}\n" + DIES, service_url)[0] == 9
+    there = 4 if when == "after" else 3
+    assert stored(client) == [str(each) for each in range(there)]
+    again = client.create_producer("t", producer_name="p")
+    assert again.last_sequence_id() == there - 1
+    assert send(again, *range(6)).count(NOWHERE) == there
+    assert stored(client) == [str(each) for each in range(6)]
+
+
+def test_a_commit_whose_outcome_is_unclear_is_stored_once(on, client, monkeypatch):
+    """It raised behind the link, or before it; it is found, or written again."""
+    append, failures = AppendTable.append_behind, ["after", "before", "after"]
+
+    def unclear(*arguments):
+        when = failures.pop() if failures else None
+        version = append(*arguments) if when != "before" else None
+        if when:
+            raise OSError("the network is gone")
+        return version
+
+    producer = client.create_producer("t", producer_name="p")
+    monkeypatch.setattr(AppendTable, "append_behind", unclear)
+    assert NOWHERE not in send(producer, 1, 2, 3)
+    assert send(producer, 2, 3) == [NOWHERE, NOWHERE]
+    assert (failures, stored(client)) == ([], ["1", "2", "3"])

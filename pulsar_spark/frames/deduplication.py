@@ -1,0 +1,40 @@
+"""The commit of a publish whose rows say which producer sent them, under which sequence ids, to a topic whose messages
+are deduplicated: what is stored already, or there twice, is left out (see protocol.deduplication and storage.new_rows).
+
+It is looked for in the files that Spark has written, behind which nothing is computed again: so a publish that another
+one of the same names overtakes is judged again without running the frame again, and rows keep their order.
+"""
+
+from collections.abc import Sequence
+
+from pulsar_spark.frames.chunking import count_messages
+from pulsar_spark.protocol.deduplication import prefix_since
+from pulsar_spark.storage.data_files import StagedFile
+from pulsar_spark.storage.new_rows import new_rows
+from pulsar_spark.storage.sequence_ids import SequenceIds
+from pulsar_spark.storage.tables import AppendTable, is_committed
+from pulsar_spark.storage.topics import Topic
+
+
+def append_new(
+    topic: Topic,
+    files: Sequence[StagedFile],
+    since: int,
+    inactivity_ms: int,
+    app_id: str | None = None,
+    app_version: int | None = None,
+) -> tuple[int | None, int]:
+    """Commit what of *files* is new; the version, and how many messages. None and 0 where nothing is, and where a
+    commit of *app_id* with this or a higher version is there."""
+    table, begins = AppendTable(topic.path), prefix_since(since)
+    stored = SequenceIds(topic.path, lambda name: name.startswith(begins), inactivity_ms)
+    while True:
+        stored.catch_up()
+        with new_rows(topic.path, files, stored.highest, since) as new:
+            if not new.files or (app_id is not None and is_committed(topic.path, app_id, app_version)):
+                return None, 0
+            messages = count_messages(new.files)
+            transactions = new.transactions if app_id is None else new.transactions | {app_id: app_version}
+            version = table.append_staged_behind(stored.version, new.files, transactions)
+            if version is not None:
+                return version, messages

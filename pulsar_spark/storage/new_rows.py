@@ -1,0 +1,133 @@
+"""What of staged files is no duplicate (see protocol.deduplication), as files that an append may move into the table.
+
+A frame has no order of sending, so of its rows those are duplicates that are stored already, and all but the first of
+those with the same name and sequence id on a partition. They are looked for file by file, by these columns alone. A
+file without duplicates is linked, not copied, because what an append moves away is gone where it must be tried again;
+of another the rest is written anew, its entry ids dense again. What is kept of the rows meanwhile is a number each.
+"""
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pulsar_spark.protocol.deduplication import app_id
+from pulsar_spark.storage.data_files import StagedFile, partition_values, staging_folder, write_parts
+from pulsar_spark.storage.file_statistics import staged_statistics
+
+NAMED_BY = ("producer_name", "sequence_id")
+_CHUNK_ID = "chunk_id"
+
+
+class NewRows(NamedTuple):
+    """Files with what is no duplicate, and the highest sequence ids when they are stored, by transaction."""
+
+    files: list[StagedFile]
+    transactions: dict[str, int]
+
+
+@contextlib.contextmanager
+def new_rows(table: Path, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
+    """What of *files*, in their order, is new where *highest* is stored; it stays until the end of the ``with`` unless
+    it was moved into the table. Rows without a name or a sequence id are always new."""
+    folder, search, left = staging_folder(table) / uuid.uuid4().hex, _Search(highest, since), []
+    try:
+        for file in files:
+            target = folder / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            is_new = search.are_new(file)
+            if is_new.all():
+                os.link(file.source, target)
+                left.append(file._replace(source=target))
+            elif is_new.any():
+                _write_some(file, is_new, folder)
+                left.append(StagedFile(target, file.name, staged_statistics(pq.read_metadata(target))))
+        yield NewRows(left, search.transactions)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Search:
+    """Goes through the files of one publish."""
+
+    def __init__(self, highest: Mapping[str, int], since: int):
+        self._highest, self._since = highest, since
+        self._seen: dict[str, list[np.ndarray]] = {}
+        self.transactions: dict[str, int] = {}
+
+    def are_new(self, file: StagedFile) -> np.ndarray:
+        """Of each row of the next file, whether it is new."""
+        there = pq.read_schema(file.source).names
+        rows = pq.read_table(
+            file.source, columns=[name for name in (*NAMED_BY, _CHUNK_ID) if name in there], partitioning=None
+        )
+        is_new = np.ones(rows.num_rows, bool)
+        is_named = pc.and_(*(pc.is_valid(rows[name]) for name in NAMED_BY)).to_numpy()
+        starts = self._starts(rows)
+        asked = np.flatnonzero(is_named & starts)
+        if len(asked):
+            partition = int(partition_values(file.name).get("partition", -1))
+            names = rows["producer_name"].take(pa.array(asked)).combine_chunks().dictionary_encode()
+            ids = rows["sequence_id"].take(pa.array(asked)).cast(pa.int64()).to_numpy()
+            is_new[asked] = self._are_new(partition, names, ids)
+        return is_new[np.maximum.accumulate(np.where(starts, np.arange(rows.num_rows), 0))]
+
+    def _starts(self, rows: pa.Table) -> np.ndarray:
+        """Which rows begin a message: the chunks behind the first go as it goes."""
+        if _CHUNK_ID not in rows.column_names:
+            return np.ones(rows.num_rows, bool)
+        return pc.equal(pc.fill_null(rows[_CHUNK_ID], 0), 0).to_numpy()
+
+    def _are_new(self, partition: int, names: pa.DictionaryArray, ids: np.ndarray) -> np.ndarray:
+        codes = names.indices.to_numpy()
+        order = np.lexsort((ids, codes))  # stable: of equals the first comes first
+        ends = np.flatnonzero(np.diff(codes[order])) + 1
+        is_new = np.empty(len(ids), bool)
+        for rows in np.split(order, ends):
+            name = app_id(self._since, partition, names.dictionary[int(codes[rows[0]])].as_py())
+            is_new[rows] = self._of_name(name, ids[rows])
+        return is_new
+
+    def _of_name(self, name: str, ids: np.ndarray) -> np.ndarray:
+        """Of one producer's *ids* in a file, in ascending order."""
+        is_new = np.concatenate(([True], ids[1:] != ids[:-1]))
+        highest, seen = self._highest.get(name), self._seen.setdefault(name, [])
+        if highest is not None:
+            is_new &= ids > highest
+        for before in seen:
+            if ids[0] <= before[-1] and before[0] <= ids[-1]:
+                is_new &= ~np.isin(ids, before)
+        if is_new.any():
+            seen.append(ids[is_new])
+            last = int(seen[-1][-1])
+            self.transactions[name] = max(self.transactions.get(name, last), last)
+        return is_new
+
+
+def _write_some(file: StagedFile, is_new: np.ndarray, folder: Path) -> None:
+    """Write the new rows of a file under its name in *folder*; their entry ids count up from its first."""
+    source = pq.ParquetFile(file.source)
+    first = file.statistics["minValues"]["entry_id"]
+
+    def parts() -> Iterator[pa.Table]:
+        at, entry_id = 0, first
+        for group in range(source.num_row_groups):
+            rows = source.read_row_group(group)
+            left = rows.filter(pa.array(is_new[at : at + rows.num_rows]))
+            at += rows.num_rows
+            ids = pa.array(np.arange(entry_id, entry_id + left.num_rows), pa.int64())
+            entry_id += left.num_rows
+            if left.num_rows:
+                yield left.set_column(
+                    left.schema.get_field_index("entry_id"), source.schema_arrow.field("entry_id"), ids
+                )
+
+    write_parts(folder, file.name, source.schema_arrow, parts())
