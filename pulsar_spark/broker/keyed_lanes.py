@@ -31,6 +31,11 @@ from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out
 from pulsar_spark.protocol.positions import ranges_of
 
+_MOST_ROWS = 10_000
+"""Of a cursor, as far as looking ahead makes them."""
+_LEAST_LOOK_AHEAD = 1000
+"""So many entries are passed over however many rows there are, so that who is stuck holds back nobody else's keys."""
+
 
 class _Wanted(NamedTuple):
     """What this round's requests are of each entry: whether it is acknowledged, when it is to come back if its holder
@@ -71,7 +76,7 @@ class KeyedByLane(Keyed):
         self.found_nothing = not len(offered) and not len(positions)
         self._extend(int(positions[-1]) + 1 - self._base if len(positions) else 0)
         codes, wanted = self._codes, self._wanted
-        parts = self._form.parts_from(self._base, len(codes), self._cursor.selector)
+        parts = self._form.parts.of_entries(self._base, len(codes), self._cursor.selector)
         is_asked = wanted.acked | (wanted.back != NEVER)
         is_asked[[position - self._base for position in self._left_of_batches()]] = True
         is_asked[offered - self._base] = True
@@ -179,7 +184,7 @@ class KeyedByLane(Keyed):
         """Ranges by place of the planned *entries*, each with its line and whether it is held; *parts* are the lanes of
         all entries."""
         places, codes = self._place[entries], self._codes[entries]
-        owners = np.array([self._owners.number(owner) for owner in self._form.owners])[parts[entries]]
+        owners = np.array([self._owners.number(owner) for owner in self._form.parts.owners])[parts[entries]]
         hashes = self._hash_of()[entries] if self._waits.depends_on_hashes else NO_HASHES
         held = (owners < 0) | self._waits.held(self._base + entries, hashes, owners)
         is_first = np.diff(places, prepend=-2) != 1
@@ -260,7 +265,10 @@ class KeyedByLane(Keyed):
         return takes
 
     def _look_ahead(self) -> int:
-        return self._look_ahead_limit()
+        """The limit, and less the more rows there are already: an entry that is passed over and goes out later cuts
+        the range around it in three."""
+        limit, rows = self._look_ahead_limit(), sum(1 for _ in self._form.every_range())
+        return min(limit, max((_MOST_ROWS - rows) // 2, _LEAST_LOOK_AHEAD))
 
 
 def _padded(values: np.ndarray, entries: int, value: int) -> np.ndarray:

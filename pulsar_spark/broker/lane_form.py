@@ -7,9 +7,9 @@ and acknowledges in order is one range, whatever the keys; so a cursor with mill
 rows as consumers and rounds in flight: with 32 consumers by consistent hashing, two deliveries each, 10^6 entries of
 10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are 970,000 (design 4.3, 10).
 
-When owners change, each lane is split by the new ones: what former owners hold would else lie between what the new ones
-are given. Lanes of one owner are merged once that makes no more ranges. Waiting entries cut the ranges they lie in, so
-how many are passed over is bounded, as Pulsar bounds its look-ahead, and with it the rows.
+When owners change, each lane is split by the new ones (see lane_parts). Lanes of one owner are merged once that makes
+no more ranges. Waiting entries cut the ranges they lie in, so how many are passed over is bounded, as Pulsar bounds its
+look-ahead, and less the more ranges there are, and with it the rows.
 
 Beside the ranges, which are what is stored, the state of each entry between mark-delete and the end of what was touched
 is kept as a number, and so is its lane, six bytes an entry; they follow from the ranges and the hashes and are made
@@ -24,9 +24,9 @@ import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.entry_states import UNREAD, EntryStates, by_number, exact_ranges, lane_ranges
+from pulsar_spark.broker.lane_parts import LaneParts, Part
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.hash_ranges import HashTable
-from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, split
+from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
 from pulsar_spark.protocol.selectors import Selector
 
 _FEW_STATES = 1000
@@ -49,14 +49,6 @@ class Lane(NamedTuple):
     ranges: list[Range]
 
 
-class Part(NamedTuple):
-    """A lane by number, whether or not it has ranges: its hashes and their owner."""
-
-    number: int
-    hashes: LaneHashes
-    owner: str | None
-
-
 class LaneForm:
     """A cursor's ranges by lane. ``lanes`` are those that have any, by number."""
 
@@ -65,15 +57,9 @@ class LaneForm:
         self.states = EntryStates()
         self._base = base
         self._codes: np.ndarray | None = None
-        self._selector: Selector | None = None
-        self._parts = [Part(number, lane.hashes, None) for number, lane in lanes.items()]
-        self._table: HashTable | None = None
-        """The index in the parts of each hash, while they are these."""
-        self._numbers = np.empty(0, np.int16)
-        """The same of each entry from base on, as far as somebody asked: it changes when owners do, not with rounds."""
+        self.parts = LaneParts(hashes, base, {number: lane.hashes for number, lane in lanes.items()})
         self._ranges_of = {number: lane.ranges for number, lane in lanes.items()}
-        """The ranges of each part, whether or not it has any, that are what the entries' states say."""
-        self._next = max(lanes, default=-1) + 1
+        """Of each part, whether or not it has any, the ranges that are what its entries' states say."""
 
     @classmethod
     def of_ranges(cls, hashes: EntryHashes, base: int, ranges: Iterable[Range]) -> "LaneForm":
@@ -164,58 +150,26 @@ class LaneForm:
 
     # Written anew
 
-    def parts_from(self, base: int, entries: int, selector: Selector) -> np.ndarray:
-        """The lane of each of so many *entries* from *base* on, as an index that holds until lanes are stored;
-        *selector* says who owns which now."""
-        if selector is not self._selector:
-            self._split(selector)
-        passed, missing = base - self._base, base - self._base + entries - len(self._numbers)
-        if missing > 0:
-            if self._table is None:
-                self._table = lane_numbers([part.hashes for part in self._parts])
-            hashes = self.hashes.between(base + entries - missing, base + entries - 1)
-            self._numbers = np.append(self._numbers, self._table.of(hashes))
-        return self._numbers[passed : passed + entries]
-
-    @property
-    def owners(self) -> list[str | None]:
-        """The owner of each lane, by index."""
-        return [part.owner for part in self._parts]
-
     def is_with_owners(self, selector: Selector) -> bool:
         """Is every entry that is out with the owner of its hash, as *selector* says, and comes not back by itself?"""
-        owners = {part.number: part.owner for part in self._parts}
-        return selector is self._selector and all(
+        owners = {part.number: part.owner for part in self.parts}
+        return self.parts.are_by(selector) and all(
             held.status != PENDING or (held.consumer_id == owners[number] and held.due_time is None)
             for number, lane in self.lanes.items()
             for held in lane.ranges
         )
 
-    def _split(self, selector: Selector) -> None:
-        """Let the lanes be those of the owners there are now."""
-        found = split([part.hashes for part in self._parts], hashes_by_owner(selector.owned(), selector.axis))
-        parts = Counter(index for index, _ in found)
-        before, self._parts, self._table, self._selector = self._parts, [], None, selector
-        self._numbers = np.empty(0, np.int16)
-        for (index, owner), hashes in found.items():
-            is_whole = index >= 0 and parts[index] == 1
-            self._parts.append(before[index]._replace(owner=owner) if is_whole else self._new(hashes, owner))
-
-    def _new(self, hashes: LaneHashes, owner: str | None) -> Part:
-        self._next += 1
-        return Part(self._next - 1, hashes, owner)
-
     def store(self, base: int, codes: np.ndarray, parts: np.ndarray) -> "Stored":
-        """Take in the state of all entries from *base* on, whose lanes are *parts* (see :meth:`parts_from`); what is to
-        be written: the lanes that changed, and the numbers of those that are gone."""
+        """Take in the state of all entries from *base* on, whose lanes are *parts* (see lane_parts); what is to be
+        written: the lanes that changed, and the numbers of those that are gone."""
         is_touched = codes != UNREAD
         end = len(codes) - int(np.argmax(is_touched[::-1])) if is_touched.any() else 0
         done = codes[:end] != self.states.number(Range(0, 0, ACKNOWLEDGED))
         passed = int(np.argmax(done)) if done.any() else end
         known = self.codes[base - self._base :]
         is_other = np.append(codes[: len(known)] != known, is_touched[len(known) :])
-        changed = np.bincount(parts[is_other], minlength=len(self._parts)) > 0
-        self._numbers = self._numbers[base + passed - self._base :]
+        changed = np.bincount(parts[is_other], minlength=len(self.parts)) > 0
+        self.parts.begin_at(base + passed)
         self._base, self._codes = base + passed, codes[passed:end]
         before, self.lanes = self.lanes, {}
         for part, ranges in self._merged(self._of_parts(changed), changed):
@@ -228,10 +182,10 @@ class LaneForm:
     def _of_parts(self, changed: np.ndarray) -> list[list[Range]]:
         """The ranges of each part: made anew where entries *changed* or were passed, and of parts that are new, which
         are marked as changed, too."""
-        known = [self._ranges_of.get(part.number) for part in self._parts]
+        known = [self._ranges_of.get(part.number) for part in self.parts]
         for index, ranges in enumerate(known):
             changed[index] |= ranges is None or any(held.first < self._base for held in ranges)
-        numbers = self._numbers[: len(self._codes)]
+        numbers = self.parts.of_first(len(self._codes))
         entries = np.flatnonzero(changed[numbers])
         entries = entries[by_number(numbers[entries])]
         bounds = np.searchsorted(numbers[entries], np.arange(len(known) + 1))
@@ -240,14 +194,14 @@ class LaneForm:
             for ranges, is_changed, start, stop in zip(known, changed.tolist(), bounds, bounds[1:])
         ]
 
-    def _merged(self, ranges_of: list[list[Range]], changed: np.ndarray) -> list[tuple[Part, list[Range]]]:
+    def _merged(self, ranges_of: list[list[Range]], changed: np.ndarray) -> Iterator[tuple[Part, list[Range]]]:
         """The lanes with their ranges, those of one owner merged as far as that makes no more ranges; two of which
         neither *changed* made more before."""
-        numbers = self._numbers[: len(self._codes)]
-        of_owner: dict[str | None, list[tuple[Part, list[int], list[Range]]]] = {}
-        for index, (part, ranges) in enumerate(zip(self._parts, ranges_of, strict=True)):
-            others = of_owner.setdefault(part.owner, [])
-            for at, (other, members, its_ranges) in enumerate(others):
+        numbers = self.parts.of_first(len(self._codes))
+        of_owner: dict[str | None, list[tuple[list[int], list[Range]]]] = {}
+        for index, (owner, ranges) in enumerate(zip(self.parts.owners, ranges_of, strict=True)):
+            others = of_owner.setdefault(owner, [])
+            for at, (members, its_ranges) in enumerate(others):
                 both = [*members, index]
                 if not changed[both].any():
                     continue
@@ -255,20 +209,14 @@ class LaneForm:
                 is_in[both] = True
                 of_both = self._ranges(np.flatnonzero(is_in[numbers]))
                 if len(of_both) <= len(its_ranges) + len(ranges):
-                    others[at] = self._new(joined([other.hashes, part.hashes]), part.owner), both, of_both
+                    others[at] = both, of_both
                     break
             else:
-                others.append((part, [index], ranges))
+                others.append(([index], ranges))
         found = [each for others in of_owner.values() for each in others]
-        parts = [part for part, _, _ in found]
-        if parts != self._parts:
-            renumbered = np.empty(len(self._parts), self._numbers.dtype)
-            for index, (_, members, _) in enumerate(found):
-                renumbered[members] = index
-            self._numbers = renumbered[self._numbers]
-            self._parts, self._table = parts, None
-        self._ranges_of = {part.number: ranges for part, _, ranges in found}
-        return [(part, ranges) for part, _, ranges in found]
+        self.parts.merge([members for members, _ in found])
+        self._ranges_of = {part.number: ranges for part, (_, ranges) in zip(self.parts, found, strict=True)}
+        return zip(self.parts, (ranges for _, ranges in found), strict=True)
 
     def _ranges(self, places: np.ndarray) -> list[Range]:
         return [*lane_ranges(self.states, self._codes[places], self._base + places)]

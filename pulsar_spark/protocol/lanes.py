@@ -78,8 +78,12 @@ def lane_numbers(lanes: Sequence[LaneHashes]) -> HashTable:
     >>> lane_numbers(lanes).of(np.array([4, 5, 8, 9, 7, 10])).tolist()
     [0, 1, 0, 1, -1, -1]
     """
-    dtype = np.int16 if len(lanes) < 1 << 15 else np.int32
-    return HashTable(lanes[0].axis, list(_stretches(lanes, lanes[0].axis)), dtype)
+    return HashTable(lanes[0].axis, list(_stretches(lanes, lanes[0].axis)), number_type(len(lanes)))
+
+
+def number_type(lanes: int) -> type[np.integer]:
+    """The type of a lane's number, one for each of very many entries."""
+    return np.int16 if lanes < 1 << 15 else np.int32
 
 
 def split(

@@ -1,0 +1,47 @@
+"""A Key_Shared cursor kept by lane: how many rows it may come to where entries wait, and which of its lanes a round
+makes anew."""
+
+import pytest
+
+from pulsar_spark.broker import gather, keyed_lanes
+from pulsar_spark.broker.lane_form import LaneForm
+from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
+
+
+@pytest.fixture(autouse=True)
+def by_lane(monkeypatch):
+    monkeypatch.setattr(gather, "LANES_FROM", -1)
+    monkeypatch.setattr(gather, "EXACT_BELOW", -1)
+
+
+def delivered(result: dict) -> list[int]:
+    return [each.position for each in result["deliveries"]]
+
+
+@pytest.mark.parametrize(
+    ("most_rows", "found"), [(10, [2, 4, 6]), (4, [2]), (keyed_lanes._MOST_ROWS, [*range(2, 20, 2)])]
+)
+def test_the_more_rows_there_are_the_less_is_looked_ahead(engine, monkeypatch, most_rows, found):
+    """Every second entry waits for the first one, which was given back; each that is passed over will cut a range."""
+    monkeypatch.setattr(keyed_lanes, "_MOST_ROWS", most_rows)
+    monkeypatch.setattr(keyed_lanes, "_LEAST_LOOK_AHEAD", 2)
+    waiting, other = keys(True)[:2]
+    engine.publish(TOPIC, -1, [1], keys=[waiting])
+    assert delivered(engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 1)], 0)) == [0]
+    engine.round([ON.negative_ack("a", 0, delay_ms=60_000)], 0)
+    engine.publish(TOPIC, -1, [1] * 20, keys=[waiting, other] * 10)
+    assert delivered(engine.round([ON.flow("a", 9)], 0)) == found
+    (cursor,) = engine.rounds.bundle.cursors.values()
+    assert sum(1 for _ in cursor.lanes.every_range()) <= most_rows
+
+
+def test_lanes_of_which_nothing_changes_are_not_made_anew(engine, monkeypatch):
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 9), ON.flow("b", 9)], 0)
+    mine, others = keys(True), keys(False)
+    engine.publish(TOPIC, -1, [1] * 8, keys=[key for pair in zip(mine[:4], others[:4]) for key in pair])
+    engine.round([], 0)
+    made, ranges_of = [], LaneForm._ranges
+    monkeypatch.setattr(LaneForm, "_ranges", lambda form, places: made.append(len(places)) or ranges_of(form, places))
+    engine.round([ON.ack(at, at, consumer="b") for at in (1, 3, 7)], 0)
+    assert made == [4]
+    assert sorted(engine.state(TOPIC, -1, "s")["pending"]) == [0, 2, 4, 5, 6]
