@@ -26,6 +26,7 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
 from pulsar_spark.storage.lost import lost_entries_of
 from pulsar_spark.storage.mending import mend_topic
+from pulsar_spark.storage.partitions import raise_partitions
 from pulsar_spark.storage.topics import (
     Topic,
     create_topic,
@@ -74,6 +75,33 @@ class Admin(
                 f"partitions {partitions!r}: give at least 1, or create a topic without partitions with create_topic"
             )
         create_topic(self.layout, topic, partitions)
+
+    def update_partitioned_topic(self, topic: str, partitions: int) -> None:
+        """Raise the number of a topic's partitions; its subscriptions get the new ones from the first message on, for
+        which the broker is asked. Said again with the same number it does what is left of that.
+
+        :class:`NotAllowedError` for fewer than there are, and for a topic without partitions. Clients that have the
+        topic open follow within seconds. A key may go to another partition from then on.
+        """
+        found = raise_partitions(self.layout, topic, partitions)
+        there = {key[1:] for key in read_latest(self.layout, "cursor").cursors if key.topic_id == found.topic_id}
+        replies = self._requester.replies(
+            [
+                {
+                    "kind": "create_subscription",
+                    "topic": str(found.name),
+                    "partition": partition,
+                    "subscription": subscription,
+                    "properties": {"initial_position": "Earliest"},
+                }
+                for subscription in sorted({subscription for _, subscription in there})
+                for partition in found.partition_indexes
+                if (partition, subscription) not in there
+            ]
+        )
+        for reply in replies:
+            if reply.error is not None and not isinstance(reply.error, NotAllowedError):  # a consumer was quicker
+                raise reply.error
 
     def partition_for_key(self, topic: str, key: str, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> str:
         """Name of the partition that messages with *key* go to; of a topic without partitions, or a partition by its

@@ -38,7 +38,7 @@ class Desk:
             raise TopicNotFound(f"request {request.kind!r} names no topic and partition")
         state = self.bundle.topic(request.topic)
         self._check_served(self.bundle.topic_aside(request.topic, state.topic.topic_id), request)
-        if request.partition not in state.topic.partition_indexes:
+        if not state.has_partition(request.partition):
             raise TopicNotFound(f"topic {request.topic!r} has no partition {request.partition}")
         return state
 

@@ -71,6 +71,7 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
             topic.path, commit, ends, state.publish_ids, topic.partitions, delayed_after=delayed_after
         )
         for partition, runs in numbered.items():
+            state.has_partition(partition)
             for at, run in enumerate(runs):
                 if run.may_have_chunks:
                     run = runs[at] = run._replace(chunks_from=state.chunks(partition).chunks_from(run))
@@ -101,7 +102,7 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
         for groups in state.chunk_groups.values():
             groups.read_again()
     for partition, ledger_id in commit.trimmed.items():
-        if partition in topic.partition_indexes:
+        if state.has_partition(partition):
             first = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
             state.trimmed[partition] = first
             if partition in state.chunk_groups:

@@ -23,6 +23,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.needed_runs import published
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.partitions import partitions_now
 from pulsar_spark.storage.publish_ids import PublishIds
 from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.table_specs import LEDGERS
@@ -88,6 +89,12 @@ class TopicState:
     def has_chunks(self) -> bool:
         """Does any partition have some?"""
         return any(ledgers.last_chunk_position >= 0 for ledgers in self.partitions.values())
+
+    def has_partition(self, partition: int) -> bool:
+        """Has the topic this partition? It may be one that was added since the topic was looked at."""
+        if partition not in self.topic.partition_indexes and self.topic.partitions <= partition:
+            self.topic = self.topic._replace(partitions=max(self.topic.partitions, partitions_now(self.topic.path)))
+        return partition in self.topic.partition_indexes
 
     def first_position(self, partition: int) -> int:
         """The first position that was not trimmed."""

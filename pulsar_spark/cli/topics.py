@@ -34,6 +34,18 @@ def create(
     typer.echo(f"created {topic}")
 
 
+@app.command()
+def update(
+    topic: Topic,
+    root: Root,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="More than there are.")],
+    timeout: TimeoutSeconds = 30,
+):
+    """Raise the number of a topic's partitions; its subscriptions get the new ones from the first message on."""
+    admin(root, timeout).update_partitioned_topic(topic, partitions)
+    typer.echo(f"{topic} has {partitions} partitions")
+
+
 @app.command("list")
 def list_(
     root: Root,

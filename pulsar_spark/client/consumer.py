@@ -11,6 +11,7 @@ from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none, public_call
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.enums import InitialPosition
+from pulsar_spark.client.following import PARTITIONS_SECONDS
 from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters, LetterTopics
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
@@ -24,6 +25,7 @@ from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, Pul
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import Topic
 
 _UNACKED_TICK = 1.0
@@ -49,7 +51,8 @@ class Consumer:
         self._settings = settings
         self._topic_name = topic_name
         self._consumer_id = consumer_id
-        self._follows: Callable[[], None] | None = None
+        self._topics = topics
+        self._follows: list[Callable[[], None]] = []
         self._unacked = None
         if settings.unacked_timeout_ms:
             self._unacked = UnackedTracker(
@@ -99,6 +102,28 @@ class Consumer:
             for topic, partition in partitions
         ]
 
+    def _follow(self, look: Callable[[], None], seconds: float) -> None:
+        """Let the client look every so many *seconds* whether there is more to receive from."""
+        self._follows.append(look)
+        self._client._following.add(look, seconds)
+
+    def _follow_partitions(self, topics: list[tuple[Topic, list[int]]]) -> None:
+        """Receive from partitions that are added to these topics, where all of a topic's are received from."""
+        watches = [
+            PartitionWatch(topic) for topic, indexes in topics if topic.partitions and len(indexes) == topic.partitions
+        ]
+        waiting: dict[str, Topic] = {}
+
+        def look() -> None:
+            waiting.update({found.topic_id: found for watch in watches if (found := watch.added()) is not None})
+            for topic in list(waiting.values()):
+                known = {each.partition for each in self._subscriptions if each.topic.topic_id == topic.topic_id}
+                self._add([(topic, [index for index in topic.partition_indexes if index not in known])])
+                del waiting[topic.topic_id]
+
+        if watches:
+            self._follow(look, PARTITIONS_SECONDS)
+
     def _add(self, topics: list[tuple[Topic, list[int]]]) -> None:
         """Join the subscription on these partitions, too, which are new, and so from their first message on; wait for
         it. None of them is joined where one cannot be."""
@@ -119,6 +144,9 @@ class Consumer:
         self._subscriptions = self._subscriptions + added
         for subscription in added:
             subscription.connected()
+        self._channel.logger.info(
+            "%s: consumer %r has %d partitions more", self._receiver.name, self.consumer_name(), len(added)
+        )
 
     def _connect(self) -> None:
         """Join the subscription on every partition, or on none."""
@@ -146,6 +174,7 @@ class Consumer:
         self._channel.logger.info("%s: consumer %r subscribed", self._receiver.name, self.consumer_name())
         for subscription in self._subscriptions:
             subscription.connected()
+        self._follow_partitions(self._topics)
         if self._unacked is not None:
             self._channel.call_later(_UNACKED_TICK, self._redeliver_expired)
         if self._listener is not None:
@@ -344,8 +373,8 @@ class Consumer:
 
     def _finish(self) -> None:
         self._receiver.close()
-        if self._follows is not None:
-            self._client._following.remove(self._follows)
+        for look in self._follows:
+            self._client._following.remove(look)
         self._detach(self._subscriptions)
         self._client._forget(self)
 

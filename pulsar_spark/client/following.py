@@ -1,4 +1,4 @@
-"""What a client looks at now and then: which topics there are that a pattern fits.
+"""What a client looks at now and then: topics that a pattern fits, partitions added to a topic, its claim on one.
 
 One thread a client, begun when there is something to look at. A look that fails is told to the log and made again at
 its next time.
@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.worker import Worker
+
+PARTITIONS_SECONDS = 2.0
+"""How often a topic's partitions are looked at, for a stat each."""
 
 
 class Following(Worker):

@@ -26,6 +26,10 @@ class MessageRouting:
                 switch_ms=settings.batching_max_publish_delay_ms,
             )
 
+    def grow(self, partitions: list[int]) -> None:
+        """The producer publishes to these partitions from now on."""
+        self._partitions = partitions
+
     def partition_for_key(self, partition_key: str) -> int:
         """Where a message with this key goes; a message router of the application is not asked."""
         count = len(self._partitions)
@@ -35,7 +39,7 @@ class MessageRouting:
 
     def partition(self, message: Outgoing) -> int:
         """Where the message goes; ValueError for a router's wrong answer."""
-        partitions, router = self._partitions, self._settings.message_router
+        partitions, router = self._partitions, self._settings.message_router  # as they are now, for all that follows
         if len(partitions) == 1:
             return partitions[0]
         if router is None:

@@ -14,15 +14,22 @@ class OpenBatches:
 
     def __init__(self, settings: ProducerSettings, partitions: list[int], most_bytes: int):
         self._delay = settings.batching_max_publish_delay_ms / 1000
+        self._settings, self._most_bytes = settings, most_bytes
         self._batches: dict[int, BatchContainer[Outgoing]] = {}
-        for partition in partitions if settings.batching_enabled else ():
-            self._batches[partition] = BatchContainer(
-                max_messages=settings.batching_max_messages,
-                max_bytes=min(settings.batching_max_allowed_size_in_bytes, most_bytes),
-                is_key_based=settings.batching_type is BatchingType.KeyBased,
-            )
+        self.grow(partitions)
         self.is_waiting = False
         """Whether the last message opened a batch that is to be closed when its time is over."""
+
+    def grow(self, partitions: list[int]) -> None:
+        """Keep batches of these partitions, too."""
+        settings = self._settings
+        for partition in partitions if settings.batching_enabled else ():
+            if partition not in self._batches:
+                self._batches[partition] = BatchContainer(
+                    max_messages=settings.batching_max_messages,
+                    max_bytes=min(settings.batching_max_allowed_size_in_bytes, self._most_bytes),
+                    is_key_based=settings.batching_type is BatchingType.KeyBased,
+                )
 
     def add(self, partition: int, message: Outgoing, is_flush: bool) -> list[Entry]:
         """The entries that are complete with this message, which alone is one where it is delayed (0.32)."""

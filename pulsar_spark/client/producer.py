@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.deduplication import Deduplication
 from pulsar_spark.client.enums import BatchingType, ProducerAccessMode
+from pulsar_spark.client.following import PARTITIONS_SECONDS
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
 from pulsar_spark.client.payloads import AS_IT_IS, stored
@@ -35,6 +36,7 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.exclusive import RENEW_SECONDS, ExclusiveClaim
+from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import Topic
 
 
@@ -85,6 +87,9 @@ class Producer:
         )
         if settings.access_mode is not ProducerAccessMode.Shared:
             client._following.add(claim.renew, RENEW_SECONDS)
+        if topic.partitions and len(partitions) == topic.partitions and topic.name.partition_index < 0:
+            self._partition_watch = PartitionWatch(topic)
+            client._following.add(self._grow, PARTITIONS_SECONDS)
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""
@@ -226,8 +231,21 @@ class Producer:
         self._let_go()
         self._client._forget(self)
 
+    def _grow(self) -> None:
+        """Publish to partitions that were added, too."""
+        topic = self._partition_watch.added()
+        if topic is None:
+            return
+        partitions = list(topic.partition_indexes)
+        with self._condition:
+            self._publisher.grow(topic)
+            self._batches.grow(partitions)
+            self._limit = self._settings.pending_limit(len(partitions))
+            self._routing.grow(partitions)
+
     def _let_go(self) -> None:
         """Nothing will be published any more: who waits for the topic may have it."""
+        self._client._following.remove(self._grow)
         self._client._following.remove(self._claim.renew)
         if self._settings.access_mode is not ProducerAccessMode.Shared:
             self._claim.let_go()

@@ -75,6 +75,10 @@ class Publisher(Worker):
         self._under_way: list[Entry] = []
         self._start()
 
+    def grow(self, topic: Topic) -> None:
+        """The topic has more partitions now."""
+        self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
+
     def put(self, entry: Entry) -> None:
         """Hand over an entry; the caller holds the condition and notifies."""
         self._queue.append(entry)

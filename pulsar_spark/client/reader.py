@@ -47,7 +47,8 @@ class Reader:
         self._names = {partition: str(topic.name.partition(partition)) for partition in partitions}
         self._schema, self._opener = schema, opener
         self._is_inclusive = is_inclusive
-        self._log = TopicLog(topic, partitions, client._ledgers)
+        is_whole = bool(topic.partitions) and topic.name.partition_index < 0 and topic_name == str(topic.name)
+        self._log = TopicLog(topic, partitions, client._ledgers, is_whole=is_whole)
         self._closing = threading.Event()
         self._lock = threading.RLock()
         self._listener = None if listener is None else Listener(self, listener, self._take, topic_name)
@@ -157,6 +158,9 @@ class Reader:
 
     def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost | UnreadableMessage]:
         for partition, run in runs:
+            if partition not in self._chunks:  # it was added since
+                self._names[partition] = str(self._topic.name.partition(partition))
+                self._chunks[partition] = self._chunks_of(partition)
             chunked, to_position = self._chunks[partition].joining(run) if run.has_chunks else (None, 0)
             if (
                 self._start_time is not None

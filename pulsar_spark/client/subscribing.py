@@ -15,6 +15,7 @@ from pulsar_spark.client.following import Following
 from pulsar_spark.client.letters import check_letter_topics, letter_topics
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.protocol.topic_pattern import TopicPattern
 from pulsar_spark.schema import BytesSchema
 from pulsar_spark.storage.layout import Layout
@@ -161,20 +162,25 @@ class Subscribing:
             raise InvalidConfiguration(
                 f"topic pattern {str(pattern)!r}: with retry_enable topics are named, as their retry letter topic is"
             )
-        names = pattern.fitting(self._layout.topics(*pattern.namespace))
-        consumer = self._join(list(map(str, names)), settings, str(pattern))
+        fitting = partial(self._fitting, pattern)
+        consumer = self._join(list(map(str, fitting())), settings, str(pattern))
         known = {subscription.topic.topic_id for subscription in consumer._subscriptions}
 
         def look() -> None:
-            names = pattern.fitting(self._layout.topics(*pattern.namespace))
-            found = [topic for topic in map(partial(read_topic, self._layout), names) if topic.topic_id not in known]
+            found = [
+                topic for topic in map(partial(read_topic, self._layout), fitting()) if topic.topic_id not in known
+            ]
             if found:
-                consumer._add([(topic, list(topic.partition_indexes)) for topic in found])
+                added = [(topic, list(topic.partition_indexes)) for topic in found]
+                consumer._add(added)
+                consumer._follow_partitions(added)
                 known.update(topic.topic_id for topic in found)
 
-        consumer._follows = look
-        self._following.add(look, period)
+        consumer._follow(look, period)
         return consumer
+
+    def _fitting(self, pattern: TopicPattern) -> list[TopicName]:
+        return pattern.fitting(self._layout.topics(*pattern.namespace))
 
     def _join(self, names: list[str], settings: ConsumerSettings, topic_name: str | None = None) -> Consumer:
         """A connected consumer of these topics, which together are called *topic_name*, and of the retry letter topic

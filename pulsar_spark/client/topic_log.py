@@ -24,11 +24,12 @@ _LOOK_BACK = 100
 
 
 class TopicLog:
-    """Walks through a topic's publish commits, from any of them on."""
+    """Walks through a topic's publish commits, from any of them on; with all *partitions*, where that *is_whole*, also
+    through those that are added."""
 
-    def __init__(self, topic: Topic, partitions: list[int], ledgers: LedgerIndex):
+    def __init__(self, topic: Topic, partitions: list[int], ledgers: LedgerIndex, *, is_whole: bool = False):
         self._topic = topic
-        self._partitions = partitions
+        self._partitions, self._is_whole = partitions, is_whole
         self._ledgers = ledgers
         self._log = TableLog(topic.path)
         self._publish_ids: OrderedDict[str, int] = OrderedDict()
@@ -73,7 +74,10 @@ class TopicLog:
         runs = []
         for file in published_files(self._topic.path, commit, self._topic.partitions):
             is_first = self._publish_ids.setdefault(file.publish_id, commit.version) == commit.version
-            if is_first and file.partition in self._partitions and commit.version > self._gone.get(file.partition, 0):
+            is_wanted = file.partition in self._partitions or (
+                self._is_whole and file.partition >= self._topic.partitions
+            )
+            if is_first and is_wanted and commit.version > self._gone.get(file.partition, 0):
                 runs.append((file.partition, file.as_run(commit.version)))
         while len(self._publish_ids) > _REMEMBERED:
             self._publish_ids.popitem(last=False)

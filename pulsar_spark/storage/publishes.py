@@ -21,6 +21,7 @@ from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.partitions import partitions_now
 from pulsar_spark.storage.publish_ids import PublishIds
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
@@ -74,7 +75,7 @@ def published_files(table: Path, commit: Commit, partitions: int | None = None) 
         and len({file.publish_id for file in files}) == 1
         and all(file.batch_size is None or file.batch_size * file.entries == file.rows for file in files)
     )
-    return files if is_publish and _are_partitions(files, partitions) else []
+    return files if is_publish and _are_partitions(table, files, partitions) else []
 
 
 def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int | None = None) -> list[AddedFile]:
@@ -100,10 +101,12 @@ def check_statistics(table: Path, commit: Commit) -> None:
             _published_file(table, commit.version, file)
 
 
-def _are_partitions(files: list[PublishedFile], partitions: int | None) -> bool:
-    return partitions is None or all(
-        0 <= file.partition < partitions if partitions else file.partition == -1 for file in files
-    )
+def _are_partitions(table: Path, files: list[PublishedFile], partitions: int | None) -> bool:
+    """Whether the files are of partitions that the topic has; it may have more by now than the *partitions* known."""
+    if not partitions or not files:
+        return partitions is None or all(file.partition == -1 for file in files)
+    highest = max(file.partition for file in files)
+    return min(file.partition for file in files) >= 0 and (highest < partitions or highest < partitions_now(table))
 
 
 def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile | None:

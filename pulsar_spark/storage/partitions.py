@@ -1,0 +1,90 @@
+"""How many partitions a topic has, and raising that number.
+
+The number is said by the first commit of the topic's table, which is replaced in one step when it is raised, as a
+migration does: a crash leaves either. It never falls. Whoever has the topic open finds out when a commit has files of a
+partition it does not know (:func:`partitions_now`), or by looking now and then: a stat says whether the first commit is
+another. Until then it goes on with the partitions it knows, whose entries stay where they are.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, NotARoot, TopicNotFound
+from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.commits import replace_commit
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import append_lock, read_definition
+from pulsar_spark.storage.topics import MAX_PARTITIONS, Topic, read_topic
+
+
+def partitions_now(table: str | os.PathLike) -> int:
+    """The number that a topic's table says; 0 for a topic without partitions, and where there is none any more."""
+    try:
+        found = read_definition(table).properties.get("partitions")
+    except (FileNotFoundError, NotARoot):
+        return 0
+    return found if isinstance(found, int) else 0
+
+
+def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> Topic:
+    """Give a partitioned topic *partitions*; the topic as it is then. :class:`NotAllowedError` for a topic without
+    partitions, and where it has more; nothing where it has so many."""
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= MAX_PARTITIONS:
+        raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
+    path = read_topic(layout, name).path
+    with append_lock(path):
+        topic = read_topic(layout, name)
+        if not topic.partitions:
+            raise NotAllowedError(f"topic {str(topic.name)!r} has no partitions, and can be given none: make another")
+        if partitions < topic.partitions:
+            raise NotAllowedError(
+                f"topic {str(topic.name)!r} has {topic.partitions} partitions, which can be raised and not lowered to "
+                f"{partitions}"
+            )
+        if partitions > topic.partitions:
+            _write(path, partitions)
+    return read_topic(layout, name)
+
+
+def _write(path: Path, partitions: int) -> None:
+    actions = TableLog(path).first_actions()
+    if actions is None:
+        raise TopicNotFound(
+            f"{str(path)!r}: the table's first commit was taken out of its log by somebody else: the number of "
+            "partitions cannot be raised any more"
+        )
+    for action in actions:
+        if "metaData" in action:
+            said = json.loads(action["metaData"]["description"])
+            action["metaData"]["description"] = json.dumps(said | {"partitions": partitions}, sort_keys=True)
+    replace_commit(path, 0, "\n".join(map(json.dumps, actions)) + "\n", keep_as=None)
+
+
+class PartitionWatch:
+    """Tells one who has a topic open of partitions that were added."""
+
+    def __init__(self, topic: Topic):
+        self._topic, self._log = topic, TableLog(topic.path)
+        self._life = self._log.life()
+
+    def added(self) -> Topic | None:
+        """The topic as it is now, once, where it has more partitions than the last time; for the price of a stat where
+        it has not."""
+        try:
+            life = self._log.life()
+        except FileNotFoundError:
+            return None
+        if life == self._life:
+            return None
+        self._life = life
+        try:
+            definition = read_definition(self._topic.path)
+        except FileNotFoundError:
+            return None
+        now = definition.properties.get("partitions") or 0
+        if definition.table_id != self._topic.topic_id or now <= self._topic.partitions:
+            return None
+        self._topic = self._topic._replace(partitions=now)
+        return self._topic
