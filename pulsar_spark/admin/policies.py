@@ -128,7 +128,7 @@ class Policies:
     def get_deduplication(self, scope: str) -> bool | None:
         """As set on a namespace or a topic; None where nothing is."""
         found = self.get_policies(scope).get(DEDUPLICATION)
-        return None if found is None else found != "0"
+        return None if found is None else policy_number(DEDUPLICATION, found) == 1
 
     def remove_deduplication(self, scope: str) -> None:
         """Undo :meth:`set_deduplication`."""

@@ -31,6 +31,7 @@ from pulsar_spark.protocol.policies import (
     DEDUPLICATION_SINCE,
     DELAYED_DELIVERY_ACTIVE,
     UNACKED_LIMITS,
+    begins_deduplication,
     check_policy,
     policy_owners,
 )
@@ -182,7 +183,7 @@ class Intake(Desk):
         else:
             parse_namespace(owner)
         before = self._connected(owner) if name == DELAYED_DELIVERY_ACTIVE else []
-        if name == DEDUPLICATION and value == "1" and self.bundle.policies.get((owner, name)) != "1":
+        if name == DEDUPLICATION and begins_deduplication(self.bundle.policies.get((owner, name)), value):
             self.draft.facts.append(self.bundle.set_policy(owner, DEDUPLICATION_SINCE, str(self.draft.number)))
         self.draft.facts.append(self.bundle.set_policy(owner, name, value))
         self._switch_delays(before)

@@ -214,9 +214,20 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
     >>> deduplication_since(on, topic), deduplication_since(on | {(topic, DEDUPLICATION): "0"}, topic)
     (9, None)
     """
-    if policy_text(policies, topic, DEDUPLICATION) != "1":
+    if not policy_number(DEDUPLICATION, policy_text(policies, topic, DEDUPLICATION)):
         return None
     return max(int(policies.get((owner, DEDUPLICATION_SINCE), 0)) for owner in policy_owners(topic))
+
+
+def begins_deduplication(before: str | None, value: str | None) -> bool:
+    """May messages be deduplicated from now on that were not, where that policy was *before* and is *value* now? Where
+    a topic's own one is removed, its namespace's may be on.
+
+    >>> [begins_deduplication(*each) for each in (("0", "1"), (None, "1"), ("0", None), ("1", "1"), ("1", None))]
+    [True, True, True, False, False]
+    """
+    was_on, is_on = (each is not None and policy_number(DEDUPLICATION, each) == 1 for each in (before, value))
+    return (is_on and not was_on) or (value is None and before is not None and not was_on)
 
 
 def default_number(name: str) -> int:

@@ -1,12 +1,10 @@
-"""Rows that a topic has already, by producer name and sequence id, are not published again."""
+"""Rows that a topic has already are not published again: by Spark; what is not Spark's is in test_append_new."""
 
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.frames import deduplication, publish, publish_stream
+from pulsar_spark.frames import publish, publish_stream
 from pulsar_spark.protocol.policies import DEDUPLICATION
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
 from tests.requests import On
 from tests.spark_engine import new_engine
 
@@ -44,40 +42,6 @@ def test_what_is_stored_and_what_is_there_twice_is_left_out(spark, root):
     assert publish(rows(spark, "p", *range(8), tasks=2), root, TOPIC)[1:] == (None, 0)
     assert publish(rows(spark, "q", 1), root, TOPIC)[1:] == (3, 1)
     assert stored(root) == ["p1", "p2", "p5", "p4", "p6", "p7", "q1"]
-
-
-def test_clients_and_frames_share_their_names(spark, root):
-    publish(rows(spark, "p", 1, 2), root, TOPIC)
-    client = pulsar.Client(f"delta:{root}")
-    producer = client.create_producer(TOPIC, producer_name="p")
-    assert (producer.last_sequence_id(), producer.send(b"again", sequence_id=2).ledger_id()) == (2, -1)
-    producer.send(b"p3")
-    publish(rows(spark, "p", 3, 4).drop("producer_name"), root, TOPIC, producer_name="p")
-    assert producer.send(b"again", sequence_id=4).ledger_id() == -1
-    client.close()
-    assert stored(root) == ["p1", "p2", "p3", "p4"]
-
-
-def test_one_that_is_overtaken_is_judged_again(spark, root, monkeypatch):
-    """By a client of the same name, between its look and its commit; its app id counts once, too."""
-    client, judged = pulsar.Client(f"delta:{root}"), []
-    producer, find = client.create_producer(TOPIC, producer_name="p"), deduplication.new_rows
-
-    def overtaken(*arguments):
-        if not judged:
-            producer.send(b"p1", sequence_id=1)
-        judged.append(1)
-        return find(*arguments)
-
-    monkeypatch.setattr(deduplication, "new_rows", overtaken)
-    frame = rows(spark, "p", 1, 2, 3)
-    assert publish(frame, root, TOPIC, app_id="job", app_version=1)[1:] == (2, 2)
-    assert publish(frame, root, TOPIC, app_id="job", app_version=1)[1:] == (None, 0)
-    assert (len(judged), stored(root)) == (2, ["p1", "p2", "p3"])
-    client.close()
-    table = read_topic(new_engine(None, root).layout, TOPIC).path
-    named = {file.path for commit in TableLog(table).commits(0) for file in commit.added}
-    assert {path.name for path in table.glob("*.parquet")} == named
 
 
 def test_chunked_messages_are_left_out_whole(spark, root):
