@@ -71,14 +71,17 @@ class TopicSchemas:
 
     def written_with(self, message) -> SchemaInfo | None:
         """The schema a message was written with; None where it names no version, or its topic keeps none such. That of
-        a letter is kept by the topic it came from."""
+        a letter, which the broker writes without a sequence id, is kept by the topic it came from."""
         version = message.int_schema_version()
         if version < 0:
             return None
-        found = self._version_of(message.topic_name(), version)
-        if found is None and (origin := message.properties().get(REAL_TOPIC)):
-            return self._version_of(origin, version)
-        return found
+        if message.sequence_id() < 0 and (found := self._version_at_origin(message, version)):
+            return found
+        return self._version_of(message.topic_name(), version) or self._version_at_origin(message, version)
+
+    def _version_at_origin(self, message, version: int) -> SchemaInfo | None:
+        origin = message.properties().get(REAL_TOPIC)
+        return self._version_of(origin, version) if origin else None
 
     def _version_of(self, topic_name: str, version: int) -> SchemaInfo | None:
         if (topic_name, version) not in self._written:

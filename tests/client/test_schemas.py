@@ -146,6 +146,7 @@ def test_policies_decide(client, service_url):
 
 def test_letters_are_read_with_the_schema_of_where_they_came_from(client, broker):
     policy = pulsar.ConsumerDeadLetterPolicy(1)
+    client.create_producer("t", schema=AvroSchema(Flight)).send(Flight(tail="N1", delay=3))
     consumer = client.subscribe(
         "t",
         "s",
@@ -154,8 +155,8 @@ def test_letters_are_read_with_the_schema_of_where_they_came_from(client, broker
         negative_ack_redelivery_delay_ms=0,
         dead_letter_policy=policy,
         retry_enable=True,
+        initial_position=pulsar.InitialPosition.Earliest,
     )
-    client.create_producer("t", schema=AvroSchema(Flight)).send(Flight(tail="N1", delay=3))
     letters = client.subscribe(
         "t-s-DLQ", "l", schema=AvroSchema(FlightWithGate), initial_position=pulsar.InitialPosition.Earliest
     )
@@ -163,4 +164,6 @@ def test_letters_are_read_with_the_schema_of_where_they_came_from(client, broker
     again = consumer.receive(5000)
     assert again.topic_name().endswith("t-s-RETRY") and again.value() == FlightWithGate(tail="N1")
     consumer.reconsume_later(again, delay_millis=0)
-    assert letters.receive(5000).value() == FlightWithGate(tail="N1")
+    letter = letters.receive(5000)
+    assert letter.value() == FlightWithGate(tail="N1") and letter.int_schema_version() == 0
+    assert kept(client, "t-s-DLQ") == [(0, "AVRO")], "its version 0 is another one"
