@@ -56,10 +56,9 @@ class Publisher(Worker):
         self._due = due
         self._settled = settled
         self._answered = answered
-        self._check = check
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
-        self._table = SureAppend(topic.path, "publish_id")
+        self._table = SureAppend(topic.path, "publish_id", check)
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
         self._under_way: list[Entry] = []
         self._start()
@@ -200,7 +199,7 @@ class Publisher(Worker):
                 self._condition.wait(_RETRY_SECONDS)
 
         try:
-            return self._table.append(rows, wait, self._check)
+            return self._table.append(rows, wait)
         except FileNotFoundError as gone:
             raise TopicNotFound(
                 f"topic {str(self._topic.name)!r} was deleted: create it and its producers again"

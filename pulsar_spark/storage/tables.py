@@ -164,26 +164,26 @@ def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
 
 
 class AppendTable:
-    """A handle for appending to one table from one thread at a time."""
+    """A handle for appending to one table from one thread at a time. ``check`` raises where :meth:`append` must not: it
+    is called when it is known which version comes next, and again when that was taken."""
 
-    def __init__(self, path: str | os.PathLike):
-        self.path = str(path)
+    def __init__(self, path: str | os.PathLike, check: Callable[[], None] = lambda: None):
+        self.path, self._check = str(path), check
         self.definition = read_definition(path)
         self._log = TableLog(path)
         self._life = self._log.life()
         self._is_partitioned = bool(self.definition.properties.get("partitions"))
         self._known = -1
 
-    def append(self, rows: pa.Table, check: Callable[[], None] = lambda: None) -> int:
-        """Append *rows* in one commit; the version committed. *check* raises where it must not be: it is called when it
-        is known which version comes next, and again when that was taken."""
+    def append(self, rows: pa.Table) -> int:
+        """Append *rows* in one commit, unless ``check`` raises; the version committed."""
 
         def goes_on(seen: int) -> bool:
-            check()
+            self._check()
             return True
 
         self._update()
-        check()
+        self._check()
         return self._commit(write_files(Path(self.path), rows, self._is_partitioned), {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
