@@ -71,7 +71,7 @@ class Client:
         """A producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``, but messages are batched
         unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does."""
         waits = access_mode is ProducerAccessMode.WaitForExclusive
-        return Producer(
+        producer = Producer(
             await self._until_free(
                 waits,
                 self._client.create_producer,
@@ -100,6 +100,8 @@ class Client:
             ),
             self._files,
         )
+        await producer._look()
+        return producer
 
     async def _until_free(self, waits: bool, function: Callable, *args):
         """What *function* makes; where it *waits*, tried again while another producer has the topic for itself."""

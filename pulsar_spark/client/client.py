@@ -51,8 +51,17 @@ MAX_LEASE_SECONDS = 24 * 60 * 60
 class Client(Subscribing):
     """A connection to the topics of one root; safe for threads.
 
-    ``lease_seconds`` is how long the broker keeps what this client's consumers hold when it hears nothing of it, as
-    after a crash.
+    - ``service_url``: ``delta:<root>``, where the root is the folder of the tables.
+    - ``operation_timeout_seconds``: how long a call waits for the broker's answer before it raises :class:`Timeout`.
+    - ``lease_seconds``: how long the broker keeps what this client's consumers hold when it hears nothing of it, as
+      after a crash. The package has no such argument.
+    - ``logger``: a logger of Python's ``logging``, a :class:`ConsoleLogger` or a :class:`FileLogger`;
+      ``log_conf_file_path``: a file with the settings of ``logging`` as JSON.
+    - ``authentication``, ``use_tls``, ``tls_trust_certs_file_path``, ``tls_allow_insecure_connection``,
+      ``tls_validate_hostname``, ``listener_name``, ``tls_private_key_file_path``, ``tls_certificate_file_path``:
+      refused where they ask for anything, because a folder has no connections.
+    - ``io_threads``, ``message_listener_threads``, ``concurrent_lookup_requests``, ``stats_interval_in_seconds``,
+      ``connection_timeout_ms``: numbers that mean nothing here.
     """
 
     def __init__(
@@ -181,8 +190,22 @@ class Client(Subscribing):
         chunk_max_message_size=-1,
         crypto_failure_action=ProducerCryptoFailureAction.FAIL,
     ) -> Producer:
-        """A producer on *topic*, which is created if it is missing. ``hashing_scheme`` chooses the hash of partition
-        keys.
+        """A producer on *topic*, which is created if it is missing.
+
+        - ``producer_name``: made up where none is given. ``properties``: texts by texts, of the producer.
+        - ``schema``: turns values into payloads.
+        - ``initial_sequence_id``: the number before the first message's own.
+        - ``send_timeout_millis``: how long a message may wait to be published; 0 for ever.
+        - ``compression_type``: of payloads.
+        - ``max_pending_messages``: how many messages may wait, of each partition, and
+          ``max_pending_messages_across_partitions``, of all; more are refused, or, with ``block_if_queue_full``, waited
+          for.
+        - ``batching_enabled``: messages share an entry, at most ``batching_max_messages`` of them and
+          ``batching_max_allowed_size_in_bytes``, for at most ``batching_max_publish_delay_ms``; by key with a
+          ``batching_type`` KeyBased. It excludes ``chunking_enabled``.
+        - ``message_routing_mode``: how messages without a key go to partitions; ``message_router(message, partitions)``
+          says it for all of them. ``hashing_scheme`` chooses the hash of partition keys.
+        - ``lazy_start_partitioned_producers``: nothing is started for a partition anyway.
 
         With ``chunking_enabled`` a message above the topic's maximum message size is sent in chunks, of at most
         ``chunk_max_message_size`` bytes where that is given; otherwise it is refused with :class:`MessageTooBig`.
@@ -245,8 +268,15 @@ class Client(Subscribing):
         start_message_id_inclusive=False,
         crypto_failure_action=ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
-        """A reader from *start_message_id* on; of a partitioned topic it reads every partition, from the earliest or
-        latest. Its *schema* is held against the topic's as a consumer's is."""
+        """A reader of *topic* from *start_message_id* on, after it or, with ``start_message_id_inclusive``, at it; of a
+        partitioned topic it reads every partition, from the earliest or latest.
+
+        - ``schema``: turns payloads into values; it is held against the topic's as a consumer's is.
+        - ``reader_listener(reader, message)``: is called with each message, from a thread of its own.
+        - ``crypto_key_reader`` and ``crypto_failure_action``: as for :meth:`subscribe`.
+        - ``is_read_compacted``: refused, there is no compaction.
+        - ``receiver_queue_size``, ``reader_name``, ``subscription_role_prefix``: mean nothing to who reads a table.
+        """
         check_type(str, topic, "topic")
         check_type(MessageId, start_message_id, "start_message_id")
         check_type(Schema, schema, "schema")
@@ -279,7 +309,7 @@ class Client(Subscribing):
 
     @public_call
     def get_topic_partitions(self, topic) -> list[str]:
-        """Names of the topic's partitions; of a topic without partitions, existing or not, its own name."""
+        """Names of the partitions of *topic*; of a topic without partitions, existing or not, its own name."""
         check_type(str, topic, "topic")
         self._check_open()
         try:

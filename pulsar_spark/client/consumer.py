@@ -226,7 +226,7 @@ class Consumer:
 
     @public_call
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
-        """Acknowledge one message, or a list of them; of a batch only that one, unless the id names the whole entry.
+        """Acknowledge one *message*, or a list of them; of a batch only that one, unless the id names the whole entry.
 
         With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An
         acknowledgement with *properties* is sent at once and they are kept with its request.
@@ -236,14 +236,15 @@ class Consumer:
 
     @public_call
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict | None = None) -> None:
-        """Acknowledge everything of the message's partition up to and including it; not on Shared and Key_Shared."""
+        """Acknowledge everything of the *message*'s partition up to and including it; not on Shared and Key_Shared.
+        *properties* are kept with the request."""
         self._receiver.check_open()
         self._acknowledger.acknowledge_cumulative(message, properties)
 
     @public_call
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give a message back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's time,
-        as far as it is not acknowledged.
+        """Give a *message* back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's
+        delay, as far as it is not acknowledged.
 
         When it was given back as often as the dead letter policy allows, it goes to the dead letter topic instead.
         """
@@ -254,8 +255,8 @@ class Consumer:
     def reconsume_later(
         self, message: Message | list, delay_millis: int | None = None, properties: dict | None = None
     ) -> None:
-        """Put a message, or a list of them, off: it is acknowledged, and a copy in the retry letter topic comes after
-        the delay; needs ``retry_enable``.
+        """Put a *message*, or a list of them, off: it is acknowledged, and a copy in the retry letter topic comes after
+        *delay_millis*; needs ``retry_enable``.
 
         A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead.
         *properties* are added to the copy's. It returns when the request is stored: then there will be one copy,
@@ -267,8 +268,8 @@ class Consumer:
     def reconsume_later_cumulative(
         self, message: Message, delay_millis: int | None = None, properties: dict | None = None
     ) -> None:
-        """As :meth:`reconsume_later`, but everything up to the message is acknowledged; only the message is copied. Not
-        on Shared and Key_Shared."""
+        """As :meth:`reconsume_later`, with its *delay_millis* and *properties*, but everything up to the *message* is
+        acknowledged; only the message is copied. Not on Shared and Key_Shared."""
         self._receiver.check_open()
         self._acknowledger.check_cumulative()
         check_type(Message, message, "message")
@@ -317,8 +318,8 @@ class Consumer:
 
     @public_call
     def seek(self, messageid: MessageId | int) -> None:
-        """Move the cursor after the message (to it with ``start_message_id_inclusive``), or to the first published at
-        or after a time in ms."""
+        """Move the cursor after the message of *messageid* (to it with ``start_message_id_inclusive``), or to the first
+        published at or after a time in ms."""
         self._receiver.check_open()
         seek(self, messageid, self._settings.start_message_id_inclusive)
 

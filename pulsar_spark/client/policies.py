@@ -12,7 +12,9 @@ from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE
 
 
 class ConsumerDeadLetterPolicy:
-    """After how many redeliveries a message goes to a dead letter topic, and to which; names left out follow Pulsar's.
+    """After how many redeliveries (``max_redeliver_count``) a message goes to a dead letter topic, and to which
+    (``dead_letter_topic``); names left out follow Pulsar's. A subscription named ``initial_subscription_name`` is made
+    on that topic where it is missing.
 
     ``retry_letter_topic`` is where :meth:`Consumer.reconsume_later` puts its copies.
     """
@@ -49,7 +51,8 @@ class ConsumerDeadLetterPolicy:
 
 
 class ConsumerKeySharedPolicy:
-    """How a Key_Shared consumer takes part in splitting the hashes.
+    """How a Key_Shared consumer takes part in splitting the hashes: ``key_shared_mode`` AutoSplit or Sticky, and
+    whether ``allow_out_of_order_delivery``, which waits for nobody when hashes change hands.
 
     ``sticky_ranges`` are inclusive, from 0 to 65535, and do not overlap. Whether others have them already, and whether
     each begins before it ends, is said on subscribing."""
@@ -113,8 +116,8 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 class ConsumerBatchReceivePolicy:
-    """When ``batch_receive`` returns: at so many messages, bytes, or after so long, whichever comes first; at or below
-    0 = no such limit."""
+    """When ``batch_receive`` returns: at ``max_num_message`` messages, ``max_num_bytes``, or after ``timeout_ms``,
+    whichever comes first; at or below 0 = no such limit."""
 
     def __init__(self, max_num_message: int, max_num_bytes: int, timeout_ms: int):
         if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:

@@ -105,8 +105,8 @@ class Producer:
         return self._last_sequence_id
 
     def partition_for_key(self, partition_key: str) -> int:
-        """The partition that a message with this key goes to, -1 where the topic has none; a message router of the
-        application is not asked."""
+        """The partition that a message with this *partition_key* goes to, -1 where the topic has none; a message router
+        of the application is not asked."""
         return self._routing.partition_for_key(partition_key)
 
     def is_connected(self) -> bool:
@@ -127,7 +127,17 @@ class Producer:
         deliver_at=None,
         deliver_after=None,
     ) -> MessageId:
-        """Publish and wait until the message is in the topic; its id. A batch that is open is closed by it."""
+        """Publish and wait until the message is in the topic; its id. A batch that is open is closed by it.
+
+        - ``content``: the value, as the schema has it; None for a null value. ``properties``: texts by texts.
+        - ``partition_key``: chooses the partition, and the consumer of a Key_Shared subscription where there is no
+          ``ordering_key``.
+        - ``sequence_id``: the application's own number; the next one where none is given.
+        - ``event_timestamp``: when it happened, in ms since 1970.
+        - ``deliver_at``, in ms since 1970, or ``deliver_after``, a timedelta: it is delivered to Shared and Key_Shared
+          not before.
+        - ``replication_clusters``, ``disable_replication``: mean nothing for a folder.
+        """
         outcome = Outcome()
         message = outgoing(
             self._settings.schema,
@@ -168,7 +178,9 @@ class Producer:
         of sending; with key-based batching in that of the batches, each key's in the order of sending.
 
         A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments
-        that are wrong are raised.
+        that are wrong are raised. ``content``, ``properties``, ``partition_key``, ``ordering_key``, ``sequence_id``,
+        ``replication_clusters``, ``disable_replication``, ``event_timestamp``, ``deliver_at`` and ``deliver_after`` are
+        those of :meth:`send`.
         """
         message = outgoing(
             self._settings.schema,

@@ -70,7 +70,7 @@ class Publisher(Worker):
         self._deduplication = rules.deduplication
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
-        self._table = SureAppend(topic.path, "publish_id")
+        self._table = SureAppend(topic.path, "publish_id", rules.check)
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
         self._under_way: list[Entry] = []
         self._start()
@@ -235,13 +235,9 @@ class Publisher(Worker):
         None where others of the producer's name have made another judgement necessary."""
         try:
             if judged is None:
-                return self._table.append(rows, lambda unclear: self._wait(unclear, deadline), self._rules.check)
+                return self._table.append(rows, lambda unclear: self._wait(unclear, deadline))
             version = self._table.append_behind(
-                judged.known,
-                rows,
-                judged.transactions,
-                lambda unclear: self._wait(unclear, deadline),
-                self._rules.check,
+                judged.known, rows, judged.transactions, lambda unclear: self._wait(unclear, deadline)
             )
         except FileNotFoundError as gone:
             raise self._is_gone() from gone

@@ -66,8 +66,8 @@ class Reader:
 
     @public_call
     def seek(self, messageid: MessageId | int) -> None:
-        """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after
-        a time in ms."""
+        """Go on after the message of *messageid* (at it with ``start_message_id_inclusive``), or with the first
+        published at or after a time in ms."""
         self._check_open()
         check_target(messageid)
         with self._lock:

@@ -83,8 +83,27 @@ class Subscribing:
         its ``message_id``), is acknowledged unseen (DISCARD), or comes as it is stored (CONSUME: see
         ``Message.encryption_context``). One that cannot be decompressed is a :class:`DecompressionError` likewise.
 
-        What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of
-        a batch is on by default. With ``retry_enable`` the subscription's retry letter topic is received from too.
+        - ``topic``: a name, a list of names or a pattern; ``subscription_name``: joined, or made where it is missing.
+        - ``consumer_type``: Exclusive, Shared, Failover or KeyShared. ``consumer_name``: made up where none is given.
+        - ``schema``: turns payloads into values.
+        - ``message_listener(consumer, message)``: is called with each message, from a thread of its own.
+        - ``initial_position``: where a subscription that is made begins. ``start_message_id_inclusive``: seek goes to
+          the message and not behind it.
+        - ``negative_ack_redelivery_delay_ms``: when what is given back comes again.
+        - ``unacked_messages_timeout_ms``: when what is not acknowledged does; 0 for never.
+        - ``dead_letter_policy``: what becomes of messages that came too often.
+        - ``batch_receive_policy``: when ``batch_receive`` returns.
+        - ``batch_index_ack_enabled``: single messages of a batch are acknowledged, which is on here and off in the
+          package.
+        - ``properties``: texts by texts, of the consumer, shown in statistics.
+        - ``is_read_compacted``: refused, there is no compaction. ``replicate_subscription_state_enabled``,
+          ``broker_consumer_stats_cache_time_ms``: mean nothing for a folder.
+
+        What comes after ``crypto_failure_action`` are options of Pulsar's Java client. With ``retry_enable`` the
+        subscription's retry letter topic is received from too. ``priority_level``: who gets messages first on Shared
+        and Failover, 0 before 1. ``negative_ack_redelivery_backoff`` and ``ack_timeout_redelivery_backoff``: delays
+        that grow with the redelivery count. Acknowledgements wait ``ack_group_time_ms`` for others, or for
+        ``max_ack_group_size`` of them; with ``ack_receipt_enabled`` the call waits for the broker's commit.
 
         A ``receiver_queue_size`` of 1,000, the default, or more is a floor: the queue grows with what is taken,
         up to half of ``max_total_receiver_queue_size_across_partitions``, and what waits in it of no use is given back

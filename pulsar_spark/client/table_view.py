@@ -61,8 +61,8 @@ class TableView:
             callback(key, value)
 
     def for_each_and_listen(self, callback: Callable[[str, Any], None]) -> None:
-        """As :meth:`for_each`, and from now on for every change, in order and from the view's thread; a key that was
-        removed comes with what the schema makes of an empty payload."""
+        """Call *callback* as :meth:`for_each` does, and from now on for every change, in order and from the view's
+        thread; a key that was removed comes with what the schema makes of an empty payload."""
         with self._lock:
             self.for_each(callback)
             self._heard.append(callback)

@@ -18,10 +18,10 @@ from pulsar_spark.storage.tables import AppendTable
 
 class SureAppend:
     """Appends to one table, for one thread at a time. *identity* is the column whose smallest value no other commit of
-    the table has."""
+    the table has; *check* is AppendTable's."""
 
-    def __init__(self, path: str | os.PathLike, identity: str):
-        self._table, self._identity = AppendTable(path), identity
+    def __init__(self, path: str | os.PathLike, identity: str, check: Callable[[], None] = lambda: None):
+        self._table, self._identity = AppendTable(path, check), identity
         self._log = TableLog(path)
         self._known = self._log.latest()
 
@@ -34,25 +34,18 @@ class SureAppend:
         """Is there a table still?"""
         return self._log.exists()
 
-    def append(
-        self, rows: pa.Table, wait: Callable[[Exception], None], check: Callable[[], None] = lambda: None
-    ) -> int:
+    def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
-        raised: it lets some time pass, or raises to give up; *check* raises where nothing may be appended any more (see
-        AppendTable). FileNotFoundError when the table was deleted or made again."""
-        return self._append(rows, lambda: self._table.append(rows, check), wait)
+        raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
+        again."""
+        return self._append(rows, lambda: self._table.append(rows), wait)
 
     def append_behind(
-        self,
-        known: int,
-        rows: pa.Table,
-        transactions: dict[str, int],
-        wait: Callable[[Exception], None],
-        check: Callable[[], None] = lambda: None,
+        self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
         """The same, with *transactions* that were chosen by the table as it was in version *known*; None where somebody
         else has committed one of them since."""
-        return self._append(rows, lambda: self._table.append_behind(known, rows, transactions, check), wait)
+        return self._append(rows, lambda: self._table.append_behind(known, rows, transactions), wait)
 
     def _append(
         self, rows: pa.Table, append: Callable[[], int | None], wait: Callable[[Exception], None]

@@ -164,26 +164,26 @@ def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
 
 
 class AppendTable:
-    """A handle for appending to one table from one thread at a time."""
+    """A handle for appending to one table from one thread at a time. ``check`` raises where :meth:`append` must not: it
+    is called when it is known which version comes next, and again when that was taken."""
 
-    def __init__(self, path: str | os.PathLike):
-        self.path = str(path)
+    def __init__(self, path: str | os.PathLike, check: Callable[[], None] = lambda: None):
+        self.path, self._check = str(path), check
         self.definition = read_definition(path)
         self._log = TableLog(path)
         self._life = self._log.life()
         self._is_partitioned = bool(self.definition.properties.get("partitions"))
         self._known = -1
 
-    def append(self, rows: pa.Table, check: Callable[[], None] = lambda: None) -> int:
-        """Append *rows* in one commit; the version committed. *check* raises where it must not be: it is called when it
-        is known which version comes next, and again when that was taken."""
+    def append(self, rows: pa.Table) -> int:
+        """Append *rows* in one commit, unless ``check`` raises; the version committed."""
 
         def goes_on(seen: int) -> bool:
-            check()
+            self._check()
             return True
 
         self._update()
-        check()
+        self._check()
         return self._commit(write_files(Path(self.path), rows, self._is_partitioned), {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
@@ -199,26 +199,22 @@ class AppendTable:
         adds = write_files(Path(self.path), rows, self._is_partitioned)
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
-    def append_behind(
-        self, known: int, rows: pa.Table, transactions: dict[str, int], check: Callable[[], None] = lambda: None
-    ) -> int | None:
-        """Append *rows* with *transactions* that were chosen by the table as it was in version *known*; the version
-        committed, None where somebody else has committed one of them since. *check* is that of :meth:`append`."""
+    def append_behind(self, known: int, rows: pa.Table, transactions: dict[str, int]) -> int | None:
+        """Append *rows*, unless ``check`` raises, with *transactions* that were chosen by the table as it was in version
+        *known*; the version committed, None where somebody else has committed one of them since."""
         self._check_life()
-        check()
+        self._check()
         adds = write_files(Path(self.path), rows, self._is_partitioned)
-        return self._commit_behind(known, adds, transactions, check)
+        return self._commit_behind(known, adds, transactions)
 
     def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
         """The same of *files*, which are moved into the table, or gone where they are not."""
         self._check_life()
         return self._commit_behind(known, place_files(Path(self.path), files), transactions)
 
-    def _commit_behind(
-        self, known: int, adds: list[dict], transactions: dict[str, int], check: Callable[[], None] = lambda: None
-    ) -> int | None:
+    def _commit_behind(self, known: int, adds: list[dict], transactions: dict[str, int]) -> int | None:
         def are_ours(seen: int) -> bool:
-            check()
+            self._check()
             return not self._log.is_shortened(seen) and all(
                 transactions.keys().isdisjoint(commit.transactions) for commit in self._log.commits(seen, self._known)
             )

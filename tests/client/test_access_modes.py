@@ -74,7 +74,7 @@ def test_a_commit_that_is_under_way_lies_before_the_claim_or_is_refused(lonely_c
         if not claims:
             claims.append(producer(lonely_client, "other", MODE.Exclusive))
 
-    shared._publisher._check = looked
+    shared._publisher._table._table._check = looked
     with pytest.raises(pulsar.ProducerFenced):
         shared.send(b"no")
     reader = lonely_client.create_reader("t", pulsar.MessageId.earliest)

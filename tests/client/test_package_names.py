@@ -138,3 +138,19 @@ def test_what_is_closed_is_not_closed_again(client):
     client.close()
     with pytest.raises(pulsar.AlreadyClosed):
         client.close()
+
+
+DESCRIBED = ("Client", "Producer", "Consumer", "Reader", "TableView", "ConsoleLogger", "FileLogger")
+POLICIES = ("ConsumerDeadLetterPolicy", "ConsumerKeySharedPolicy", "ConsumerBatchReceivePolicy")
+MADE_BY_THE_CLIENT = ("Producer", "Consumer", "Reader", "TableView")
+
+
+@pytest.mark.parametrize("name", DESCRIBED + POLICIES)
+def test_every_argument_is_described(name):
+    cls = getattr(pulsar, name)
+    for method, function in inspect.getmembers(cls, inspect.isfunction):
+        if method.startswith("_") and (method != "__init__" or name in MADE_BY_THE_CLIENT):
+            continue
+        text = cls.__doc__ if method == "__init__" else function.__doc__
+        for argument in list(inspect.signature(function).parameters)[1:]:
+            assert re.search(rf"(``|\*){argument}\b", text), f"{name}.{method}: {argument}"
