@@ -10,8 +10,9 @@ import itertools
 import logging
 import threading
 import uuid
+from contextlib import ExitStack
 
-from pulsar_spark.client.access import claimed
+from pulsar_spark.client.access import admitted
 from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call
 from pulsar_spark.client.connections import ServiceInfo, check_service_url, refuse_credentials
 from pulsar_spark.client.enums import (
@@ -249,9 +250,13 @@ class Client(Subscribing):
             crypto_failure_action=crypto_failure_action,
         )
         found, partitions, name = self._resolve(topic)
-        claim = claimed(found, partitions, settings, self._check_open)
         schema_version = self._schemas.version_for_producer(found, schema)
-        return self._keep(Producer(self, name, found, partitions, settings, claim, schema_version))
+        access = admitted(found, partitions, settings, self._check_open)
+        with ExitStack() as undone:
+            undone.callback(access.let_go)
+            producer = Producer(self, name, found, partitions, settings, access, schema_version)
+            undone.pop_all()
+        return self._keep(producer)
 
     @public_call
     def create_reader(

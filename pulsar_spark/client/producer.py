@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from pulsar_spark.client.access import Access
 from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.deduplication import Deduplication
 from pulsar_spark.client.enums import BatchingType, ProducerAccessMode
@@ -35,7 +36,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage.exclusive import RENEW_SECONDS, ExclusiveClaim
+from pulsar_spark.storage.exclusive import RENEW_SECONDS
 from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import Topic
 
@@ -50,7 +51,7 @@ class Producer:
         topic: Topic,
         partitions: list[int],
         settings: ProducerSettings,
-        claim: ExclusiveClaim,
+        access: Access,
         schema_version: int | None,
     ):
         self._client, self._process = client, client._process
@@ -75,18 +76,18 @@ class Producer:
         self._sequence_ids = itertools.count(first + 1)
         self._last_sequence_id, self._has_partitions = first, len(partitions) > 1
         self._batches = OpenBatches(settings, partitions, self._quota.max_message_size)
-        self._claim = claim
+        self._access = access
         self._publisher = Publisher(
             topic,
             self._name,
-            PublishRules(claim.check, deduplication, schema_version),
+            PublishRules(access.claim.check, deduplication, schema_version),
             self._condition,
             self._batches.due,
             self._settle,
             self._answer,
         )
         if settings.access_mode is not ProducerAccessMode.Shared:
-            client._following.add(claim.renew, RENEW_SECONDS)
+            client._following.add(access.claim.renew, RENEW_SECONDS)
         if topic.partitions and len(partitions) == topic.partitions and topic.name.partition_index < 0:
             self._partition_watch = PartitionWatch(topic)
             client._following.add(self._grow, PARTITIONS_SECONDS)
@@ -258,9 +259,8 @@ class Producer:
     def _let_go(self) -> None:
         """Nothing will be published any more: who waits for the topic may have it."""
         self._client._following.remove(self._grow)
-        self._client._following.remove(self._claim.renew)
-        if self._settings.access_mode is not ProducerAccessMode.Shared:
-            self._claim.let_go()
+        self._client._following.remove(self._access.claim.renew)
+        self._access.let_go()
 
     def _shutdown(self) -> None:
         """Close at once: what is not being written fails with ``AlreadyClosed``."""

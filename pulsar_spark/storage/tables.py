@@ -200,8 +200,8 @@ class AppendTable:
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_behind(self, known: int, rows: pa.Table, transactions: dict[str, int]) -> int | None:
-        """Append *rows*, unless ``check`` raises, with *transactions* that were chosen by the table as it was in version
-        *known*; the version committed, None where somebody else has committed one of them since."""
+        """Append *rows*, unless ``check`` raises, with *transactions* that were chosen by the table as it was in
+        version *known*; the version committed, None where somebody else has committed one of them since."""
         self._check_life()
         self._check()
         adds = write_files(Path(self.path), rows, self._is_partitioned)

@@ -17,10 +17,11 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.liveness import LOOK_SECONDS, MOST_LOOKS, REMEMBERED_SECONDS, TIDY_SECONDS, Liveness
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.link.channel import Channel
+from pulsar_spark.storage.held_file import machine
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_root
-from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, machine, presence_folder
+from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, presence_folder
 from tests.broker.mortal_broker import TABLES
 from tests.client.processes import ROOT, Program, run
 from tests.client.waiting import eventually

@@ -1,5 +1,6 @@
 """Producers that have a topic for themselves."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -27,8 +28,72 @@ def test_an_exclusive_producer_is_alone(lonely_client):
         producer(lonely_client, "second")
     first.send(b"x")
     first.close()
-    producer(lonely_client, "second").send(b"y")
+    second = producer(lonely_client, "second")
+    second.send(b"y")
+    second.close()
     producer(lonely_client, "third", MODE.Exclusive).send(b"z")
+
+
+def test_a_name_is_one_producer_s(lonely_client, service_url):
+    first = producer(lonely_client, "p")
+    with pytest.raises(pulsar.ProducerBusy, match="'p'"):
+        producer(lonely_client, "p")
+    with contextlib.closing(pulsar.Client(service_url)) as other, pytest.raises(pulsar.ProducerBusy):
+        producer(other, "p")
+    first.close()
+    producer(lonely_client, "p").send(b"x")
+
+
+def test_a_name_is_in_use_on_the_partitions_it_publishes_to(lonely_client, service_url):
+    Admin(service_url).create_partitioned_topic("p", 2)
+    lonely_client.create_producer("p-partition-0", producer_name="p")
+    lonely_client.create_producer("p-partition-1", producer_name="p").close()
+    with pytest.raises(pulsar.ProducerBusy):
+        lonely_client.create_producer("p", producer_name="p")
+
+
+def test_nobody_is_alone_while_others_are_there(lonely_client):
+    first, second = producer(lonely_client, "first"), producer(lonely_client, "second")
+    with pytest.raises(pulsar.ProducerFenced, match="'first'|'second'"):
+        producer(lonely_client, "third", MODE.Exclusive)
+    first.close()
+    second.close()
+    producer(lonely_client, "third", MODE.Exclusive).send(b"x")
+
+
+def test_nobody_comes_while_another_waits_for_the_topic(lonely_client):
+    shared, waiting = producer(lonely_client, "shared"), []
+    thread = threading.Thread(target=lambda: waiting.append(producer(lonely_client, "w", MODE.WaitForExclusive)))
+    thread.start()
+
+    def is_refused():
+        try:
+            producer(lonely_client, "late").close()
+        except pulsar.ProducerBusy as busy:
+            return "'w' waits" in str(busy)
+
+    eventually(is_refused)
+    shared.send(b"1")
+    shared.close()
+    thread.join(10)
+    assert waiting[0].send(b"2")
+
+
+def test_who_waits_for_a_topic_and_is_closed_waits_no_more(lonely_client, service_url):
+    shared, refused = producer(lonely_client, "shared"), []
+    other = pulsar.Client(service_url)
+
+    def wait():
+        with pytest.raises(pulsar.AlreadyClosed):
+            producer(other, "w", MODE.WaitForExclusive)
+        refused.append(True)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    other.close()
+    thread.join(10)
+    shared.close()
+    assert refused and producer(lonely_client, "late").send(b"x")
 
 
 def test_who_waits_gets_it_when_the_other_leaves(lonely_client):
@@ -44,7 +109,7 @@ def test_who_waits_gets_it_when_the_other_leaves(lonely_client):
 
 def test_who_fences_takes_it_from_everybody(client):
     consumer = client.subscribe("t", "s")
-    shared, first = producer(client, "shared"), producer(client, "first", MODE.Exclusive)
+    shared, first = producer(client, "shared"), producer(client, "first", MODE.ExclusiveWithFencing)
     first.send(b"1")
     second = producer(client, "second", MODE.ExclusiveWithFencing)
     for fenced in (first, shared):
@@ -67,12 +132,12 @@ def test_who_fences_takes_it_from_everybody(client):
 def test_a_commit_that_is_under_way_lies_before_the_claim_or_is_refused(lonely_client, monkeypatch):
     """The claim comes between a producer's look and its link: the version is taken, and the second look sees why."""
     shared = producer(lonely_client, "shared")
-    check, claims = shared._claim.check, []
+    check, claims = shared._access.claim.check, []
 
     def looked():
         check()
         if not claims:
-            claims.append(producer(lonely_client, "other", MODE.Exclusive))
+            claims.append(producer(lonely_client, "other", MODE.ExclusiveWithFencing))
 
     shared._publisher._table._table._check = looked
     with pytest.raises(pulsar.ProducerFenced):
@@ -102,12 +167,13 @@ def test_of_many_who_claim_at_once_one_wins(lonely_client):
     assert len(outcomes) == 8 and winner.send(b"x")
 
 
-def test_a_process_that_is_gone_has_let_go(lonely_client, service_url):
+@pytest.mark.parametrize("mode", [MODE.Shared, MODE.Exclusive])
+def test_a_process_that_is_gone_has_let_go(lonely_client, service_url, mode):
     program = (
         "import os, pulsar_spark as pulsar\n"
         f"client = pulsar.Client({service_url!r})\n"
-        "mode = pulsar.ProducerAccessMode.Exclusive\n"
-        "client.create_producer('t', producer_name='gone', access_mode=mode).send(b'x')\n"
+        f"mode = pulsar.ProducerAccessMode.{mode.name}\n"
+        "client.create_producer('t', producer_name='next', access_mode=mode).send(b'x')\n"
         "os._exit(0)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=os.environ)
@@ -120,11 +186,11 @@ def test_a_claim_that_is_not_renewed_ends_and_its_owner_goes_on_until_somebody_c
     eventually(lambda: exclusive.ExclusiveClaim(first._publisher._topic.path, "t", "x").holder() is None)
     first.send(b"x")
     monkeypatch.setattr(exclusive, "LEASE_SECONDS", 10.0)
-    first._claim.renew()
+    first._access.claim.renew()
     with pytest.raises(pulsar.ProducerBusy):
         producer(lonely_client, "second")
     producer(lonely_client, "third", MODE.ExclusiveWithFencing)
-    first._claim.renew()
+    first._access.claim.renew()
     with pytest.raises(pulsar.ProducerFenced, match="'third'"):
         first.send(b"x")
 

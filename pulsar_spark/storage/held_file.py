@@ -1,0 +1,153 @@
+"""Files that a process holds a lock on as long as it is there.
+
+The system lets go of the lock when the process is gone, however it ended, so whoever can take it on that machine knows,
+at once and whatever a clock says. The file says on which machine (host and boot) and in which process it is held. Who
+removes the file of one that is gone holds the lock, so that no file is removed that somebody holds.
+
+A fork copies open files: the copy lets go of them at once, without which the lock would be held until it ends too.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Held for reading only, which is enough for a lock and lets an operator make the file system read-only meanwhile."""
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_held: weakref.WeakSet = weakref.WeakSet()
+
+
+@lru_cache
+def machine() -> dict[str, str]:
+    """This machine as long as it is up."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    with contextlib.suppress(OSError):
+        return {"host": socket.gethostname(), "boot": boot.read_text().strip()}
+    return {"host": socket.gethostname(), "boot": f"{uuid.getnode():x}"}
+
+
+class HeldFile:
+    """A file, held from its making until :meth:`end`; it says whose it is, and what *more* there is to say. Where it
+    cannot be held there is none."""
+
+    def __init__(self, path: Path, more: dict | None = None):
+        self._path, self._file = path, None
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            self._hold(more or {})
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        if self._file is None or not _is_locked(self._path):
+            self._path.unlink(missing_ok=True)
+            self.let_go()
+        _held.add(self)
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._path
+
+    def _hold(self, more: dict) -> None:
+        """Take the lock and only then say whose it is: somebody who met the file in between may have removed it, and
+        then there is another try."""
+        while self._file is None:
+            file = os.open(self._path, _FLAGS | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if os.fstat(file).st_nlink:
+                    self._path.write_text(json.dumps({**machine(), "pid": os.getpid(), **more}))
+                    self._file = file
+            finally:
+                if self._file is None:
+                    os.close(file)
+
+    def touch(self) -> bool:
+        """Set the file's time; False where there is no file (any more)."""
+        try:
+            if self._file is None or not os.fstat(self._file).st_nlink:
+                return False
+            os.utime(self._file)
+            return True
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        """Remove the file. A second call does nothing."""
+        if self._file is not None:
+            self._path.unlink(missing_ok=True)
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close the file without a word: what ending the process does."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+def _forked() -> None:
+    for held in list(_held):
+        held.let_go()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def is_let_go(path: Path | None, do: Callable[[Path], None] = lambda path: None) -> bool:
+    """Is it certain that the process which held the file is gone? Then *do* it, under the lock. False of a file of this
+    process or of another machine, and of one that cannot be opened."""
+    with opened(path) as file:
+        if file is None:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not is_of_another_process_here(os.read(file, 4096)):
+                return False
+            do(path)
+            return True
+        except OSError:
+            return False
+
+
+@contextlib.contextmanager
+def opened(path: Path | None) -> Iterator[int | None]:
+    """The file at *path*, open for reading; None where there is none, or it cannot be opened."""
+    try:
+        file = os.open(path, _FLAGS) if path else None
+    except OSError:
+        file = None
+    try:
+        yield file
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _is_locked(path: Path) -> bool:
+    """Do locks hold here? Some file systems grant every lock to everybody."""
+    file = os.open(path, _FLAGS)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+
+
+def is_of_another_process_here(content: bytes) -> bool:
+    """What the file says: a machine, which must be this one, and a process, which must not (on NFS a process has all
+    its locks together)."""
+    try:
+        said = json.loads(content)
+        return {name: said[name] for name in ("host", "boot")} == machine() and said["pid"] != os.getpid()
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,105 @@
+"""Which producers clients have on a topic: a file each in the table's folder, held by the producer's process.
+
+Rule: AbstractTopic.addProducer of Apache Pulsar: a name is one producer's on a topic, and one that wants the topic for
+itself has to know whether others are there. ``_producers/<id>`` says the producer's name, the partitions it publishes
+to, and whether it still waits. It goes with the producer; one whose process is gone is removed by who looks next. What
+Spark publishes is not among them: a DataFrame has no connection.
+
+Nothing is decided by these files that would lose or double a message: a claim on a topic is held by its log (see
+storage.exclusive), and what a name has sent already by the log, too (see protocol.deduplication).
+"""
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from filelock import FileLock
+
+from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.held_file import HeldFile, is_let_go, machine
+
+FOREIGN_SECONDS = 60 * 60
+"""So long a producer of another machine, or of an earlier boot, counts as there."""
+
+
+class Connected(NamedTuple):
+    """A producer that is there; ``is_waiting`` while it has not got the topic for itself."""
+
+    name: str
+    partitions: list[int]
+    is_waiting: bool
+
+
+class TopicProducers:
+    """The producers of one topic as one of them sees them: itself once it has entered, and the others."""
+
+    def __init__(self, table: Path, name: str, partitions: Sequence[int]):
+        self._folder = Path(table) / "_producers"
+        self._said = {"name": name, "partitions": list(partitions)}
+        self._held: HeldFile | None = None
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else enters meanwhile. A disk that takes no file keeps nobody from being made, who then is not seen by
+        others: it sends nothing before the disk takes files again."""
+        with contextlib.ExitStack() as locked:
+            with _but_for_the_disk():
+                self._folder.mkdir(exist_ok=True)
+                locked.enter_context(FileLock(self._folder / ".lock"))
+            yield
+
+    def enter(self, *, is_waiting: bool = False) -> None:
+        """Be there for others from now on; again, to wait no more."""
+        self.leave()
+        with _but_for_the_disk():
+            self._held = HeldFile(self._folder / uuid.uuid4().hex, {**self._said, "is_waiting": is_waiting})
+
+    def leave(self) -> None:
+        """Be there no more. A second call does nothing."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.end()
+
+    def others(self) -> list[Connected]:
+        """Those on the same partitions, or some of them."""
+        found = map(_read, self._files())
+        return [each for each in found if each and not set(self._said["partitions"]).isdisjoint(each.partitions)]
+
+    def send_away(self) -> None:
+        """The others are there no more."""
+        for path in self._files():
+            path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        own = self._held.path if self._held else None
+        try:
+            files = [Path(entry) for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        return [path for path in files if path != own]
+
+
+@contextlib.contextmanager
+def _but_for_the_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_fault_of_disk(error):
+            raise
+
+
+def _read(path: Path) -> Connected | None:
+    if is_let_go(path, lambda path: path.unlink(missing_ok=True)):
+        return None
+    try:
+        said = json.loads(path.read_text())
+        if said["host"] != machine()["host"] and path.stat().st_mtime + FOREIGN_SECONDS < time.time():
+            return None
+        return Connected(str(said["name"]), list(said["partitions"]), bool(said["is_waiting"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
