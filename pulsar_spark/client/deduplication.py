@@ -6,11 +6,20 @@ committed, and what is left is judged again. Without deduplication nothing is re
 """
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.deduplication import Sent, app_id, are_new, begun_after, encoded_name, prefix_since
+from pulsar_spark.protocol.deduplication import (
+    Sent,
+    app_id,
+    are_new,
+    are_rising,
+    begun_after,
+    encoded_name,
+    prefix_since,
+)
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.sequence_ids import SequenceIds
 from pulsar_spark.storage.topics import Topic
@@ -18,13 +27,13 @@ from pulsar_spark.storage.topics import Topic
 
 class Judged(NamedTuple):
     """What is to be stored of some entries: by the table as it was in version *known*, with these transactions.
-    ``are_new`` says of each message, in order, whether it is among ``entries``; of chunked messages ``begun`` are not
-    complete then, by partition."""
+    ``are_new`` says of each message, in order, whether it is among ``entries``, None where all are; of chunked messages
+    ``begun`` are not complete then, by partition."""
 
     known: int
     entries: list[Entry]
     transactions: dict[str, int]
-    are_new: list[bool]
+    are_new: list[bool] | None
     begun: dict[int, set[int]]
 
 
@@ -51,19 +60,26 @@ class Deduplication:
         """What of *entries* is to be stored; None without deduplication, where all of them are."""
         if not self._is_on():
             return None
-        by_partition: dict[int, list[Sent]] = {}
+        by_partition: dict[int, list[Outgoing]] = {}
         for entry in entries:
-            by_partition.setdefault(entry.partition, []).extend(map(_sent, entry.messages))
+            by_partition.setdefault(entry.partition, []).extend(entry.messages)
         transactions, begun, judged = {}, {}, {}
-        for partition, sent in by_partition.items():
+        for partition, messages in by_partition.items():
             name, before = self._app_id(partition), self._begun.get(partition, set())
             highest = self._ids.highest.get(name)
+            if not before and are_rising([each.sequence_id for each in messages], highest) and not _chunks(messages):
+                transactions[name] = messages[-1].sequence_id
+                judged[partition] = repeat(True)
+                continue
+            sent = list(map(_sent, messages))
             found = are_new(sent, highest, before, is_interleaved=self._is_interleaved)
             stored = [each for each, is_new in zip(sent, found, strict=True) if is_new]
             ended = [each.sequence_id for each in stored if each.ends]
             if ended:
                 transactions[name] = max(ended) if highest is None else max(highest, *ended)
             begun[partition], judged[partition] = begun_after(stored, before), iter(found)
+        if not begun:
+            return Judged(self._ids.version, entries, transactions, None, begun)
         flags, left = [], []
         for entry in entries:
             of_entry = [next(judged[entry.partition]) for _ in entry.messages]
@@ -116,6 +132,10 @@ def ids_of(
     for entry in entries:
         for message in entry.messages:
             yield message, next(stored) if next(flags) else MessageId(entry.partition)
+
+
+def _chunks(messages: list[Outgoing]) -> bool:
+    return any(message.columns and "chunk_id" in message.columns for message in messages)
 
 
 def _sent(message: Outgoing) -> Sent:

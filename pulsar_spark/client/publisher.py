@@ -188,7 +188,7 @@ class Publisher(Worker):
             if version is not None:
                 break
         names = self._topic_names
-        if judged is None or all(judged.are_new):
+        if judged is None or judged.are_new is None:
             messages = [message for entry in entries for message in entry.messages]
             return (
                 (message.done, None, MessageId(partition, version, entry_id, batch_index, names[partition]))

@@ -21,6 +21,8 @@ by its last, which stores duplicates again in front of what is new. Where whole 
 
 from collections.abc import Collection, Sequence
 from hashlib import sha256
+from itertools import islice
+from operator import lt
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -90,6 +92,16 @@ def are_new(
             if not is_interleaved:
                 least = sequence_id if least is None else max(least, sequence_id)
     return found
+
+
+def are_rising(sequence_ids: Sequence[int], highest: int | None) -> bool:
+    """Is each above the one before, and above *highest*, so that messages in one piece are all new?
+
+    >>> are_rising([4, 6, 7], 3), are_rising([4, 6, 7], 4), are_rising([4, 4], None)
+    (True, False, False)
+    """
+    is_above = highest is None or sequence_ids[0] > highest
+    return is_above and all(map(lt, sequence_ids, islice(sequence_ids, 1, None)))
 
 
 def begun_after(sent: Sequence[Sent], begun: Collection[int] = ()) -> set[int]:
