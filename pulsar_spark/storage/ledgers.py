@@ -84,11 +84,17 @@ def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int,
 
 def by_partition(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
     """(topic id, partition, rows) of every topic partition that has runs: without notes, in no order."""
-    rows = rows.filter(pc.greater(rows["first_position"], NO_POSITION)).sort_by("topic_id")
+    rows = _in_order(rows.filter(pc.greater(rows["first_position"], NO_POSITION)), "topic_id")
     for topic_id, first, last in stretches(rows["topic_id"]):
-        of_topic = rows.slice(first, last - first).sort_by("partition")
+        of_topic = _in_order(rows.slice(first, last - first), "partition")
         for partition, begin, end in stretches(of_topic["partition"]):
             yield topic_id, partition, of_topic.slice(begin, end - begin)
+
+
+def _in_order(rows: pa.Table, name: str) -> pa.Table:
+    """*rows* in the order of a column, as they are where it is the same in all."""
+    least, most = pc.min_max(rows[name]).as_py().values()
+    return rows if least == most else rows.sort_by(name)
 
 
 def stretches(values: pa.ChunkedArray) -> Iterator[tuple[object, int, int]]:

@@ -90,7 +90,9 @@ def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, Partit
         firsts = np.sort(numbered[0])
         begins = int(firsts[-count]) if len(firsts) > 2 * count else 0
         past = _past(numbered[:, numbered[0] < begins])
-        wanted = _between(topic_id, partition, 0 if past is None else begins, MAX_LONG)
+        wanted = _between(topic_id, partition, 0, MAX_LONG)
+        if past is not None:
+            wanted &= pc.field("first_position") >= begins
         found[partition] = PartitionLedgers(past or Past(), partial(stored_runs, path, topic_id, partition))
         found[partition].extend(stored_rows(opened, LEDGERS.schema.names, wanted))
     return found

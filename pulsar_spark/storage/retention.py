@@ -30,11 +30,12 @@ def promised_seconds(table: DeltaTable) -> float:
     return max((_seconds(name, said[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in said), default=0)
 
 
-def left_since(path: Path, table: DeltaTable, before: float) -> set[str]:
+def left_since(path: Path, table: DeltaTable, before: float, told: float) -> set[str]:
     """Paths of the files that left the *table* at *path* after the instant *before* (in seconds), but so long ago that
-    its state may not say so."""
+    its state may not say so, or before the instant *told*."""
     said = table.metadata().configuration
     known = time.time() - (_seconds(FILES_PROPERTY, said[FILES_PROPERTY]) if FILES_PROPERTY in said else _FILES_SECONDS)
+    known = max(known, told)
     log, left = TableLog(path), set()
     for version in log.versions() if before < known else ():
         try:

@@ -90,9 +90,9 @@ def remove_unseen(table: Path, before: float, needed: frozenset[str]) -> Iterato
 
 
 def unseen_files(table: Path, before: float) -> list[str]:
-    """Paths of the files in the table's folder that left it before an instant (in seconds, to the hour), or were
-    written before it, and :data:`NEW_HOURS` ago, and never came into it. The table goes on telling of those that left
-    it when they are deleted (see retention): they are passed over."""
+    """Paths of the files in the table's folder that left it before an instant (in seconds), or were written before it,
+    and :data:`NEW_HOURS` ago, and never came into it. The table goes on telling of those that left it when they are
+    deleted (see retention): they are passed over."""
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
     if not _old_files(table, before).difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
         return []
@@ -102,7 +102,7 @@ def unseen_files(table: Path, before: float) -> list[str]:
         return [path for path in paths if path.endswith(".parquet") and os.path.exists(f"{table}/{path}")]
 
     doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
-    left = left_since(table, opened, before) if doomed else ()
+    left = left_since(table, opened, before, told=time.time() - hours * SECONDS_AN_HOUR) if doomed else ()
     return [path for path in doomed if path not in left]
 
 

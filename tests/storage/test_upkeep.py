@@ -254,3 +254,19 @@ def test_an_optimize_between_a_round_s_check_and_its_commit_fences_nobody(engine
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 0
     rounds = dataset_of(path).to_table()["round"]
     assert pc.max(rounds).as_py() == engine.rounds.bundle.round == 3
+
+
+def test_files_stay_to_the_second(tmp_path):
+    """Delta's vacuum counts in whole hours."""
+    create_table(tmp_path / "t", REQUESTS)
+    for number in range(3):
+        AppendTable(tmp_path / "t").append(REQUESTS.rows([dict(request_id=str(number))]))
+    optimize(tmp_path / "t")
+    for file in (tmp_path / "t").glob("*.parquet"):
+        os.utime(file, (time.time() - 10**6,) * 2)
+    for seconds in (60, 90 * 60):
+        commit = TableLog(tmp_path / "t").file(4)
+        os.utime(commit, (time.time() - seconds + 30,) * 2)
+        assert unseen_files(tmp_path / "t", time.time() - seconds) == []
+    os.utime(commit, (time.time() - 61,) * 2)
+    assert len(unseen_files(tmp_path / "t", time.time() - 60)) == 3
