@@ -5,9 +5,9 @@ places costs it the pages around these, so pages are small; but each page costs 
 cursor with very many ranges are larger (:func:`most_ranges`). Of each page are known: who holds how many unacknowledged
 messages in it, and when its next entry falls due, so that limits and timers need no scan.
 
-Acknowledgements in random order among 50,000 ranges hit a page each: with pages of 8 ranges a round takes four fifths of
-the processor time in Python that it takes with pages of 16; with pages of 4, of which there are twice as many to load,
-it takes little less.
+Acknowledgements in random order among 50,000 ranges hit a page each: with pages of 8 ranges a round takes four fifths
+of the processor time in Python that it takes with pages of 16; with pages of 4, of which there are twice as many to
+load, it takes little less.
 """
 
 from bisect import bisect_left, bisect_right
