@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.drafts import CursorDraft, Return
-from pulsar_spark.broker.pages import Page
+from pulsar_spark.broker.pages import NEVER, Page
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.positions import Positions, as_array, expanded
@@ -47,11 +47,11 @@ def affected_ranges(
     if not pages:
         return Affected(set(), [], [])
     leaving, offered = returning(asked, now), list(offered)
-    given_back = [
-        i for i, page in enumerate(pages) if page.has_returns(now) or (leaving and leaving & page.unacked.keys())
-    ]
+    given_back = np.flatnonzero(pages.returns_at <= now).tolist()
+    if leaving:
+        given_back = sorted({*given_back, *(i for i, page in enumerate(pages) if leaving & page.unacked.keys())})
     spans = as_array(_spans(asked, unread))
-    touched = {*asked.cursor.edges, *_overlapped(pages, *spans), *given_back, *(index for index, _ in offered)}
+    touched = {*asked.cursor.edges, *_overlapped(pages.firsts, *spans), *given_back, *(index for index, _ in offered)}
     ranges, begins = [], {}
     for index in sorted(touched):
         begins[index] = len(ranges)
@@ -123,9 +123,11 @@ def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
         yield each if each[:2] == (first, last) else each._replace(first=first, last=last)
 
 
-def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
-    """Does the page hold entries to be delivered again now? Exclusive and Failover know no deliver times (2.6)."""
-    return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= wall)
+def replaying_pages(cursor: Cursor, wall: int) -> Iterator[tuple[int, Page]]:
+    """The pages that hold entries to be delivered again now, with their indexes. Exclusive and Failover know no deliver
+    times (2.6)."""
+    until = NEVER - 1 if cursor.is_single_active else wall
+    return ((index, cursor.pages[index]) for index in np.flatnonzero(cursor.pages.replays_at <= until).tolist())
 
 
 def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tuple[int, int]]:
@@ -144,7 +146,7 @@ def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tupl
         return ((time, first, index, page.number_of(first)) for time, first in ripe)
 
     cursor, found = asked.cursor, 0
-    pages = [(index, page) for index, page in enumerate(cursor.pages) if has_replays(cursor, page, wall)]
+    pages = list(replaying_pages(cursor, wall))
     gone = Positions(sorted(asked.acknowledged_whole) if pages else ())
     for _, _, index, number in merge(*(in_order(index, page) for index, page in pages)):
         if found >= permits:
@@ -167,12 +169,11 @@ def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tu
     yield from unread
 
 
-def _overlapped(pages: list[Page], firsts: np.ndarray, lasts: np.ndarray) -> list[int]:
-    """Indexes of the pages that positions *firsts*..*lasts* belong to, whether ranges hold them or not, beside the
-    first page and the last."""
-    if len(pages) < 3:  # of small cursors there may be many
+def _overlapped(page_firsts: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> list[int]:
+    """Indexes of the pages, which begin at *page_firsts*, that positions *firsts*..*lasts* belong to, whether ranges
+    hold them or not, beside the first page and the last."""
+    if len(page_firsts) < 3:  # of small cursors there may be many
         return []
-    page_firsts = np.array([page.first for page in pages], np.int64)
     begins, ends = (np.maximum(np.searchsorted(page_firsts, ats, "right") - 1, 0) for ats in (firsts, lasts))
     return np.unique(expanded(begins, ends)).tolist()
 
@@ -192,8 +193,6 @@ def returning(asked: CursorDraft, now: int) -> set[str]:
     """Consumers all of whose entries are given back: they left or asked for it, or, on Exclusive and Failover, anything
     is given back (2.12)."""
     cursor, found = asked.cursor, asked.left | asked.redelivered
-    if cursor.is_single_active and (
-        asked.returns or asked.redelivered or any(page.has_returns(now) for page in cursor.pages)
-    ):
+    if cursor.is_single_active and (asked.returns or asked.redelivered or (cursor.pages.returns_at <= now).any()):
         found = found | cursor.unacked.keys()
     return found

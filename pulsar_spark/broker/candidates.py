@@ -7,7 +7,7 @@ round; so a round that finds nothing notes how things stood, and none looks agai
 
 from collections.abc import Collection, Iterable, Iterator
 
-from pulsar_spark.broker.affected import has_replays
+from pulsar_spark.broker.affected import replaying_pages
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import RoundDraft
@@ -96,7 +96,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
             return False
         replays = any(due <= wall for due in cursor.replays_at())
     else:
-        replays = any(has_replays(cursor, page, wall) for page in cursor.pages)
+        replays = any(True for _ in replaying_pages(cursor, wall))
     if cursor.due and (cursor.due.promotion.is_due(wall) or cursor.due.has_ripe(wall)):
         return True
     return replays or (

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pulsar_spark.broker.clock import Instant
+from pulsar_spark.broker.pages import NEVER
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.storage.cursor_ledger import CursorKey
 
-NEVER, FEW = 1 << 62, 1000
+FEW = 1000
 
 
 class _Rest(NamedTuple):

@@ -11,7 +11,7 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.ack_set import is_empty
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.python_rows import uncollected
+from pulsar_spark.storage.python_rows import uncollected, values_of
 from pulsar_spark.table_specs import REQUESTS
 
 
@@ -46,15 +46,10 @@ _COLUMNS = Request._fields[:-2]
 @uncollected()
 def requests_of(rows: pa.Table, requests_version: int | None = None) -> list[Request]:
     """The requests of an Arrow table, in its order; of a whole commit where its version is given."""
-    columns = {name: _values(rows.column(name)) for name in _COLUMNS}
+    columns = {name: values_of(rows.column(name)) for name in _COLUMNS}
     columns["properties"] = [dict(pairs) if pairs else {} for pairs in columns["properties"]]
     numbers = repeat(None) if requests_version is None else range(rows.num_rows)
     return list(map(Request._make, zip(*columns.values(), repeat(requests_version), numbers)))
-
-
-def _values(column: pa.ChunkedArray) -> list:
-    """Of a column of a request; most say nothing in most rows."""
-    return column.to_pylist() if column.null_count < len(column) else [None] * len(column)
 
 
 assert set(_COLUMNS) <= set(REQUESTS.schema.names)

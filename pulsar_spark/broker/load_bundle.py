@@ -176,8 +176,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         hashes = bundle.topics[cursor.topic].hashes(key.partition)
         cursor.load_lanes(LaneForm(hashes, cursor.mark_delete + 1, found))
     else:
-        for page, ranges in latest.pages[key].items():
-            cursor.load_page(page, ranges)
+        cursor.load_pages(latest.pages[key])
     if row["due_floor"] is not None:
         _load_due_lane(bundle, cursor, row)
     bundle.attach_chunks(cursor, visible)

@@ -1,14 +1,15 @@
 """A cursor's exact ranges, page by page, on up to three axes: positions, the numbers of what came due, and positions
 again of what is kept apart of that (protocol.delays). Each of the first two has a mark-delete."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pulsar_spark.broker.lane_form import LaneForm
-from pulsar_spark.broker.pages import Page, chunks, most_ranges
+from pulsar_spark.broker.pages import Page, Pages, chunks, most_ranges
 from pulsar_spark.protocol.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, place_apart
 
@@ -23,7 +24,7 @@ class PagedRanges:
     def __init__(self, mark_delete: int, read_position: int):
         self.mark_delete, self.read_position = mark_delete, read_position
         self.unacked = Counter()
-        self.pages: list[Page] = []
+        self.pages = Pages()
         self.lanes: LaneForm | None = None
         """Its ranges where they are kept by lane; then there are no pages."""
         self.due: DueLane | None = None
@@ -63,11 +64,12 @@ class PagedRanges:
     def page_index(self, position: int) -> int:
         """Index of the page *position* belongs to; the first page's where it lies before all of them, -1 without
         pages."""
-        return max(bisect_right(self.pages, position, key=lambda page: page.first) - 1, 0) if self.pages else -1
+        return max(int(np.searchsorted(self.pages.firsts, position, "right")) - 1, 0) if self.pages else -1
 
-    def load_page(self, first: int, ranges: list[Range]) -> None:
-        """Add a page read from the table."""
-        self._insert([Page(first, sorted(ranges))])
+    def load_pages(self, pages: Mapping[int, list[Range]]) -> None:
+        """Take over pages read from the table, each by the position it begins at."""
+        self.pages = Pages(Page(first, sorted(ranges)) for first, ranges in pages.items())
+        self._count_unacked(self.pages, 1)
 
     def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
         """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.
@@ -76,23 +78,23 @@ class PagedRanges:
         gone.
         """
         self.changes += 1
-        before = [self.pages[index] for index in sorted(touched)]
-        kept = [page for index, page in enumerate(self.pages) if index not in touched]
-        self._count_unacked(before, -1)
-        self.pages = kept
+        places = sorted(touched)
+        before = [self.pages[index] for index in places]
         unchanged = {page.ranges[0].first: page for page in before}
         made, reached = [], -1
-        borders = list(map(attrgetter("first"), kept))
+        borders = np.delete(self.pages.firsts, places)
         if self.due:
-            borders = sorted([*borders, DUE_BASE, APART_BASE])
-        most = most_ranges(len(ranges) + sum(map(len, map(attrgetter("ranges"), kept))))
+            borders = np.sort([*borders, DUE_BASE, APART_BASE])
+        most = most_ranges(len(ranges) + int(np.delete(self.pages.sizes, places).sum()))
         for chunk in chunks(ranges, borders, most):
             page = unchanged.get(chunk[0].first)
             # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
             is_kept = page and page.ranges == chunk and page.first > reached
             made.append(page if is_kept else Page(chunk[0].first, chunk))
             reached = chunk[-1].last
-        self._insert(made)
+        self._count_unacked(before, -1)
+        self._count_unacked(made, 1)
+        self.pages.replace(places, made)
         passed = self._advance_mark_delete()
         self.unacked += Counter()
         same = set(before).difference(passed)
@@ -100,10 +102,6 @@ class PagedRanges:
         left = {page.first for page in [*made, *passed] if page.ranges}
         gone = {page.first for page in [*before, *passed]} - left
         return list(changed.values()), sorted(gone)
-
-    def _insert(self, pages: list[Page]) -> None:
-        self.pages = sorted([*self.pages, *pages], key=attrgetter("first"))
-        self._count_unacked(pages, 1)
 
     def _count_unacked(self, pages: Iterable[Page], sign: int) -> None:
         """Count what is unacknowledged in *pages*; a sign of -1 takes it away."""
@@ -124,9 +122,9 @@ class PagedRanges:
 
     def _pass_acknowledged(self, index: int, mark_delete: int) -> tuple[int, list[Page]]:
         """Where a mark-delete comes to that passes what is acknowledged behind it, from the page at *index* on."""
-        passed = []
-        while index < len(self.pages):
-            page = self.pages[index]
+        passed, end = [], index
+        while end < len(self.pages):
+            page = self.pages[end]
             mark_delete, taken = take_acknowledged(mark_delete, page.ranges)
             if not taken:
                 break
@@ -134,29 +132,32 @@ class PagedRanges:
             passed.append(page)
             if page.ranges:
                 break
-            self.pages.pop(index)
+            end += 1
+        if end > index:
+            self.pages.replace(range(index, end), [])
         return mark_delete, passed
 
     def drop_apart(self, until: int) -> tuple[list[Page], list[int]]:
         """Forget what is kept apart of positions up to *until*, all of which are done: the pages that changed, and the
         keys of those that are gone."""
-        index = self.place_of_page(APART_BASE)
+        index = end = self.place_of_page(APART_BASE)
         changed, gone = [], []
-        while index < len(self.pages) and self.pages[index].ranges[0].first <= place_apart(until):
-            page = self.pages.pop(index)
+        while end < len(self.pages) and self.pages[end].ranges[0].first <= place_apart(until):
+            page, end = self.pages[end], end + 1
             left = [held for held in page.ranges if held.last > place_apart(until)]
             left[:1] = [held._replace(first=max(held.first, place_apart(until) + 1)) for held in left[:1]]
             gone.append(page.first)
             self.changes += 1
             if left:
-                self.pages.insert(index, Page(left[0].first, left))
-                changed.append(self.pages[index])
+                changed.append(Page(left[0].first, left))
                 break
+        if gone:
+            self.pages.replace(range(index, end), changed)
         return changed, gone
 
     def place_of_page(self, first: int) -> int:
         """The index of the first page that begins at *first* or behind it."""
-        return bisect_left(self.pages, first, key=lambda page: page.first)
+        return int(np.searchsorted(self.pages.firsts, first))
 
     def first_unknown(self, place: int) -> int:
         """The first place from *place* on that no range names."""

@@ -4,20 +4,28 @@ A round reads and rewrites only the pages that its requests, due times and candi
 places costs it the pages around these, so pages are small; but each page costs something by itself, so those of a
 cursor with very many ranges are larger (:func:`most_ranges`). Of each page are known: who holds how many unacknowledged
 messages in it, and when its next entry falls due, so that limits and timers need no scan.
+
+Acknowledgements in random order among 50,000 ranges hit a page each: with pages of 8 ranges a round takes four fifths
+of the processor time in Python that it takes with pages of 16; with pages of 4, of which there are twice as many to
+load, it takes little less.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.message_id import MAX_LONG
 
-MIN_PAGE_RANGES, MAX_PAGE_RANGES = 16, 1000
-MANY_PAGES = 4000
+MIN_PAGE_RANGES, MAX_PAGE_RANGES = 8, 1000
+MANY_PAGES = 10_000
+NEVER = MAX_LONG
+
+_SIDES = ("left", "right")
 
 
 def most_ranges(ranges: int) -> int:
@@ -25,7 +33,7 @@ def most_ranges(ranges: int) -> int:
     :data:`MANY_PAGES` full ones.
 
     >>> [most_ranges(ranges) for ranges in (10, 100_000, 10_000_000)]
-    [16, 25, 1000]
+    [8, 10, 1000]
     """
     return min(max(ranges // MANY_PAGES, MIN_PAGE_RANGES), MAX_PAGE_RANGES)
 
@@ -75,16 +83,77 @@ class Page:
         """Which range begins at position *first*."""
         return bisect_left(self.ranges, first, key=lambda held: held.first)
 
-    def has_returns(self, now: int) -> bool:
-        """Does the page hold entries whose time to be given back has come?"""
-        return self.returns_at is not None and self.returns_at <= now
+
+class Pages(Sequence[Page]):
+    """A cursor's pages by position. What every round asks of all of them is kept beside them in arrays: it touches some
+    hundred of ten thousand pages, and to look at each of the others would take longer than all it does to these."""
+
+    def __init__(self, pages: Iterable[Page] = ()):
+        self._pages = sorted(pages, key=attrgetter("first"))
+        self._facts = _facts(self._pages)
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __getitem__(self, at):
+        return self._pages[at]
+
+    def __iter__(self) -> Iterator[Page]:
+        return iter(self._pages)
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """The positions they begin at."""
+        return self._facts[0]
+
+    @property
+    def returns_at(self) -> np.ndarray:
+        """When the next pending entry of each comes back by itself, or :data:`NEVER`."""
+        return self._facts[1]
+
+    @property
+    def replays_at(self) -> np.ndarray:
+        """When the next entry of each may be delivered again, 0 for at once, or :data:`NEVER`."""
+        return self._facts[2]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many ranges each had when it was put here."""
+        return self._facts[3]
+
+    def replace(self, touched: Sequence[int], made: list[Page]) -> None:
+        """Put *made* (by position, none where another is that stays) in the place of those at the indexes *touched*,
+        which ascend."""
+        kept = np.delete(self._facts, touched, axis=1)
+        before_touched = np.asarray(touched, np.int64) - np.arange(len(touched))
+        before_made = np.searchsorted(kept[0], [page.first for page in made])
+        before = np.unique(np.concatenate([before_touched, before_made]))  # so many pages that stay lie before these
+        spans = [np.searchsorted(each, before, side) for each in (before_touched, before_made) for side in _SIDES]
+        for stays, begin, end, first, behind in reversed([*zip(*(each.tolist() for each in (before, *spans)))]):
+            self._pages[stays + begin : stays + end] = made[first:behind]
+        facts = np.concatenate([kept, _facts(made)], axis=1)
+        self._facts = facts[:, np.argsort(facts[0], kind="stable")]
 
 
-def chunks(ranges: list[Range], borders: list[int], most: int) -> Iterator[list[Range]]:
+def _facts(pages: list[Page]) -> np.ndarray:
+    """A row a fact, a column a page."""
+    facts = [
+        (
+            page.first,
+            NEVER if page.returns_at is None else page.returns_at,
+            NEVER if page.replays_at is None else page.replays_at,
+            len(page.ranges),
+        )
+        for page in pages
+    ]
+    return np.array(facts, np.int64).reshape(-1, 4).T
+
+
+def chunks(ranges: list[Range], borders: np.ndarray, most: int) -> Iterator[list[Range]]:
     """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like
     size, of at most so many ranges."""
     firsts = np.fromiter(map(itemgetter(0), ranges), np.int64, len(ranges))
-    cuts = np.unique(np.searchsorted(firsts, np.array(borders, np.int64))).tolist()
+    cuts = np.unique(np.searchsorted(firsts, borders)).tolist()
     for first, last in pairwise([0, *cuts, len(ranges)]):
         parts = -(-(last - first) // most)
         for part in range(parts):

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import pairwise, repeat
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.storage.padded import replace_padded, to_parquet
-from pulsar_spark.storage.python_rows import uncollected
+from pulsar_spark.storage.python_rows import uncollected, values_of
 from pulsar_spark.transforms.round import only_acknowledges, plan_acknowledgements, plan_round
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 
@@ -169,20 +170,25 @@ def _middle(work: Work) -> int:
 @uncollected()
 def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
     """The rows of a plan (transforms.round_inputs.RESULT) by cursor; its ranges by position."""
-    result = result.sort_by([("cursor", "ascending"), ("first", "ascending")])
-    found = [Outcome([], False, 0, 0, []) for _ in range(cursors)]
     kinds = result["kind"].to_numpy()
-    for kind, columns in (("range", STATE), ("consumer", ConsumerOutcome._fields), ("cursor", Outcome._fields[1:4])):
-        rows = result.filter(kinds == kind)
-        values = [rows[name].to_pylist() for name in columns]
-        if kind == "range" and rows["ack_set"].null_count < rows.num_rows:
-            at = columns.index("ack_set")
-            values[at] = [None if words is None else tuple(words) for words in values[at]]
-        for number, row in zip(rows["cursor"].to_pylist(), zip(*values)):
-            if kind == "range":
-                found[number].ranges.append(Range(*row))
-            elif kind == "consumer":
+    found = [Outcome(ranges, False, 0, 0, []) for ranges in _ranges(result.filter(kinds == "range"), cursors)]
+    for kind, columns in (("consumer", ConsumerOutcome._fields), ("cursor", Outcome._fields[1:4])):
+        rows = result.filter(kinds == kind).sort_by([("cursor", "ascending"), ("first", "ascending")])
+        for number, *row in zip(*(values_of(rows[name]) for name in ("cursor", *columns))):
+            if kind == "consumer":
                 found[number].consumers.append(ConsumerOutcome(*row))
             else:
                 found[number] = found[number]._replace(**dict(zip(columns, row)))
     return found
+
+
+def _ranges(rows: pa.Table, cursors: int) -> list[list[Range]]:
+    """The ranges that *rows* are, by cursor and position."""
+    rows = rows.sort_by([("cursor", "ascending"), ("first", "ascending")])
+    values = [values_of(rows[name]) for name in STATE]
+    if rows["ack_set"].null_count < rows.num_rows:
+        at = STATE.index("ack_set")
+        values[at] = [None if words is None else tuple(words) for words in values[at]]
+    ranges = list(map(Range._make, zip(*values, repeat(None))))  # half the time of Range(*row)
+    ends = np.searchsorted(rows["cursor"].to_numpy(), np.arange(cursors), "right").tolist()
+    return [ranges[first:behind] for first, behind in pairwise([0, *ends])]

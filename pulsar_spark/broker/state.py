@@ -14,6 +14,7 @@ import numpy as np
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.lane_form import LaneForm, page_of
 from pulsar_spark.broker.paged_ranges import PagedRanges
+from pulsar_spark.broker.pages import NEVER, Pages
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.hash_ranges import OwnedRange
@@ -195,7 +196,7 @@ class Cursor(PagedRanges):
         """Drop all ranges; the pages dropped."""
         dropped = [*(page.first for page in self.pages), *map(page_of, self.lanes.lanes if self.lanes else ())]
         self.changes += 1
-        self.pages, self.lanes, self.unacked = [], None, Counter()
+        self.pages, self.lanes, self.unacked = Pages(), None, Counter()
         return dropped
 
     def keep_by_lane(self, hashes: EntryHashes) -> list[int]:
@@ -224,14 +225,14 @@ class Cursor(PagedRanges):
 
     def returns_at(self) -> Iterator[int]:
         """When pending entries come back by themselves: the earliest instant of each page, or of all lanes."""
-        dues = [page.returns_at for page in self.pages] if self.lanes is None else [self.lanes.returns_at()]
-        return (due for due in dues if due is not None)
+        dues = self.pages.returns_at.tolist() if self.lanes is None else [self.lanes.returns_at()]
+        return (due for due in dues if due is not None and due < NEVER)
 
     def replays_at(self) -> Iterator[int]:
         """When what is to be delivered again may be, 0 for at once: the earliest instant of each page, or all of lanes'
         ranges."""
-        dues = [page.replays_at for page in self.pages] if self.lanes is None else self.lanes.replays_at()
-        return (due for due in dues if due is not None)
+        dues = self.pages.replays_at.tolist() if self.lanes is None else self.lanes.replays_at()
+        return (due for due in dues if due is not None and due < NEVER)
 
     def next_replay(self, wall: int) -> int | None:
         """The earliest instant after *wall* at which something may be delivered again. On Key_Shared

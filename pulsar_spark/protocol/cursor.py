@@ -5,8 +5,8 @@ range says what became of its entries; positions at or above the read position t
 Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -78,43 +78,31 @@ def seek_position(position: int, *, first: int, end: int) -> int:
 
 
 def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range]) -> list[Range]:
-    """*ranges* with *new* ones (all by position) in the place of those with these *numbers*; what adjoins and agrees is
-    one. What stays is taken over in slices, and looked at where new ranges meet it.
+    """*ranges* with *new* ones (all by position) in the place of those with these *numbers*; a new one that adjoins
+    its neighbour and agrees with it is one with it.
 
     >>> ranges = [Range(position, position, "pending") for position in (1, 3, 5)]
     >>> [(held.first, held.last) for held in spliced(ranges, [0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])]
     [(0, 1), (4, 5)]
     """
-    found: list[Range] = []
-    firsts, replaced = list(map(itemgetter(0), ranges)), iter([*numbers, len(ranges)])
-    at, gap = 0, next(replaced)
-
-    def keep_until(end: int) -> None:
-        nonlocal at, gap
-        while at < end:
-            until = min(gap, end)
-            if at < until:
-                _add(found, ranges[at])
-                found.extend(ranges[at + 1 : until])
-            at = until
-            if at == gap and at < end:
-                at, gap = at + 1, next(replaced)
-
-    for held in new:
-        if at < len(firsts) and firsts[at] < held.first:
-            keep_until(bisect_left(firsts, held.first, at))
-        _add(found, held)
-    keep_until(len(ranges))
-    return found
-
-
-def _add(ranges: list[Range], held: Range) -> None:
-    """Add *held* behind *ranges*, to the last of them if it adjoins and agrees."""
-    last = ranges[-1] if ranges else None
-    if last is not None and last.last + 1 == held.first and last[2:] == held[2:]:
-        ranges[-1] = Range(last.first, *held[1:])  # a third of the time of _replace
-    else:
-        ranges.append(held)
+    new, stays = list(new), bytearray(b"\1") * len(ranges)
+    for number in numbers:
+        stays[number] = False
+    found = sorted(chain(compress(ranges, stays), new), key=itemgetter(0))
+    fresh = set(map(itemgetter(0), new))
+    joined = [
+        at
+        for at, (before, held) in enumerate(pairwise(found), 1)
+        if before[1] + 1 == held[0]
+        and before[2] == held[2]  # nearly all that adjoin differ in this
+        and before[2:] == held[2:]
+        and (held[0] in fresh or before[0] in fresh)
+    ]
+    stays = bytearray(b"\1") * len(found)
+    for at in reversed(joined):
+        found[at - 1] = Range(found[at - 1][0], *found[at][1:])  # a third of the time of _replace
+        stays[at] = False
+    return list(compress(found, stays))
 
 
 def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, int]:

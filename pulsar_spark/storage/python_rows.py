@@ -24,6 +24,11 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def values_of(column: pa.ChunkedArray) -> list:
+    """*column* as a list; many a column says nothing in any row."""
+    return column.to_pylist() if column.null_count < len(column) else [None] * len(column)
+
+
 def python_rows(rows: pa.Table) -> list[dict]:
     """*rows* as dicts. An instant beyond Python's calendar, which an earlier release let through, is the last one it
     knows."""
