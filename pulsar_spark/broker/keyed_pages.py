@@ -21,7 +21,6 @@ from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays import number_at, virtual
 from pulsar_spark.protocol.draining import Out
-from pulsar_spark.protocol.hash_ranges import Owners
 from pulsar_spark.protocol.positions import as_array, expanded, inside, overlap
 from pulsar_spark.protocol.selectors import Selector
 
@@ -236,7 +235,13 @@ def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np
     if page.out is not None and page.out[0] is selector:
         return page.out[1]
     owners = owners_of(selector)
-    pending = [held for held in page.ranges if held.status == PENDING and not _stays(held, owners)]
+    # What the owner of everything has, and keeps until it answers, is neither elsewhere nor to come back.
+    sole = None if owners.sole is None else owners.consumers[owners.sole]
+    pending = [
+        held
+        for held in page.ranges
+        if held.status == PENDING and (sole is None or held.consumer_id != sole or held.due_time is not None)
+    ]
     spans = np.array([(held.first, held.last) for held in pending], np.int64).reshape(-1, 2)
     places = np.repeat(np.arange(len(pending)), spans[:, 1] - spans[:, 0] + 1)
     positions = expanded(*spans.T)
@@ -250,8 +255,3 @@ def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np
     found = positions[keeps], hashed, elsewhere[keeps], dues[keeps], names
     page.out = selector, found
     return found
-
-
-def _stays(held: Range, owners: Owners) -> bool:
-    """Whether all of a pending range is with its owner until it is answered for, whatever its hashes."""
-    return held.due_time is None and owners.sole is not None and owners.number(held.consumer_id) == owners.sole

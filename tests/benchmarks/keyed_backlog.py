@@ -14,19 +14,21 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from statistics import median
+from unittest.mock import patch
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.frames import consume, publish
+from pulsar_spark.frames import consume, producer, publish
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import Topic, create_topic
 from tests.benchmarks.backlog import TIMEOUT_SECONDS, plain_sum, sum_of_lengths
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
-from tests.benchmarks.figures import PER_SECOND, Budget, Figure
+from tests.benchmarks.figures import BYTES, PER_SECOND, Budget, Figure
 
 FAMILY = "key_shared"
 KEYS = 10**6
@@ -53,8 +55,38 @@ def measure_cases(bench: Bench, messages: int, cases: list[tuple[str, int]]) -> 
         topics = _Topics(bench, root, admin)
         for kind in ("Shared", "KeyShared"):
             topics.run(_WARM_UP, 4, SORTED, kind)
+        yield from _price_of_pages(topics, messages)
         for keys, consumers in cases:
             yield from _figures(topics, messages, consumers, keys)
+
+
+def _price_of_pages(topics: "_Topics", messages: int) -> Iterator[Figure]:
+    """What it costs that rows in order of hash are written in small pages, of which a reader of some keys skips most:
+    bytes, and the speed of a reader of all."""
+    topics.bench.say(f"publishing {messages:,} messages sorted by key, in small pages and in Spark's")
+    small = topics.publish(messages, SORTED)
+    with patch.object(producer, "BY_KEY_OPTIONS", {}):
+        usual = topics.publish(messages, SORTED)
+    sizes = [file_bytes(topic) / messages for topic in (small, usual)]
+    rates = in_turns(
+        topics.bench.few(2, 4),
+        *(
+            lambda topic=topic: messages / seconds(lambda: plain_sum(topics.bench.spark, topic))
+            for topic in (small, usual)
+        ),
+    )
+    what = f"{messages:,} x {PAYLOAD_BYTES} B sorted by key, in pages of 2,000 rows"
+    yield Figure(FAMILY, f"{what}: bytes a message", BYTES, sizes[:1], "in pages of 20,000", sizes[1:])
+    yield Figure(FAMILY, f"{what}: read of the Parquet files", PER_SECOND, rates[0], "in pages of 20,000", rates[1])
+
+
+def file_bytes(topic: Topic) -> int:
+    """The bytes of a topic's data files."""
+    return sum(
+        (Path(topic.path) / file.path).stat().st_size
+        for commit in TableLog(topic.path).commits(0)
+        for file in commit.added
+    )
 
 
 def _figures(topics: "_Topics", messages: int, consumers: int, keys: str) -> Iterator[Figure]:
@@ -112,6 +144,12 @@ class _Topics:
             raise AssertionError(f"{calls.bytes} bytes consumed of {messages} messages of {PAYLOAD_BYTES} bytes")
         self.parts.setdefault(kind, []).append(calls.parts(began, ended))
         return messages / (ended - began)
+
+    def publish(self, messages: int, keys: str) -> Topic:
+        """A topic of its own that nobody consumes."""
+        topic = create_topic(self._layout, next(self._names))
+        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys == SORTED)
+        return topic
 
     def read_plainly(self, messages: int) -> None:
         """The files of the last run, with what its consumers do."""
