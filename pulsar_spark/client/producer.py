@@ -128,8 +128,8 @@ class Producer:
         deliver_at=None,
         deliver_after=None,
     ) -> MessageId:
-        """Publish and wait until the message is in the topic; its id, which names no entry where it is a duplicate of one
-        that was there (see protocol.deduplication). A batch that is open is closed by it.
+        """Publish and wait until the message is in the topic; its id, which names no entry where it is a duplicate of
+        one that was there (see protocol.deduplication). A batch that is open is closed by it.
 
         - ``content``: the value, as the schema has it; None for a null value. ``properties``: texts by texts.
         - ``partition_key``: chooses the partition, and the consumer of a Key_Shared subscription where there is no
