@@ -3,7 +3,7 @@
 One producer sends message by message; consumers of a Shared subscription receive and acknowledge them, each for a
 while, then it closes and another comes. The first tenth of the rounds is left out: what is compared is the tenth
 behind it with the last one. Nothing is kept for its time and housekeeping takes no rests, since rounds follow each
-other as quickly as they can: so what it leaves is all there is. Tables say that files which left them stay as short:
+other as quickly as they can: so what it leaves is all there is. Tables tell of files that left them for a minute:
 else each checkpoint would repeat them for Delta's week, and be made the more rarely the more they are.
 ``PULSAR_SPARK_SOAK_ROUNDS`` says how many rounds there are.
 """
@@ -21,6 +21,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker import housekeeping
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.storage import checkpoints, kept_tables, shortening, tables
+from pulsar_spark.storage import housekeeping as storage_housekeeping
 from pulsar_spark.storage.retention import FILES_PROPERTY
 from pulsar_spark.storage.session import spark_session
 from tests.benchmarks.bench import Bench, resident_memory
@@ -31,7 +32,8 @@ TOPIC = "persistent://public/default/soak"
 PARTS, SAMPLES = 10, 20
 """Parts of a run, and in each so many looks, of which the median counts: files are opened and written all the time."""
 MESSAGES_A_LIFE = 200
-KEPT_SECONDS = 10
+KEPT_SECONDS, TOLD_SECONDS = 10, 60
+"""So long things stay, and tables tell of files that left them: longer, or nobody would know that they may go."""
 NO_DRIFT = Budget(1.1, is_ratio=True)
 
 
@@ -72,7 +74,8 @@ def _soak(bench: Bench, family: str, jvm: int | None, broker: Callable) -> Itera
         for module in (checkpoints, shortening):
             hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", KEPT_SECONDS))
         hurried.enter_context(patch.object(kept_tables, "_seconds", lambda latest, topic: [KEPT_SECONDS] * 2))
-        hurried.enter_context(patch.dict(tables._CONFIGURATION, {FILES_PROPERTY: f"interval {KEPT_SECONDS} seconds"}))
+        hurried.enter_context(patch.dict(tables._CONFIGURATION, {FILES_PROPERTY: f"interval {TOLD_SECONDS} seconds"}))
+        hurried.enter_context(patch.object(storage_housekeeping, "promised_seconds", lambda table: KEPT_SECONDS))
         for name, value in {"LOOK_SECONDS": 2.0, "IDLE_SECONDS": 10.0, "REST": 0}.items():
             hurried.enter_context(patch.object(housekeeping, name, value))
         with broker(root, on_round=note):
