@@ -74,7 +74,7 @@ class Producer:
             topic, self._name, self._condition, self._batches.due, self._settle, self._answer, claim.check
         )
         if settings.access_mode is not ProducerAccessMode.Shared:
-            client._following.add(claim.renew, RENEW_SECONDS)
+            client._claims.add(claim.renew, RENEW_SECONDS)
         if topic.partitions and len(partitions) == topic.partitions and topic.name.partition_index < 0:
             self._partition_watch = PartitionWatch(topic)
             client._following.add(self._grow, PARTITIONS_SECONDS)
@@ -245,7 +245,7 @@ class Producer:
     def _let_go(self) -> None:
         """Nothing will be published any more: who waits for the topic may have it."""
         self._client._following.remove(self._grow)
-        self._client._following.remove(self._claim.renew)
+        self._client._claims.remove(self._claim.renew)
         if self._settings.access_mode is not ProducerAccessMode.Shared:
             self._claim.let_go()
 
