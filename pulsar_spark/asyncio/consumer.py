@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pulsar_spark.asyncio.futures import Files, answered, exception_of, on_loop, raises_exceptions
 from pulsar_spark.client import consumer as blocking
 from pulsar_spark.client.message import Message
-from pulsar_spark.errors import PulsarSparkError, Timeout
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
 
@@ -82,8 +82,12 @@ class Consumer:
         self._is_to_take = self._is_taking
         if self._is_taking or not self._waiting:
             return
+        try:
+            taken = self._files.submit(self._consumer._receiver.take_ready, len(self._waiting))
+        except AlreadyClosed as closed:
+            self._refuse(closed)
+            return
         self._is_taking = True
-        taken = self._files.submit(self._consumer._receiver.take_ready, len(self._waiting))
         taken.add_done_callback(self._hand_out)
 
     def _hand_out(self, taken: asyncio.Future) -> None:

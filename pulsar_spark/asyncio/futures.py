@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 
 from pulsar_spark.client.enums import Result, result_of
-from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 from pulsar_spark.link import interrupts
 
 FILE_THREADS = 4
@@ -83,12 +83,16 @@ class Files:
     """The threads of one client that work on files."""
 
     def __init__(self):
+        self._is_over = False
         self._threads = ThreadPoolExecutor(FILE_THREADS, "pulsar-spark-files", interrupts.ignore_here)
 
     def submit(self, function: Callable, *args) -> asyncio.Future:
-        """The outcome of *function*, called in one of the threads."""
+        """The outcome of *function*, called in one of the threads; :class:`AlreadyClosed` when they have ended."""
+        if self._is_over:
+            raise AlreadyClosed("the client is closed: open a new one")
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     def end(self) -> None:
         """Take no more; what is under way ends."""
+        self._is_over = True
         self._threads.shutdown(wait=False)

@@ -144,7 +144,8 @@ class Client(Subscribing):
         self._open: list = []
         self._consumer_numbers = itertools.count()
         self._is_closed = False
-        self._following = Following(self._client_id, self._logger)
+        self._following = Following(f"topics-{self._client_id}", self._logger)
+        self._claims = Following(f"claims-{self._client_id}", self._logger)
         self._opened_channel: Channel | None = None
         atexit.register(self._close_at_exit)
         interrupts.listen()
@@ -351,6 +352,7 @@ class Client(Subscribing):
         with self._lock:
             handles, channel = list(self._open), self._opened_channel
         self._following.end(self._timeout)
+        self._claims.end(self._timeout)
         errors = []
         for handle in handles:
             try:

@@ -1,7 +1,8 @@
-"""What a client looks at now and then: topics that a pattern fits, partitions added to a topic, its claim on one.
+"""What a client looks at now and then: topics that a pattern fits, partitions added to a topic; and, apart from these,
+which may wait for a broker, its claims on topics.
 
-One thread a client, begun when there is something to look at. A look that fails is told to the log and made again at
-its next time.
+One thread for each of the two, begun when there is something to look at. A look that fails is told to the log and made
+again at its next time.
 """
 
 import threading
@@ -16,10 +17,10 @@ PARTITIONS_SECONDS = 2.0
 
 
 class Following(Worker):
-    """The looks of one client; ``logger`` is told of those that fail."""
+    """The looks of one client's thread of that *name*; ``logger`` is told of those that fail."""
 
-    def __init__(self, client_id: str, logger):
-        super().__init__(f"following-{client_id}", threading.Condition())
+    def __init__(self, name: str, logger):
+        super().__init__(f"following-{name}", threading.Condition())
         self._logger = logger
         self._looks: dict[Callable[[], None], tuple[float, float]] = {}
         self._is_running = False

@@ -87,7 +87,7 @@ class Producer:
             self._answer,
         )
         if settings.access_mode is not ProducerAccessMode.Shared:
-            client._following.add(access.claim.renew, RENEW_SECONDS)
+            client._claims.add(access.claim.renew, RENEW_SECONDS)
         if topic.partitions and len(partitions) == topic.partitions and topic.name.partition_index < 0:
             self._partition_watch = PartitionWatch(topic)
             client._following.add(self._grow, PARTITIONS_SECONDS)
@@ -260,7 +260,7 @@ class Producer:
     def _let_go(self) -> None:
         """Nothing will be published any more: who waits for the topic may have it."""
         self._client._following.remove(self._grow)
-        self._client._following.remove(self._access.claim.renew)
+        self._client._claims.remove(self._access.claim.renew)
         self._access.let_go()
 
     def _shutdown(self) -> None:

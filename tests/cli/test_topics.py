@@ -34,6 +34,9 @@ def test_topics_from_creation_to_deletion(tmp_path):
     assert json.loads(run("policies", "get", "public/default", "--json", root=root).stdout) == {}
     for people in (("topics", "describe", "orders"), ("topics", "partitions", "orders"), ("stats", "orders")):
         assert run(*people, root=root).exit_code == 0
+    assert "3 partitions" in run("topics", "update", "orders", "-p", "3", root=root).stdout
+    assert len(json.loads(run("topics", "partitions", "orders", "--json", root=root).stdout)) == 3
+    assert "not lowered" in str(run("topics", "update", "orders", "-p", "1", root=root).exception)
     assert run("topics", "delete", "orders", root=root).exit_code == 0
     assert json.loads(run("topics", "list", "--json", root=root).stdout) == []
 

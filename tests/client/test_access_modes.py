@@ -177,7 +177,7 @@ def test_a_process_that_is_gone_has_let_go(lonely_client, service_url, mode):
         "os._exit(0)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=os.environ)
-    producer(lonely_client, "next", MODE.Exclusive).send(b"y")
+    assert producer(lonely_client, "next", MODE.Exclusive).send(b"y").ledger_id() > 0
 
 
 def test_a_claim_that_is_not_renewed_ends_and_its_owner_goes_on_until_somebody_claims(lonely_client, monkeypatch):

@@ -106,6 +106,21 @@ def test_what_ends_a_consumer_ends_the_calls_that_wait(broker, service_url):
     run(work())
 
 
+def test_a_client_that_is_shut_down_leaves_no_call_waiting(broker, service_url):
+    async def work():
+        async with opened(service_url) as client:
+            consumer = await client.subscribe("t", "s")
+            reader = await client.create_reader("t", pulsar.MessageId.earliest)
+            waiting = [asyncio.ensure_future(call()) for call in (consumer.receive, consumer.receive, reader.read_next)]
+            await asyncio.sleep(0.05)
+            client.shutdown()
+            for each in waiting:
+                with pytest.raises(aio.PulsarException, match="AlreadyClosed"):
+                    await each
+
+    run(work())
+
+
 def test_the_loop_runs_on_while_a_producer_is_held(broker, service_url, monkeypatch):
     """A backlog above its quota holds the send, not the loop; when it is released the messages go in order."""
 
