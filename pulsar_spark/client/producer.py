@@ -102,8 +102,8 @@ class Producer:
         deliver_at=None,
         deliver_after=None,
     ) -> MessageId:
-        """Publish and wait until the message is in the topic; its id, which names no entry where it is a duplicate of one
-        that was there (see protocol.deduplication). A batch that is open is closed by it."""
+        """Publish and wait until the message is in the topic; its id, which names no entry where the message is a
+        duplicate (see protocol.deduplication). A batch that is open is closed by it."""
         outcome = Outcome()
         message = outgoing(
             self._settings.schema,
