@@ -113,6 +113,28 @@ def test_pages_of_very_many_ranges_are_larger():
     assert len(cursor.pages) == pages.MANY_PAGES and {len(page.ranges) for page in cursor.pages} == {20}
 
 
+@given(
+    st.sets(st.integers(0, 30)).flatmap(
+        lambda firsts: st.tuples(st.just(firsts), st.sets(st.sampled_from(sorted(firsts) or [31])), st.data())
+    )
+)
+def test_what_is_known_of_pages_is_what_they_say_whatever_was_replaced(drawn):
+    firsts, gone, data = drawn
+    stay = firsts - gone
+    made = sorted(data.draw(st.sets(st.integers(0, 40))) - stay)
+    found = pages.Pages(pages.Page(first, [pending(first, first, due_time=first)]) for first in firsts)
+    before = list(found)
+    found.replace(
+        [number for number, page in enumerate(before) if page.first in gone],
+        [pages.Page(first, [Range(first, first, REPLAY, redelivery_count=0, batch_size=1)] * 2) for first in made],
+    )
+    assert found.firsts.tolist() == [page.first for page in found] == sorted([*stay, *made])
+    assert [page for page in found if page in before] == [page for page in before if page.first in stay]
+    assert found.sizes.tolist() == [1 + (page.first in made) for page in found]
+    assert found.returns_at.tolist() == [pages.NEVER if page.first in made else page.first for page in found]
+    assert found.replays_at.tolist() == [0 if page.first in made else pages.NEVER for page in found]
+
+
 @st.composite
 def replacements(draw):
     """Rounds: each gives positions 0..39 new statuses where it touches them."""
