@@ -14,7 +14,7 @@ from pulsar_spark.client.enums import ConsumerCryptoFailureAction, ConsumerType,
 from pulsar_spark.client.following import Following
 from pulsar_spark.client.letters import check_letter_topics, letter_topics
 from pulsar_spark.client.schemas import TopicSchemas
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration, OperationNotSupported
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.protocol.topic_pattern import TopicPattern
 from pulsar_spark.schema import BytesSchema
@@ -185,10 +185,15 @@ class Subscribing:
         consumer = self._join(list(map(str, fitting())), settings, str(pattern))
         known = {subscription.topic.topic_id for subscription in consumer._subscriptions}
 
+        def is_new(topic: Topic) -> bool:
+            try:
+                return topic.topic_id not in known and not self._schemas.check_consumer(topic, settings.schema)
+            except IncompatibleSchema as refused:
+                self._logger.warning("topic %s, which fits %s, is not consumed: %s", topic.name, pattern, refused)
+                return False
+
         def look() -> None:
-            found = [
-                topic for topic in map(partial(read_topic, self._layout), fitting()) if topic.topic_id not in known
-            ]
+            found = list(filter(is_new, map(partial(read_topic, self._layout), fitting())))
             if found:
                 added = [(topic, list(topic.partition_indexes)) for topic in found]
                 consumer._add(added)

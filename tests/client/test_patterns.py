@@ -55,6 +55,22 @@ def test_what_came_of_a_later_topic_is_acknowledged_and_sought(client, other_cli
     consumer.unsubscribe()
 
 
+def test_a_later_topic_whose_schema_does_not_fit_is_said_and_left_out(client, other_client, caplog):
+    class Order(pulsar.schema.Record):
+        number = pulsar.schema.Integer(required=True)
+
+    class Other(pulsar.schema.Record):
+        name = pulsar.schema.String(required=True)
+
+    schema = pulsar.schema.JsonSchema(Order)
+    consumer = client.subscribe(PATTERN, "s", schema=schema, pattern_auto_discovery_period=1, **SHARED)
+    other_client.create_producer("order-other", schema=pulsar.schema.JsonSchema(Other)).send(Other(name="x"))
+    other_client.create_producer("order-late", schema=schema).send(Order(number=7))
+    assert consumer.receive(10_000).value().number == 7
+    eventually(lambda: "order-other" in caplog.text and "is not consumed" in caplog.text)
+    assert nothing_comes(consumer)
+
+
 def test_a_look_that_fails_is_made_again(client, other_client, caplog, monkeypatch):
     consumer = client.subscribe(PATTERN, "s", pattern_auto_discovery_period=1)
     add, failures = consumer._add, [pulsar.Timeout("no broker")]
