@@ -256,6 +256,7 @@ class Producer:
             self._batches.grow(partitions)
             self._limit = self._settings.pending_limit(len(partitions))
             self._routing.grow(partitions)
+            self._has_partitions = len(partitions) > 1
 
     def _let_go(self) -> None:
         """Nothing will be published any more: who waits for the topic may have it."""
