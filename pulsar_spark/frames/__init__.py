@@ -13,6 +13,7 @@ from pulsar_spark.frames.reprocess_run import Reprocessed
 from pulsar_spark.frames.running import active_consumptions
 from pulsar_spark.frames.stats import stats
 from pulsar_spark.frames.topic_messages import read_messages
+from pulsar_spark.frames.values import decode_values
 
 __all__ = [
     "Consumption",
@@ -24,6 +25,7 @@ __all__ = [
     "count_by_cause",
     "dead_letters",
     "decode_payloads",
+    "decode_values",
     "publish",
     "publish_stream",
     "read_messages",

@@ -42,6 +42,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureAction
+from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
@@ -51,11 +52,13 @@ from pulsar_spark.frames.message_columns import REFUSED, in_one_piece, message_c
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payload_encoding import Encoding
 from pulsar_spark.frames.routing_columns import checked_scheme, routed
+from pulsar_spark.frames.value_encoding import with_payloads
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.data_files import BY_KEY_OPTIONS, spark_writer_options
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.new_rows import NAMED_BY
@@ -87,6 +90,7 @@ def publish(
     root: str | os.PathLike,
     topic: str,
     *,
+    schema: Schema | None = None,
     hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
     producer_name: str | None = None,
     deliver_at: datetime | int | None = None,
@@ -123,6 +127,10 @@ def publish(
     by the hash of their keys, which is stored; those of one key keep their order. A missing topic is created without
     partitions if *create*.
 
+    With a *schema* (AVRO, JSON or STRING) the frame has ``value`` in the place of ``payload``: a struct with the fields
+    of the schema, or a text. The topic keeps the schema, or refuses it with :class:`IncompatibleSchema`, as it does
+    those of clients, and each message says its version.
+
     A payload above *max_message_size* ("policy": the topic's policy of that name, 5 MiB by default; None: no limit) is
     refused. With *chunking* a message that would be larger, its metadata included, goes as chunks, none of which has
     more than *chunk_max_message_size* bytes of payload (see ``chunking``); None is as "policy" then.
@@ -148,6 +156,7 @@ def publish(
     now = clock()
     check_chunking(chunking, max_message_size, chunk_max_message_size)
     encoding = Encoding.checked(compression, encryption_key, crypto_key_reader, crypto_failure_action)
+    frame = with_payloads(frame, schema)
     columns = message_columns(frame, properties_from, now)
     scheme = checked_scheme(hashing_scheme)
     deliver_ms = deliver_at_ms(_milliseconds(deliver_at), deliver_after, _milliseconds(now))
@@ -160,6 +169,9 @@ def publish(
     quota = quota or BacklogQuota(layout, found)
     if refused := quota.refusal(send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf")):
         raise refused
+    version = TopicSchemas(layout).version_for_producer(found, schema or BytesSchema())
+    if version is not None:
+        columns["schema_version"] = F.lit(version)
     most = quota.max_message_size if max_message_size == BY_POLICY else max_message_size
     splitting = Chunking(most or quota.max_message_size, chunk_max_message_size or -1) if chunking else None
     if producer_name is not None:
@@ -211,7 +223,7 @@ def publish_stream(
     refused = {"app_version", "publish_id"} & set(options)
     if refused:
         raise InvalidConfiguration(f"{sorted(refused)} cannot be chosen for a stream: each micro-batch has its own")
-    message_columns(frame, options.get("properties_from", ()))
+    message_columns(with_payloads(frame, options.get("schema")), options.get("properties_from", ()))
     checked_scheme(options.get("hashing_scheme", DEFAULT_HASHING_SCHEME))
     Encoding.checked(
         options.get("compression"),

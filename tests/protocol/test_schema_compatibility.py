@@ -26,55 +26,56 @@ LIST = record(("value", "int"), ("next", ["null", "List"]), name="List")
 RENAMED = {"type": "record", "name": "R", "fields": [{"name": "b", "type": "int", "aliases": ["a"]}]}
 
 
-@pytest.mark.parametrize(
-    "writer, reader, can_read",
-    [
-        *[("int", kind, True) for kind in ("int", "long", "float", "double")],
-        *[("long", kind, kind != "int") for kind in ("int", "long", "float", "double")],
-        *[("float", kind, kind in ("float", "double")) for kind in ("int", "long", "float", "double")],
-        ("double", "float", False),
-        ("string", "bytes", True),
-        ("bytes", "string", True),
-        ("string", "int", False),
-        ("null", "boolean", False),
-        ({"type": "string"}, "string", True),
-        ("int", ["null", "int"], True),
-        ("int", ["null", "double"], True),
-        ("int", ["null", "string"], False),
-        (["null", "int"], "int", False),
-        (["int"], "long", True),
-        (["null", "int"], ["int", "null"], True),
-        (["null", "int", "string"], ["null", "int"], False),
-        ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}, True),
-        ({"type": "array", "items": "long"}, {"type": "array", "items": "int"}, False),
-        ({"type": "map", "values": "int"}, {"type": "map", "values": ["null", "int"]}, True),
-        ({"type": "map", "values": "int"}, {"type": "array", "items": "int"}, False),
-        (ENUM, ENUM | {"symbols": ["A"]}, True),  # a message with B is an error of its own
-        (ENUM, ENUM | {"name": "other.E"}, True),
-        (ENUM, ENUM | {"name": "D"}, False),
-        (ENUM, ENUM | {"name": "D", "aliases": ["n.E"]}, True),
-        (FIXED, FIXED, True),
-        (FIXED, FIXED | {"size": 5}, False),
-        (record(), record(("a", "int")), False),
-        (record(), record(("a", "int", 0)), True),
-        (record(), record(("a", ["null", "int"], None)), True),
-        (record(("a", "int")), record(), True),
-        (record(("a", "int")), record(("a", "long"), name="Other"), True),  # names of records do not count
-        (record(("a", "int")), record(("a", "string")), False),
-        (record(("a", "int"), ("b", "string")), record(("b", "string"), ("a", "int")), True),
-        (record(("a", "int")), RENAMED, True),
-        (record(("c", "int")), RENAMED, False),
-        (["null", record(("a", "int"))], ["null", record(("a", "long"), name="S")], True),
-        (["null", record(("a", "int"))], ["null", record(("a", "string"), name="S")], False),
-        (record(("a", "int")), [record(("a", "int"), name="S"), record(("a", "string"))], False),  # of its name, so it
-        ([ENUM, "null"], ["null", ENUM | {"name": "other.E"}], False),
-        ([ENUM, "null"], [ENUM | {"name": "other.E"}, "null"], True),
-        (LIST, LIST, True),
-        (LIST, record(("value", "int"), ("next", ["null", "List"]), ("more", "int"), name="List"), False),
-        (record(("a", ENUM), ("b", "n.E")), record(("a", ENUM), ("b", ENUM | {"name": "G"}), namespace="n"), False),
-        (record(("a", ENUM | {"name": "E"}), ("b", "E"), namespace="n"), record(("a", ENUM), ("b", "n.E")), True),
-    ],
-)
+READS = [
+    *[("int", kind, True) for kind in ("int", "long", "float", "double")],
+    *[("long", kind, kind != "int") for kind in ("int", "long", "float", "double")],
+    *[("float", kind, kind in ("float", "double")) for kind in ("int", "long", "float", "double")],
+    ("double", "float", False),
+    ("string", "bytes", True),
+    ("bytes", "string", True),
+    ("string", "int", False),
+    ("null", "boolean", False),
+    ({"type": "string"}, "string", True),
+    ("int", ["null", "int"], True),
+    ("int", ["null", "double"], True),
+    ("int", ["null", "string"], False),
+    (["null", "int"], "int", False),
+    (["int"], "long", True),
+    (["null", "int"], ["int", "null"], True),
+    (["null", "int", "string"], ["null", "int"], False),
+    ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}, True),
+    ({"type": "array", "items": "long"}, {"type": "array", "items": "int"}, False),
+    ({"type": "map", "values": "int"}, {"type": "map", "values": ["null", "int"]}, True),
+    ({"type": "map", "values": "int"}, {"type": "array", "items": "int"}, False),
+    (ENUM, ENUM | {"symbols": ["A"]}, True),  # a message with B is an error of its own
+    (ENUM, ENUM | {"name": "other.E"}, True),
+    (ENUM, ENUM | {"name": "D"}, False),
+    (ENUM, ENUM | {"name": "D", "aliases": ["n.E"]}, True),
+    (FIXED, FIXED, True),
+    (FIXED, FIXED | {"size": 5}, False),
+    (record(), record(("a", "int")), False),
+    (record(), record(("a", "int", 0)), True),
+    (record(), record(("a", ["null", "int"], None)), True),
+    (record(("a", "int")), record(), True),
+    (record(("a", "int")), record(("a", "long"), name="Other"), True),  # names of records do not count
+    (record(("a", "int")), record(("a", "string")), False),
+    (record(("a", "int"), ("b", "string")), record(("b", "string"), ("a", "int")), True),
+    (record(("a", "int")), RENAMED, True),
+    (record(("c", "int")), RENAMED, False),
+    (["null", record(("a", "int"))], ["null", record(("a", "long"), name="S")], True),
+    (["null", record(("a", "int"))], ["null", record(("a", "string"), name="S")], False),
+    (record(("a", "int")), [record(("a", "int"), name="S"), record(("a", "string"))], False),  # of its name, so it
+    ([ENUM, "null"], ["null", ENUM | {"name": "other.E"}], False),
+    ([ENUM, "null"], [ENUM | {"name": "other.E"}, "null"], True),
+    (LIST, LIST, True),
+    (LIST, record(("value", "int"), ("next", ["null", "List"]), ("more", "int"), name="List"), False),
+    (record(("a", ENUM), ("b", "n.E")), record(("a", ENUM), ("b", ENUM | {"name": "G"}), namespace="n"), False),
+    (record(("a", ENUM | {"name": "E"}), ("b", "E"), namespace="n"), record(("a", ENUM), ("b", "n.E")), True),
+]
+"""Writer, reader, and whether it reads; what Avro says is asked in tests/differential/test_avro_resolution.py."""
+
+
+@pytest.mark.parametrize("writer, reader, can_read", READS)
 def test_what_reads_what(writer, reader, can_read):
     why = unreadable(*(parse_definition(json.dumps(each)) for each in (writer, reader)))
     assert (why is None) is can_read, why
