@@ -50,6 +50,7 @@ def pytest_unconfigure():
     logging.raiseExceptions = False
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):

@@ -15,6 +15,7 @@ ONLY_DO = {
     "topics create",
     "topics delete",
     "topics unload",
+    "topics update",
     "subscriptions create",
     "subscriptions delete",
     "subscriptions skip",
