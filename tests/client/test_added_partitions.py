@@ -136,5 +136,6 @@ def test_a_look_costs_nothing_where_nothing_changed(admin):
     assert watch.added() is None
     admin.update_partitioned_topic("t", 3)
     assert watch.added().partitions == 3 and watch.added() is None
+    assert PartitionWatch(topic).added().partitions == 3, "they were added before the watch began"
     admin.delete_topic("t")
     assert watch.added() is None
