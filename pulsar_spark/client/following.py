@@ -30,7 +30,7 @@ class Following(Worker):
         with self._condition:
             self._looks[look] = time.monotonic() + seconds, seconds
             self._condition.notify_all()
-            if not self._is_running:
+            if not self._is_running and not self._is_stopping:
                 self._is_running = True
                 self._start()
 
@@ -41,6 +41,8 @@ class Following(Worker):
 
     def end(self, seconds: float) -> None:
         """Look at nothing more; a look under way is waited for so many *seconds*."""
+        with self._condition:
+            self._is_stopping = True
         if self._is_running:
             self.stop(seconds)
 

@@ -32,7 +32,7 @@ class Subscribing:
     _consumer_numbers: Iterator[int]
     _check_open: Callable[[], None]
     _resolve: Callable[[str], tuple[Topic, list[int], str]]
-    _keep: Callable[[Consumer], Consumer]
+    _keep: Callable[[Consumer, Callable[[], None]], Consumer]
 
     @public_call
     def subscribe(
@@ -232,7 +232,7 @@ class Subscribing:
             resolved[name] = found, partitions
         consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
         consumer = Consumer(self, list(resolved.values()), topic_name, consumer_id, settings, letters)
-        self._keep(consumer)
+        self._keep(consumer, consumer._leave)
         self._connect(consumer)
         return consumer
 

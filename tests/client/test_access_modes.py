@@ -209,6 +209,21 @@ def test_who_claims_a_topic_and_fails_has_let_go(lonely_client, monkeypatch, mod
     assert producer(lonely_client, "third", MODE.Exclusive).send(b"x")
 
 
+def test_what_is_made_while_the_client_is_closed_is_let_go(lonely_client, service_url):
+    other = pulsar.Client(service_url)
+
+    class Closing(pulsar.schema.StringSchema):
+        def schema_info(self):
+            if not other._is_closed:
+                other.close()
+            return super().schema_info()
+
+    with pytest.raises(pulsar.AlreadyClosed, match="meanwhile"):
+        other.create_producer("t", producer_name="p", access_mode=MODE.Exclusive, schema=Closing())
+    assert not other._claims._looks and not other._open
+    assert producer(lonely_client, "p").send(b"x")
+
+
 def test_a_claim_that_was_let_go_is_not_renewed(lonely_client):
     """The thread that renews it may have begun to when the producer closes."""
     first = producer(lonely_client, "first", MODE.Exclusive)
