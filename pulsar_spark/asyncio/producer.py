@@ -91,10 +91,6 @@ class Producer:
             raise error
         return await future
 
-    async def _look(self) -> None:
-        """Know whether the backlog quota holds producers, so that the first sends need not wait to be told."""
-        await self._files.submit(self._producer._quota.refusal, 0.0)
-
     async def _until_allowed(self) -> None:
         """Wait while the backlog quota holds producers; what it refuses is raised."""
         producer, deadline = self._producer, time.monotonic() + self._producer._timeout
