@@ -70,8 +70,8 @@ class Client:
         message_router: Callable | None = None,
     ) -> Producer:
         """A producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``, but messages are batched
-        unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does, and a call that waits (``WaitForExclusive``) is
-        not there for others: Shared producers that come meanwhile are let in before it."""
+        unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does, and a call that waits (``WaitForExclusive``)
+        is not there for others: Shared producers that come meanwhile are let in before it."""
         waits = access_mode is ProducerAccessMode.WaitForExclusive
         return Producer(
             await self._until_free(
