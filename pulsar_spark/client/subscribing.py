@@ -181,6 +181,7 @@ class Subscribing:
             raise InvalidConfiguration(
                 f"topic pattern {str(pattern)!r}: with retry_enable topics are named, as their retry letter topic is"
             )
+        settings.queue_size(2)  # refuses the size 0: however many topics fit now, there may be more
         fitting = partial(self._fitting, pattern)
         consumer = self._join(list(map(str, fitting())), settings, str(pattern))
         known = {subscription.topic.topic_id for subscription in consumer._subscriptions}

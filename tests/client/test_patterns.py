@@ -93,6 +93,7 @@ def test_a_look_that_fails_is_made_again(client, other_client, caplog, monkeypat
         (dict(topic=re.compile("a/b.*")), pulsar.InvalidTopicName),
         (dict(topic=re.compile("a.*/b/c")), pulsar.InvalidTopicName),
         (dict(topic=re.compile("(?i)order-.*")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile("order-.*"), receiver_queue_size=0), pulsar.InvalidConfiguration),
         (dict(regex_subscription_mode=pulsar.RegexSubscriptionMode.NonPersistentOnly), pulsar.OperationNotSupported),
         (dict(pattern_auto_discovery_period=0), ValueError),
         (dict(retry_enable=True), pulsar.InvalidConfiguration),
