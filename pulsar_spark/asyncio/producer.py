@@ -133,9 +133,13 @@ class Producer:
 
     @raises_exceptions
     async def close(self) -> None:
-        """Publish what is pending, then close; ``AlreadyClosed`` the second time."""
-        await self.flush()
-        await self._files.submit(self._producer.close)
+        """Publish what is pending, then close, also where that was not published in time; ``AlreadyClosed`` the second
+        time."""
+        try:
+            await self.flush()
+        finally:
+            if self.is_connected():
+                await self._files.submit(self._producer.close)
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""

@@ -186,6 +186,22 @@ def test_a_producer_that_nobody_waits_for_any_more_has_let_go(lonely_client, ser
     run(work())
 
 
+def test_a_producer_whose_flush_fails_is_closed_all_the_same(lonely_client, service_url, monkeypatch):
+    async def work():
+        async with opened(service_url) as client:
+            producer = await client.create_producer("t", producer_name="p")
+
+            async def late():
+                raise aio.PulsarException(pulsar.Result.Timeout)
+
+            monkeypatch.setattr(producer, "flush", late)
+            with pytest.raises(aio.PulsarException, match="Timeout"):
+                await producer.close()
+            await (await client.create_producer("t", producer_name="p")).send(b"x")
+
+    run(work())
+
+
 def test_flush_publishes_an_open_batch(lonely_client, service_url):
     async def work():
         async with opened(service_url) as client:
