@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from deltalake.exceptions import DeltaError
+
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.worker import Worker
 
@@ -50,7 +52,7 @@ class Following(Worker):
         while (look := self._wait()) is not None:
             try:
                 look()
-            except (PulsarSparkError, OSError) as error:
+            except (PulsarSparkError, OSError, DeltaError) as error:
                 self._logger.warning("topics were not looked at, which is tried again: %s", error)
 
     def _wait(self) -> Callable[[], None] | None:

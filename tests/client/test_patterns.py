@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
@@ -73,7 +74,7 @@ def test_a_later_topic_whose_schema_does_not_fit_is_said_and_left_out(client, ot
 
 def test_a_look_that_fails_is_made_again(client, other_client, caplog, monkeypatch):
     consumer = client.subscribe(PATTERN, "s", pattern_auto_discovery_period=1)
-    add, failures = consumer._add, [pulsar.Timeout("no broker")]
+    add, failures = consumer._add, [DeltaError("a file is gone"), pulsar.Timeout("no broker")]
 
     def failing(topics):
         if failures:
