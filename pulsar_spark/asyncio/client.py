@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 
 from pulsar_spark.asyncio.consumer import Consumer
 from pulsar_spark.asyncio.futures import Files, raises_exceptions
@@ -22,7 +23,7 @@ from pulsar_spark.client.enums import (
     RegexSubscriptionMode,
 )
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
-from pulsar_spark.errors import ProducerFenced
+from pulsar_spark.errors import AlreadyClosed, ProducerFenced
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import BytesSchema, Schema
@@ -69,12 +70,13 @@ class Client:
         message_router: Callable | None = None,
     ) -> Producer:
         """A producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``, but messages are batched
-        unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does."""
+        unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does, and a call that waits (``WaitForExclusive``)
+        is not there for others: Shared producers that come meanwhile are let in before it."""
         waits = access_mode is ProducerAccessMode.WaitForExclusive
-        producer = Producer(
+        return Producer(
             await self._until_free(
                 waits,
-                self._client.create_producer,
+                self._create_producer,
                 topic,
                 producer_name,
                 BytesSchema() if schema is None else schema,
@@ -100,14 +102,21 @@ class Client:
             ),
             self._files,
         )
-        await producer._look()
+
+    def _create_producer(self, *args) -> blocking.Producer:
+        """A producer that knows whether the backlog quota holds it: the first sends need not wait to be told."""
+        producer = self._client.create_producer(*args)
+        with ExitStack() as undone:
+            undone.callback(producer.close)
+            producer._quota.refusal(0.0)
+            undone.pop_all()
         return producer
 
     async def _until_free(self, waits: bool, function: Callable, *args):
         """What *function* makes; where it *waits*, tried again while another producer has the topic for itself."""
         while True:
             try:
-                return await self._run(function, *args)
+                return await self._made(lambda producer: producer.close(), function, *args)
             except ProducerFenced:
                 if not waits:
                     raise
@@ -149,7 +158,8 @@ class Client:
             if isinstance(topic, list):
                 raise ValueError("argument topic: a text expected, not a list, where is_pattern_topic is True")
             topic = re.compile(topic)
-        consumer = await self._run(
+        consumer = await self._made(
+            lambda consumer: consumer._leave(),
             lambda: self._client.subscribe(
                 topic,
                 subscription_name,
@@ -175,7 +185,7 @@ class Client:
                 regex_subscription_mode=regex_subscription_mode,
                 dead_letter_policy=dead_letter_policy,
                 crypto_failure_action=crypto_failure_action,
-            )
+            ),
         )
         awaited = Consumer(consumer, self._files)
         await awaited._connect()
@@ -197,7 +207,8 @@ class Client:
     ) -> Reader:
         """A reader from *start_message_id* on; arguments as for ``pulsar_spark.Client.create_reader``."""
         return Reader(
-            await self._run(
+            await self._made(
+                lambda reader: reader.close(),
                 self._client.create_reader,
                 topic,
                 start_message_id,
@@ -233,6 +244,22 @@ class Client:
         self._is_shut_down = True
         self._client.shutdown()
         self._files.end()
+
+    async def _made(self, let_go: Callable, function: Callable, *args):
+        """What *function* makes, which is *let go* where the call that waited for it was cancelled."""
+        self._client._check_open()
+        making = self._files.submit(function, *args)
+
+        def is_made(making: asyncio.Future) -> None:
+            if not making.cancelled() and making.exception() is None:
+                with suppress(AlreadyClosed):  # by the client, which was closed meanwhile
+                    self._files.submit(let_go, making.result())
+
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(is_made)
+            raise
 
     async def _run(self, function: Callable, *args):
         self._client._check_open()

@@ -91,10 +91,6 @@ class Producer:
             raise error
         return await future
 
-    async def _look(self) -> None:
-        """Know whether the backlog quota holds producers, so that the first sends need not wait to be told."""
-        await self._files.submit(self._producer._quota.refusal, 0.0)
-
     async def _until_allowed(self) -> None:
         """Wait while the backlog quota holds producers; what it refuses is raised."""
         producer, deadline = self._producer, time.monotonic() + self._producer._timeout
@@ -137,9 +133,13 @@ class Producer:
 
     @raises_exceptions
     async def close(self) -> None:
-        """Publish what is pending, then close; ``AlreadyClosed`` the second time."""
-        await self.flush()
-        await self._files.submit(self._producer.close)
+        """Publish what is pending, then close, also where that was not published in time; ``AlreadyClosed`` the second
+        time."""
+        try:
+            await self.flush()
+        finally:
+            if self.is_connected():
+                await self._files.submit(self._producer.close)
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""

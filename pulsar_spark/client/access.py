@@ -4,11 +4,11 @@ Who is there storage.producers says, the claim on a topic is storage.exclusive's
 """
 
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 from pulsar_spark.client.enums import ProducerAccessMode
 from pulsar_spark.client.producer_settings import ProducerSettings
-from pulsar_spark.errors import OperationNotSupported, ProducerBusy, ProducerFenced, PulsarSparkError
+from pulsar_spark.errors import OperationNotSupported, ProducerBusy, ProducerFenced
 from pulsar_spark.link import interrupts
 from pulsar_spark.storage.exclusive import ExclusiveClaim
 from pulsar_spark.storage.producers import TopicProducers
@@ -30,9 +30,11 @@ class Access:
 
     def let_go(self) -> None:
         """Nothing will be published any more: who waits for the topic may have it."""
-        if self.mode is not ProducerAccessMode.Shared:
-            self.claim.let_go()
-        self.producers.leave()
+        try:
+            if self.mode is not ProducerAccessMode.Shared:
+                self.claim.let_go()
+        finally:
+            self.producers.leave()
 
 
 def admitted(topic: Topic, partitions: list[int], settings: ProducerSettings, check_open: Callable[[], None]) -> Access:
@@ -40,24 +42,27 @@ def admitted(topic: Topic, partitions: list[int], settings: ProducerSettings, ch
 
     A Shared producer gets :class:`ProducerBusy` where another one has the topic for itself or waits for that, and where
     its name is in use; an Exclusive one :class:`ProducerFenced` where others are there. Who waits does until nobody is,
-    or the client is closed.
+    or the client is closed. Who is refused, and who fails, leaves nothing behind that others would wait for.
     """
     access, name = Access(topic, partitions, settings), str(topic.name)
     if access.mode is not ProducerAccessMode.Shared and len(partitions) < len(topic.partition_indexes):
         raise OperationNotSupported(
             f"access_mode {access.mode.name}: a topic is had as a whole; name {name!r} and no partition of it"
         )
-    if access.mode is ProducerAccessMode.Shared:
-        _share(access, name, settings.producer_name)
-    elif access.mode is ProducerAccessMode.WaitForExclusive:
-        _wait(access, check_open)
-    else:
-        is_fencing = access.mode is ProducerAccessMode.ExclusiveWithFencing
-        if (other := _take(access, is_fencing=is_fencing)) is not None:
-            raise ProducerFenced(
-                f"producer {other!r} is on topic {name!r}: close it, or take the topic from it with access_mode "
-                "ExclusiveWithFencing"
-            )
+    with ExitStack() as undone:
+        undone.callback(access.let_go)
+        if access.mode is ProducerAccessMode.Shared:
+            _share(access, name, settings.producer_name)
+        elif access.mode is ProducerAccessMode.WaitForExclusive:
+            _wait(access, check_open)
+        else:
+            is_fencing = access.mode is ProducerAccessMode.ExclusiveWithFencing
+            if (other := _take(access, is_fencing=is_fencing)) is not None:
+                raise ProducerFenced(
+                    f"producer {other!r} is on topic {name!r}: close it, or take the topic from it with access_mode "
+                    "ExclusiveWithFencing"
+                )
+        undone.pop_all()
     return access
 
 
@@ -89,22 +94,12 @@ def _take(access: Access, *, is_fencing: bool = False) -> str | None:
 def _wait(access: Access, check_open: Callable[[], None]) -> None:
     """Wait until nobody is on the topic but others who wait."""
     sleep = interrupts.sleeper()
-    with _leaving_on_failure(access):
+    with access.producers.alone():
+        access.producers.enter(is_waiting=True)
+    while True:
         with access.producers.alone():
-            access.producers.enter(is_waiting=True)
-        while True:
-            with access.producers.alone():
-                if all(other.is_waiting for other in access.producers.others()) and access.claim.take():
-                    access.producers.enter()
-                    return
-            sleep(LOOK_SECONDS)
-            check_open()
-
-
-@contextmanager
-def _leaving_on_failure(access: Access):
-    try:
-        yield
-    except (PulsarSparkError, OSError, KeyboardInterrupt):
-        access.producers.leave()
-        raise
+            if all(other.is_waiting for other in access.producers.others()) and access.claim.take():
+                access.producers.enter()
+                return
+        sleep(LOOK_SECONDS)
+        check_open()

@@ -10,6 +10,7 @@ import itertools
 import logging
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from pulsar_spark.client.access import admitted
@@ -158,6 +159,7 @@ class Client(Subscribing):
     def _channel(self) -> Channel:
         with self._lock:
             if self._opened_channel is None:
+                self._check_open()
                 self._opened_channel = Channel(
                     self._layout, self._client_id, lease_ms=self._lease_ms, logger=self._logger
                 )
@@ -257,7 +259,7 @@ class Client(Subscribing):
             undone.callback(access.let_go)
             producer = Producer(self, name, found, partitions, settings, access, schema_version)
             undone.pop_all()
-        return self._keep(producer)
+        return self._keep(producer, producer._shutdown)
 
     @public_call
     def create_reader(
@@ -300,7 +302,8 @@ class Client(Subscribing):
         self._schemas.check_consumer(found, schema)
         schema.attach_client(self)
         asked_for = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener)
-        return self._keep(Reader(self, found, partitions, name, *asked_for))
+        reader = Reader(self, found, partitions, name, *asked_for)
+        return self._keep(reader, reader._shutdown)
 
     @public_call
     def create_table_view(
@@ -311,7 +314,12 @@ class Client(Subscribing):
         check_type(str, topic, "topic")
         check_type_or_none(str, subscription_name, "subscription_name")
         check_type(Schema, schema, "schema")
-        return TableView(self, self.create_reader(topic, MessageId.earliest, schema), subscription_name, schema)
+        reader = self.create_reader(topic, MessageId.earliest, schema)
+        with ExitStack() as undone:
+            undone.callback(reader.close)
+            view = TableView(self, reader, subscription_name, schema)
+            undone.pop_all()
+        return view
 
     @public_call
     def get_topic_partitions(self, topic) -> list[str]:
@@ -352,7 +360,6 @@ class Client(Subscribing):
         with self._lock:
             handles, channel = list(self._open), self._opened_channel
         self._following.end(self._timeout)
-        self._claims.end(self._timeout)
         errors = []
         for handle in handles:
             try:
@@ -361,6 +368,7 @@ class Client(Subscribing):
                 continue  # the application was quicker
             except PulsarSparkError as error:
                 errors.append(error)
+        self._claims.end(self._timeout)  # renewed until the last producer has published what was pending
         if channel is not None:
             channel.stop(self._timeout)
         self._entries.forget()
@@ -379,10 +387,15 @@ class Client(Subscribing):
         """The schema that a message was written with, for its reader's schema to resolve."""
         return self._schemas.written_with(message)
 
-    def _keep(self, handle):
+    def _keep(self, handle, undo: Callable[[], None]):
+        """*handle*, for the client to close with it; *undo* it and :class:`AlreadyClosed` where another thread has
+        closed the client meanwhile."""
         with self._lock:
-            self._open.append(handle)
-        return handle
+            if not self._is_closed:
+                self._open.append(handle)
+                return handle
+        undo()
+        raise AlreadyClosed("the client was closed meanwhile: open a new one")
 
     def _forget(self, handle) -> None:
         with self._lock:

@@ -131,12 +131,14 @@ class Consumer:
         added = self._subscriptions_of(topics, len(self._subscriptions))
         for subscription in added:
             self._channel.attach(self._consumer_id, str(subscription.topic.name), subscription.partition, subscription)
-        replies = self._channel.ask([each.subscribe_row() for each in added], self._client._timeout)
+        try:
+            replies = self._channel.ask([each.subscribe_row() for each in added], self._client._timeout)
+        except PulsarSparkError:
+            self._give_up(added)
+            raise
         errors = [reply.error for reply in replies if reply.error is not None]
         if errors or self._receiver.is_closed:
-            self._detach(added)
-            if self._channel.is_alive():
-                self._channel.submit([each.row("close") for each in added], is_urgent=True)
+            self._give_up(added)
             if errors:
                 raise errors[0]
             return
@@ -367,10 +369,15 @@ class Consumer:
         return rows
 
     def _leave(self) -> None:
-        """Give up joining: whatever the broker makes of the requests later, it is told that nobody is there."""
+        """Give up joining."""
         self._finish()
+        self._give_up(self._subscriptions)
+
+    def _give_up(self, subscriptions: list[PartitionSubscription]) -> None:
+        """Whatever the broker makes of these requests to join later, it is told that nobody is there."""
+        self._detach(subscriptions)
         if self._channel.is_alive():
-            self._channel.submit([subscription.row("close") for subscription in self._subscriptions], is_urgent=True)
+            self._channel.submit([each.row("close") for each in subscriptions], is_urgent=True)
 
     def _finish(self) -> None:
         self._receiver.close()

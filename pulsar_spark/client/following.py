@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from deltalake.exceptions import DeltaError
+
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.worker import Worker
 
@@ -30,7 +32,7 @@ class Following(Worker):
         with self._condition:
             self._looks[look] = time.monotonic() + seconds, seconds
             self._condition.notify_all()
-            if not self._is_running:
+            if not self._is_running and not self._is_stopping:
                 self._is_running = True
                 self._start()
 
@@ -41,6 +43,8 @@ class Following(Worker):
 
     def end(self, seconds: float) -> None:
         """Look at nothing more; a look under way is waited for so many *seconds*."""
+        with self._condition:
+            self._is_stopping = True
         if self._is_running:
             self.stop(seconds)
 
@@ -48,7 +52,7 @@ class Following(Worker):
         while (look := self._wait()) is not None:
             try:
                 look()
-            except (PulsarSparkError, OSError) as error:
+            except (PulsarSparkError, OSError, DeltaError) as error:
                 self._logger.warning("topics were not looked at, which is tried again: %s", error)
 
     def _wait(self) -> Callable[[], None] | None:

@@ -32,7 +32,7 @@ class Subscribing:
     _consumer_numbers: Iterator[int]
     _check_open: Callable[[], None]
     _resolve: Callable[[str], tuple[Topic, list[int], str]]
-    _keep: Callable[[Consumer], Consumer]
+    _keep: Callable[[Consumer, Callable[[], None]], Consumer]
 
     @public_call
     def subscribe(
@@ -181,6 +181,7 @@ class Subscribing:
             raise InvalidConfiguration(
                 f"topic pattern {str(pattern)!r}: with retry_enable topics are named, as their retry letter topic is"
             )
+        settings.queue_size(2)  # refuses the size 0: however many topics fit now, there may be more
         fitting = partial(self._fitting, pattern)
         consumer = self._join(list(map(str, fitting())), settings, str(pattern))
         known = {subscription.topic.topic_id for subscription in consumer._subscriptions}
@@ -232,7 +233,7 @@ class Subscribing:
             resolved[name] = found, partitions
         consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
         consumer = Consumer(self, list(resolved.values()), topic_name, consumer_id, settings, letters)
-        self._keep(consumer)
+        self._keep(consumer, consumer._leave)
         self._connect(consumer)
         return consumer
 

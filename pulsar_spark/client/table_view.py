@@ -3,7 +3,8 @@
 Rule: TableViewImpl of Pulsar's clients. A reader goes through the topic from its first message; a message with a key
 takes the place of the one before, one without a value, or with an empty one, removes it; one without a key says
 nothing. What is there when the view is made is in it; what is published afterwards comes within a tenth of a second.
-Order is that of each partition. Kept are payloads, which are decoded when they are asked for.
+Order is that of each partition. Kept are payloads, which are decoded when they are asked for, each as its writer wrote
+it.
 """
 
 import contextlib
@@ -17,43 +18,73 @@ from pulsar_spark.client.reader import Reader
 from pulsar_spark.schema import Schema
 
 
+class _Latest:
+    """A message as a schema decodes it, without the rows among which it came."""
+
+    __slots__ = ("_payload", "_properties", "_schema_version", "_sequence_id", "_topic_name")
+
+    def __init__(self, message: Message):
+        self._payload, self._properties = message.data(), message.properties() or None
+        self._schema_version, self._sequence_id = message.int_schema_version(), message.sequence_id()
+        self._topic_name = message.topic_name()
+
+    def data(self) -> bytes:
+        return self._payload
+
+    def has_null_value(self) -> bool:
+        return False
+
+    def properties(self) -> dict[str, str]:
+        return dict(self._properties or ())
+
+    def int_schema_version(self) -> int:
+        return self._schema_version
+
+    def sequence_id(self) -> int:
+        return self._sequence_id
+
+    def topic_name(self) -> str:
+        return self._topic_name
+
+
 class TableView:
     """Made by ``Client.create_table_view``; safe for threads."""
 
     def __init__(self, client, reader: Reader, subscription: str | None, schema: Schema):
         self._client, self._reader, self._subscription, self._schema = client, reader, subscription, schema
         self._lock = threading.RLock()
-        self._payloads: dict[str, bytes] = {}
+        self._latest: dict[str, _Latest] = {}
         self._heard: list[Callable[[str, Any], None]] = []
         while reader.has_message_available():
             self._take(self, reader.read_next())
         Listener(self, self._take, reader._take, f"view-{reader.topic()}").start()
 
     def _take(self, _: "TableView", message: Message) -> None:
-        key, payload = message.partition_key(), message.data()
+        key = message.partition_key()
         if not key:
             return
+        latest = _Latest(message)
         with self._lock:
-            if payload:
-                self._payloads[key] = payload
+            if latest.data():
+                self._latest[key] = latest
             else:
-                self._payloads.pop(key, None)
+                self._latest.pop(key, None)
             if self._heard:
-                value = self._schema.decode(payload)
+                value = self._schema.decode_message(latest)
                 with contextlib.ExitStack() as calls:  # which makes all of them, whichever raises
                     for callback in reversed(self._heard):
                         calls.callback(callback, key, value)
 
     def get(self, key: str) -> Any | None:
         """The value of *key*; None where there is none."""
-        payload = self._payloads.get(key)
-        return None if payload is None else self._schema.decode(payload)
+        latest = self._latest.get(key)
+        return None if latest is None else self._schema.decode_message(latest)
 
     def snapshot(self) -> dict[str, Any]:
         """All values by their keys, as they are now."""
         with self._lock:
-            payloads = dict(self._payloads)
-        return {key: self._schema.decode(payload) for key, payload in payloads.items()}
+            now = dict(self._latest)
+        return {key: self._schema.decode_message(latest) for key, latest in now.items()}
 
     def for_each(self, callback: Callable[[str, Any], None]) -> None:
         """Call ``callback(key, value)`` for every key there is."""
@@ -72,10 +103,10 @@ class TableView:
         self._reader.close()
 
     def __len__(self) -> int:
-        return len(self._payloads)
+        return len(self._latest)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._payloads
+        return key in self._latest
 
     def __str__(self) -> str:
         subscription = "" if self._subscription is None else f", subscription={self._subscription}"

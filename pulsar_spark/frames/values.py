@@ -26,7 +26,8 @@ from pulsar_spark.storage.topics import resolve_topic
 VALUE, VALUE_ERROR = "value", "value_error"
 """Columns of a message's value, and of why there is none; both null for a null value."""
 
-_CORRUPT = "_corrupt_record"
+_CORRUPT, _DECODED = "_corrupt_record", "_pulsar_spark_decoded"
+"""Beside the columns of the frame, which may be called anything, and of a value."""
 
 
 def decode_values(
@@ -60,8 +61,8 @@ def decode_values(
     if info.schema_type() is SchemaType.AVRO:
         writers = {each.version: each.info for each in table.versions(found.topic_id) if not each.is_removed}
         decoded = _from_avro(info, writers)(F.col("payload"), F.col("schema_version"))
-        columns = {name: F.col("decoded")[name] for name in (VALUE, VALUE_ERROR)}
-        return messages.withColumn("decoded", decoded).withColumns(columns).drop("decoded")
+        columns = {name: F.col(_DECODED)[name] for name in (VALUE, VALUE_ERROR)}
+        return messages.withColumn(_DECODED, decoded).withColumns(columns).drop(_DECODED)
     raise InvalidConfiguration(f"values of type {info.schema_type().name} have no column: use AVRO, JSON or STRING")
 
 
@@ -71,14 +72,14 @@ def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
         raise InvalidConfiguration("a JSON schema that is no record has no column: give a record")
     asked = T.StructType([*wanted.fields, T.StructField(_CORRUPT, T.StringType())])
     read = F.from_json(F.col("payload").cast("string"), asked, {"columnNameOfCorruptRecord": _CORRUPT})
-    fields = [F.col("decoded")[field.name].alias(field.name) for field in wanted.fields]
-    is_corrupt = F.col("payload").isNotNull() & (F.col("decoded").isNull() | F.col("decoded")[_CORRUPT].isNotNull())
+    fields = [F.col(_DECODED)[field.name].alias(field.name) for field in wanted.fields]
+    is_corrupt = F.col("payload").isNotNull() & (F.col(_DECODED).isNull() | F.col(_DECODED)[_CORRUPT].isNotNull())
     is_read = F.col("payload").isNotNull() & ~is_corrupt
     columns = {
         VALUE: F.when(is_read, F.struct(*fields)),
         VALUE_ERROR: F.when(is_corrupt, F.lit("the payload is no JSON of the schema")),
     }
-    return messages.withColumn("decoded", read).withColumns(columns).drop("decoded")
+    return messages.withColumn(_DECODED, read).withColumns(columns).drop(_DECODED)
 
 
 def _bytes_as_texts(kind: T.DataType) -> T.DataType:

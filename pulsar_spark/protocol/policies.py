@@ -207,16 +207,20 @@ def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) 
 
 
 def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> int | None:
-    """The number of the round since which the messages of a topic are deduplicated; None while they are not.
+    """The number of the round since which the messages of a topic are deduplicated; None while they are not. While the
+    topic's own policy says so, what becomes of its namespace's does not matter.
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on[topic, DEDUPLICATION_SINCE], on["public/default", DEDUPLICATION_SINCE] = "5", "9"
     >>> deduplication_since(on, topic), deduplication_since(on | {(topic, DEDUPLICATION): "0"}, topic)
     (9, None)
+    >>> deduplication_since(on | {(topic, DEDUPLICATION): "1"}, topic)
+    5
     """
     if not policy_number(DEDUPLICATION, policy_text(policies, topic, DEDUPLICATION)):
         return None
-    return max(int(policies.get((owner, DEDUPLICATION_SINCE), 0)) for owner in policy_owners(topic))
+    owners = (topic,) if (topic, DEDUPLICATION) in policies else policy_owners(topic)
+    return max(int(policies.get((owner, DEDUPLICATION_SINCE), 0)) for owner in owners)
 
 
 def begins_deduplication(before: str | None, value: str | None) -> bool:

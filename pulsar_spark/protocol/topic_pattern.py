@@ -37,7 +37,12 @@ class TopicPattern:
             )
         self.namespace = parse_namespace("/".join(parts[:2]))
         self._written = "/".join(parts)
-        self._expression = re.compile(self._written, pattern.flags)
+        try:
+            self._expression = re.compile(self._written, pattern.flags)
+        except re.error as wrong:  # flags in the text are for its beginning, where the namespace is
+            raise InvalidTopicName(
+                f"topic pattern {pattern.pattern!r} is none behind its namespace ({wrong}): give flags to re.compile"
+            ) from wrong
 
     def fitting(self, names: Iterable[TopicName]) -> list[TopicName]:
         """Those of the *names* that it fits."""

@@ -65,10 +65,9 @@ class ExclusiveClaim:
             claim = self._read()
             if not is_fencing and claim and claim.is_alive() and claim.owner != self._owner:
                 return False
-            epoch = (claim.epoch if claim else 0) + 1
+            epoch, self._is_mine = (claim.epoch if claim else 0) + 1, True
             self._write(epoch, time.time() + LEASE_SECONDS)
             AppendTable(self._table).append_transaction(_APPLICATION, epoch)
-            self._is_mine = True
             return True
 
     def renew(self) -> None:
@@ -76,9 +75,8 @@ class ExclusiveClaim:
         self._write_own(LEASE_SECONDS)
 
     def let_go(self) -> None:
-        """End the claim, if it is this producer's."""
+        """End the claim, if it is this producer's; it is not renewed any more, whoever is about to."""
         self._write_own(0.0)
-        self._is_mine = False
 
     def check(self) -> None:
         """:class:`ProducerFenced` where somebody else has claimed the topic; the price of a stat where nobody has."""
@@ -101,8 +99,9 @@ class ExclusiveClaim:
     def _write_own(self, seconds: float) -> None:
         with self._lock():
             claim = self._read()
-            if claim and claim.owner == self._owner:
+            if self._is_mine and claim and claim.owner == self._owner:
                 self._write(claim.epoch, time.time() + seconds if seconds else 0.0)
+            self._is_mine = self._is_mine and seconds > 0
 
     def _read(self) -> _Claim | None:
         try:

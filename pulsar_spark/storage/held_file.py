@@ -23,6 +23,8 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """Held for reading only, which is enough for a lock and lets an operator make the file system read-only meanwhile."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _held: weakref.WeakSet = weakref.WeakSet()
+_process = uuid.uuid4().hex
+"""This process and no other: its number alone is given again, in a container that is started anew the same one."""
 
 
 @lru_cache
@@ -64,7 +66,7 @@ class HeldFile:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if os.fstat(file).st_nlink:
-                    self._path.write_text(json.dumps({**machine(), "pid": os.getpid(), **more}))
+                    self._path.write_text(json.dumps({**machine(), "pid": os.getpid(), "process": _process, **more}))
                     self._file = file
             finally:
                 if self._file is None:
@@ -94,6 +96,8 @@ class HeldFile:
 
 
 def _forked() -> None:
+    global _process
+    _process = uuid.uuid4().hex
     for held in list(_held):
         held.let_go()
 
@@ -148,6 +152,7 @@ def is_of_another_process_here(content: bytes) -> bool:
     its locks together)."""
     try:
         said = json.loads(content)
-        return {name: said[name] for name in ("host", "boot")} == machine() and said["pid"] != os.getpid()
+        is_of_this_one = said["pid"] == os.getpid() and said.get("process", _process) == _process
+        return {name: said[name] for name in ("host", "boot")} == machine() and not is_of_this_one
     except (ValueError, KeyError, TypeError):
         return False

@@ -63,11 +63,12 @@ def _write(path: Path, partitions: int) -> None:
 
 
 class PartitionWatch:
-    """Tells one who has a topic open of partitions that were added."""
+    """Tells one who has a topic open of partitions that were added since *topic* was read, however long ago: a producer
+    may have waited for it in between."""
 
     def __init__(self, topic: Topic):
         self._topic, self._log = topic, TableLog(topic.path)
-        self._life = self._log.life()
+        self._life: object = self  # no life there is: the first look compares
 
     def added(self) -> Topic | None:
         """The topic as it is now, once, where it has more partitions than the last time; for the price of a stat where
@@ -78,11 +79,11 @@ class PartitionWatch:
             return None
         if life == self._life:
             return None
-        self._life = life
         try:
             definition = read_definition(self._topic.path)
         except FileNotFoundError:
             return None
+        self._life = life
         now = definition.properties.get("partitions") or 0
         if definition.table_id != self._topic.topic_id or now <= self._topic.partitions:
             return None

@@ -98,7 +98,8 @@ def _read(path: Path) -> Connected | None:
         return None
     try:
         said = json.loads(path.read_text())
-        if said["host"] != machine()["host"] and path.stat().st_mtime + FOREIGN_SECONDS < time.time():
+        is_foreign = {name: said[name] for name in machine()} != machine()
+        if is_foreign and path.stat().st_mtime + FOREIGN_SECONDS < time.time():
             return None
         return Connected(str(said["name"]), list(said["partitions"]), bool(said["is_waiting"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -1,6 +1,7 @@
 """Producers that have a topic for themselves."""
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -193,6 +194,42 @@ def test_a_claim_that_is_not_renewed_ends_and_its_owner_goes_on_until_somebody_c
     first._access.claim.renew()
     with pytest.raises(pulsar.ProducerFenced, match="'third'"):
         first.send(b"x")
+
+
+@pytest.mark.parametrize("mode", [MODE.Exclusive, MODE.WaitForExclusive, MODE.ExclusiveWithFencing])
+def test_who_claims_a_topic_and_fails_has_let_go(lonely_client, monkeypatch, mode):
+    def failing(*args):
+        raise OSError(errno.EIO, "the claim's commit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exclusive.AppendTable, "append_transaction", failing)
+        with pytest.raises(OSError, match="the claim's commit"):
+            producer(lonely_client, "first", mode)
+    producer(lonely_client, "second").close()
+    assert producer(lonely_client, "third", MODE.Exclusive).send(b"x")
+
+
+def test_what_is_made_while_the_client_is_closed_is_let_go(lonely_client, service_url):
+    other = pulsar.Client(service_url)
+
+    class Closing(pulsar.schema.StringSchema):
+        def schema_info(self):
+            if not other._is_closed:
+                other.close()
+            return super().schema_info()
+
+    with pytest.raises(pulsar.AlreadyClosed, match="meanwhile"):
+        other.create_producer("t", producer_name="p", access_mode=MODE.Exclusive, schema=Closing())
+    assert not other._claims._looks and not other._open
+    assert producer(lonely_client, "p").send(b"x")
+
+
+def test_a_claim_that_was_let_go_is_not_renewed(lonely_client):
+    """The thread that renews it may have begun to when the producer closes."""
+    first = producer(lonely_client, "first", MODE.Exclusive)
+    first.close()
+    first._access.claim.renew()
+    assert producer(lonely_client, "second").send(b"x")
 
 
 def test_a_topic_is_had_as_a_whole(lonely_client, service_url):

@@ -99,6 +99,25 @@ def test_a_broker_that_starts_anew_knows_them(tmp_path):
         client.shutdown()
 
 
+def test_partitions_that_cannot_be_joined_are_let_go_and_tried_again(client, admin, monkeypatch):
+    consumer = client.subscribe("t", "s")
+    channel, attached = consumer._channel, []
+    ask = channel.ask
+
+    def no_broker_first(rows, timeout):
+        attached.append(len(channel._inbox._subscribers))
+        if len(attached) == 1:
+            raise pulsar.Timeout("no broker")
+        return ask(rows, timeout)
+
+    detach = channel.detach
+    monkeypatch.setattr(channel, "detach", lambda *of: (detach(*of), attached.append("let go")))
+    monkeypatch.setattr(channel, "ask", no_broker_first)
+    admin.update_partitioned_topic("t", 3)
+    eventually(lambda: len(consumer._subscriptions) == 3)
+    assert attached == [3, "let go", 3]
+
+
 def test_a_pattern_s_topics_grow_too(client, admin):
     consumer = client.subscribe(re.compile("public/default/t"), "s", **SHARED)
     admin.update_partitioned_topic("t", 3)
@@ -136,5 +155,6 @@ def test_a_look_costs_nothing_where_nothing_changed(admin):
     assert watch.added() is None
     admin.update_partitioned_topic("t", 3)
     assert watch.added().partitions == 3 and watch.added() is None
+    assert PartitionWatch(topic).added().partitions == 3, "they were added before the watch began"
     admin.delete_topic("t")
     assert watch.added() is None

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 
 import pytest
 
@@ -156,6 +157,47 @@ def test_a_full_queue_is_waited_for_or_refused(lonely_client, service_url):
             outcomes = await asyncio.gather(*(hasty.send(b"x") for _ in range(4)), return_exceptions=True)
             errors = [outcome.error() for outcome in outcomes if isinstance(outcome, aio.PulsarException)]
             assert errors == [pulsar.Result.ProducerQueueIsFull] * 2
+
+    run(work())
+
+
+def test_a_producer_that_nobody_waits_for_any_more_has_let_go(lonely_client, service_url, monkeypatch):
+    async def work():
+        async with opened(service_url) as client:
+            create, begun = client._client.create_producer, threading.Event()
+
+            def slow(*args):
+                begun.set()
+                time.sleep(0.05)
+                return create(*args)
+
+            monkeypatch.setattr(client._client, "create_producer", slow)
+            call = asyncio.ensure_future(client.create_producer("t", access_mode=pulsar.ProducerAccessMode.Exclusive))
+            while not begun.is_set():
+                await asyncio.sleep(0.001)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            waiting = pulsar.ProducerAccessMode.WaitForExclusive
+            producer = await client.create_producer("t", access_mode=waiting)
+            await producer.send(b"x")
+            assert client._client._open == [producer._producer]
+
+    run(work())
+
+
+def test_a_producer_whose_flush_fails_is_closed_all_the_same(lonely_client, service_url, monkeypatch):
+    async def work():
+        async with opened(service_url) as client:
+            producer = await client.create_producer("t", producer_name="p")
+
+            async def late():
+                raise aio.PulsarException(pulsar.Result.Timeout)
+
+            monkeypatch.setattr(producer, "flush", late)
+            with pytest.raises(aio.PulsarException, match="Timeout"):
+                await producer.close()
+            await (await client.create_producer("t", producer_name="p")).send(b"x")
 
     run(work())
 

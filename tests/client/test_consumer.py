@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.acknowledgements import ranges
+from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.topics import create_topic
 from tests.client.waiting import eventually, nothing_comes, receive_values
 
@@ -60,7 +60,7 @@ def test_acknowledgements_gather_into_ranges(client, broker):
         consumer.acknowledge(consumer.receive(5000))
     consumer.close()
     asked = broker.asked("ack")
-    assert ranges(position for request in asked for position in range(request.first, request.last + 1)) == [(0, 49)]
+    assert ranges_of([at for request in asked for at in range(request.first, request.last + 1)]) == [(0, 49)]
     assert len(asked) < 10
 
 

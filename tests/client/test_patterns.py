@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
@@ -73,7 +74,7 @@ def test_a_later_topic_whose_schema_does_not_fit_is_said_and_left_out(client, ot
 
 def test_a_look_that_fails_is_made_again(client, other_client, caplog, monkeypatch):
     consumer = client.subscribe(PATTERN, "s", pattern_auto_discovery_period=1)
-    add, failures = consumer._add, [pulsar.Timeout("no broker")]
+    add, failures = consumer._add, [DeltaError("a file is gone"), pulsar.Timeout("no broker")]
 
     def failing(topics):
         if failures:
@@ -92,6 +93,8 @@ def test_a_look_that_fails_is_made_again(client, other_client, caplog, monkeypat
         (dict(topic=re.compile("non-persistent://a/b/c.*")), pulsar.InvalidTopicName),
         (dict(topic=re.compile("a/b.*")), pulsar.InvalidTopicName),
         (dict(topic=re.compile("a.*/b/c")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile("(?i)order-.*")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile("order-.*"), receiver_queue_size=0), pulsar.InvalidConfiguration),
         (dict(regex_subscription_mode=pulsar.RegexSubscriptionMode.NonPersistentOnly), pulsar.OperationNotSupported),
         (dict(pattern_auto_discovery_period=0), ValueError),
         (dict(retry_enable=True), pulsar.InvalidConfiguration),

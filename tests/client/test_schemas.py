@@ -54,6 +54,16 @@ def test_bytes_say_no_version(client):
     assert (message.int_schema_version(), message.schema_version()) == (-1, "")
 
 
+def test_a_table_view_decodes_each_value_as_it_was_written(lonely_client):
+    old = lonely_client.create_producer("t", schema=AvroSchema(Flight))
+    new = lonely_client.create_producer("t", schema=AvroSchema(FlightWithGate))
+    old.send(Flight(tail="N1", delay=5), partition_key="a")
+    new.send(FlightWithGate(tail="N2", gate=7), partition_key="b")
+    view = lonely_client.create_table_view("t", schema=AvroSchema(FlightWithGate))
+    assert view.get("a") == FlightWithGate(tail="N1", gate=-1)
+    assert view.snapshot() == {"a": FlightWithGate(tail="N1", gate=-1), "b": FlightWithGate(tail="N2", gate=7)}
+
+
 def test_what_does_not_fit_is_refused_and_leaves_nothing(lonely_client):
     client = lonely_client
     client.create_producer("t", schema=AvroSchema(Flight))

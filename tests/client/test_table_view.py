@@ -4,6 +4,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.client import table_view
 from pulsar_spark.schema import StringSchema
 from tests.client.waiting import eventually
 
@@ -61,6 +62,14 @@ def test_a_function_that_raises_harms_nobody_else(lonely_client, producer):
         producer.send(b"x", partition_key=key)
     eventually(lambda: heard == ["a", "bad", "b"])
     assert set(view.snapshot()) == {"a", "bad", "b"}
+
+
+def test_a_view_that_cannot_be_made_leaves_no_reader(lonely_client, producer, monkeypatch):
+    producer.send(b"x", partition_key="a")
+    monkeypatch.setattr(table_view.TableView, "_take", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        lonely_client.create_table_view("t")
+    assert lonely_client._open == [producer]
 
 
 def test_a_closed_view_stays_as_it_is(lonely_client, producer):

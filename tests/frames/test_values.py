@@ -82,8 +82,9 @@ def test_avro_there_and_back(spark, root, client):
         None,
         Order(customer="c"),
     ]
-    messages = read_messages(spark, root, "t")
+    messages = read_messages(spark, root, "t").selectExpr("*", "1 AS decoded")
     found = decode_values(messages, root, "t", schema=AvroSchema(Order))
+    assert set(found.columns) == {*messages.columns, "value", "value_error"}, "columns of one's own stay"
     assert found.schema["value"].dataType.simpleString() == (
         "struct<customer:string,items:array<struct<name:string,raw:binary>>,counts:map<string,int>>"
     )

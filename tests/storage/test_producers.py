@@ -1,0 +1,39 @@
+"""Who is on a topic, by files of processes that may be gone."""
+
+import json
+import os
+import time
+
+import pytest
+
+from pulsar_spark.storage.held_file import machine
+from pulsar_spark.storage.producers import FOREIGN_SECONDS, TopicProducers
+
+
+def there(table, **said) -> tuple[list[str], os.PathLike]:
+    """The names that another producer sees where a file says this, and the file."""
+    path = table / "_producers" / "left"
+    path.parent.mkdir()
+    path.write_text(json.dumps({**machine(), "name": "n", "partitions": [-1], "is_waiting": False, **said}))
+    return [each.name for each in TopicProducers(table, "other", [-1]).others()], path
+
+
+def test_a_number_of_a_process_that_is_given_again_keeps_no_name(tmp_path):
+    """The first process of a container has the same one each time."""
+    assert there(tmp_path, pid=os.getpid(), process="before")[0] == []
+
+
+def test_one_of_this_process_is_there(tmp_path):
+    one = TopicProducers(tmp_path, "one", [-1])
+    with one.alone():
+        one.enter()
+    assert [each.name for each in TopicProducers(tmp_path, "other", [-1]).others()] == ["one"]
+    assert one.others() == []
+
+
+@pytest.mark.parametrize("said", [{"host": "elsewhere"}, {"boot": "before"}])
+def test_one_that_nobody_here_can_tell_anything_of_is_there_for_an_hour(tmp_path, said):
+    names, path = there(tmp_path, pid=1, **said)
+    assert names == ["n"]
+    os.utime(path, (0, time.time() - FOREIGN_SECONDS - 1))
+    assert TopicProducers(tmp_path, "other", [-1]).others() == []
