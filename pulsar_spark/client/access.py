@@ -22,10 +22,8 @@ class Access:
     """A producer's place on its topic, from :func:`admitted` until :meth:`let_go`."""
 
     def __init__(self, topic: Topic, partitions: list[int], settings: ProducerSettings):
-        self.mode, self.claim = (
-            settings.access_mode,
-            ExclusiveClaim(topic.path, str(topic.name), settings.producer_name),
-        )
+        self.mode = settings.access_mode
+        self.claim = ExclusiveClaim(topic.path, str(topic.name), settings.producer_name)
         self.producers = TopicProducers(topic.path, settings.producer_name, partitions)
 
     def let_go(self) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -66,17 +67,16 @@ class Publisher(Worker):
         self._due = due
         self._settled = settled
         self._answered = answered
-        self._rules = rules
-        self._deduplication = rules.deduplication
+        self._deduplication, self._schema_version = rules.deduplication, rules.schema_version
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
         self._table = SureAppend(topic.path, "publish_id", rules.check)
-        self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
+        self.grow(topic)
         self._under_way: list[Entry] = []
         self._start()
 
     def grow(self, topic: Topic) -> None:
-        """The topic has more partitions now."""
+        """Know the partitions of the topic as it is now."""
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
 
     def put(self, entry: Entry) -> None:
@@ -183,7 +183,7 @@ class Publisher(Worker):
             if (judged := self._judge(entries, deadline)) is not None and not judged.entries:
                 return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, iter(())))
             stored = entries if judged is None else judged.entries
-            rows, places = publish_rows(stored, identity, self._producer_name, self._rules.schema_version)
+            rows, places = publish_rows(stored, identity, self._producer_name, self._schema_version)
             version = self._commit(rows, deadline, judged)
             if version is not None:
                 break
@@ -233,12 +233,11 @@ class Publisher(Worker):
     def _commit(self, rows: pa.Table, deadline: float, judged: Judged | None) -> int | None:
         """The version that holds *rows*; written again, under the same id, while it is unclear whether they arrived.
         None where others of the producer's name have made another judgement necessary."""
+        wait = partial(self._wait, deadline=deadline)
         try:
             if judged is None:
-                return self._table.append(rows, lambda unclear: self._wait(unclear, deadline))
-            version = self._table.append_behind(
-                judged.known, rows, judged.transactions, lambda unclear: self._wait(unclear, deadline)
-            )
+                return self._table.append(rows, wait)
+            version = self._table.append_behind(judged.known, rows, judged.transactions, wait)
         except FileNotFoundError as gone:
             raise self._is_gone() from gone
         if version is not None:

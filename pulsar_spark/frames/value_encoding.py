@@ -18,6 +18,7 @@ from pulsar_spark.frames.value_types import value_type, without_logical_types
 from pulsar_spark.frames.values import VALUE
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import Schema
+from pulsar_spark.schema.avro_schema import fastavro
 
 
 def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:
@@ -66,23 +67,22 @@ def _avro(info: SchemaInfo) -> Callable[[Column], Column]:
     definition = without_logical_types(info.schema())
 
     def payloads(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        import fastavro
-
-        parsed = fastavro.parse_schema(definition)
+        library = fastavro()
+        parsed = library.parse_schema(definition)
         for values in batches:
             yield pa.array(
-                [_encoded(fastavro, parsed, each) for each in values.to_pylist(maps_as_pydicts="strict")], pa.binary()
+                [_encoded(library, parsed, each) for each in values.to_pylist(maps_as_pydicts="strict")], pa.binary()
             )
 
     return arrow_udf(payloads, "binary")
 
 
-def _encoded(fastavro: ModuleType, parsed: object, value: object) -> bytes | None:
+def _encoded(library: ModuleType, parsed: object, value: object) -> bytes | None:
     if value is None:
         return None
     buffer = io.BytesIO()
     try:
-        fastavro.schemaless_writer(buffer, parsed, value)
+        library.schemaless_writer(buffer, parsed, value)
     except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as failed:
         raise InvalidMessage(
             f"{REFUSED}InvalidMessage: a value is not of the schema ({type(failed).__name__}): see "

@@ -19,6 +19,7 @@ from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration
 from pulsar_spark.frames.value_types import value_type, without_logical_types
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import Schema
+from pulsar_spark.schema.avro_schema import fastavro, parsed_writer
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.schemas import SchemaTable
 from pulsar_spark.storage.topics import resolve_topic
@@ -115,16 +116,8 @@ class _AvroDecoder:
     """Reads payloads, each as its version was written; what went wrong is said with the value it has not."""
 
     def __init__(self, reader: object, writers: Mapping[int, object]):
-        import fastavro
-
-        self._fastavro = fastavro
-        self._reader = fastavro.parse_schema(reader)
-        name = reader.get("name") if isinstance(reader, dict) else None
-        self._writers = {
-            version: fastavro.parse_schema(each | {"name": name} if name and isinstance(each, dict) else each)
-            for version, each in writers.items()
-            if each != reader
-        }
+        self._read, self._reader = fastavro().schemaless_reader, fastavro().parse_schema(reader)
+        self._writers = {version: parsed_writer(each, reader) for version, each in writers.items() if each != reader}
 
     def decode(self, payload: bytes | None, version: int | None) -> dict[str, object]:
         if payload is None:
@@ -132,9 +125,9 @@ class _AvroDecoder:
         writer = self._writers.get(version)
         try:
             if writer is None:
-                found = self._fastavro.schemaless_reader(io.BytesIO(payload), self._reader, None)
+                found = self._read(io.BytesIO(payload), self._reader, None)
             else:
-                found = self._fastavro.schemaless_reader(io.BytesIO(payload), writer, self._reader)
+                found = self._read(io.BytesIO(payload), writer, self._reader)
         except (ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, MemoryError) as failed:
             return {VALUE: None, VALUE_ERROR: f"{type(failed).__name__}: {str(failed)[:200]}"}
         return {VALUE: found, VALUE_ERROR: None}

@@ -24,7 +24,7 @@ class AvroSchema(Schema):
     """Records, or dicts of a *schema_definition*, in Avro's binary encoding."""
 
     def __init__(self, record_cls: type[Record] | None, schema_definition: dict[str, Any] | None = None) -> None:
-        _fastavro()
+        fastavro()
         if record_cls is None and schema_definition is None:
             raise AssertionError("The param record_cls and schema_definition shouldn't be both None.")
         if record_cls is not None and not (isinstance(record_cls, type) and issubclass(record_cls, Record)):
@@ -36,7 +36,7 @@ class AvroSchema(Schema):
     @cached_property
     def _parsed(self) -> Any:
         """Its own definition; of one that is wrong, the error of ``fastavro`` that says where."""
-        return _fastavro().parse_schema(self._schema)
+        return fastavro().parse_schema(self._schema)
 
     def encode(self, obj: Any) -> bytes:
         """ValueError for what is no dict, where there is a definition and no class."""
@@ -44,7 +44,7 @@ class AvroSchema(Schema):
             raise ValueError("If using the custom schema, the record data should be dict type.")
         self._validate_object_type(obj)
         buffer = io.BytesIO()
-        _fastavro().schemaless_writer(buffer, self._parsed, _plain(obj))
+        fastavro().schemaless_writer(buffer, self._parsed, _plain(obj))
         return buffer.getvalue()
 
     def decode(self, data: bytes) -> Any:
@@ -67,15 +67,12 @@ class AvroSchema(Schema):
                 raise IncompatibleSchema(
                     f"the message was written with a schema of type {info.schema_type().name}: read it with that one"
                 )
-            definition = json.loads(info.schema())
-            if isinstance(definition, dict) and isinstance(self._schema, dict) and "name" in self._schema:
-                definition = definition | {"name": self._schema["name"]}
-            parsed = self._writers[info] = _fastavro().parse_schema(definition)
+            parsed = self._writers[info] = parsed_writer(json.loads(info.schema()), self._schema)
         return parsed
 
     def _decoded(self, data: bytes, writer: Any) -> Any:
         reader = None if writer is self._parsed else self._parsed
-        value = _fastavro().schemaless_reader(io.BytesIO(data), writer, reader)
+        value = fastavro().schemaless_reader(io.BytesIO(data), writer, reader)
         return value if self._record_cls is None else self._record_cls(**value)
 
 
@@ -90,7 +87,15 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def _fastavro() -> ModuleType:
+def parsed_writer(definition: Any, reader: Any) -> Any:
+    """What a writer's *definition* says, under the name of the record that a *reader* makes of it."""
+    if isinstance(definition, dict) and isinstance(reader, dict) and "name" in reader:
+        definition = definition | {"name": reader["name"]}
+    return fastavro().parse_schema(definition)
+
+
+def fastavro() -> ModuleType:
+    """The library; an ImportError that says what brings it where it is missing."""
     try:
         return import_module("fastavro")
     except ImportError as missing:

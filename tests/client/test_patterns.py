@@ -7,17 +7,10 @@ from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.client.waiting import eventually, nothing_comes, receive_values, send
 
 PATTERN = re.compile("persistent://public/default/order-.*")
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)
-
-
-def send(client, topic: str, *values: str) -> None:
-    producer = client.create_producer(topic)
-    for value in values:
-        producer.send(value.encode())
-    producer.close()
 
 
 def test_every_topic_that_fits_is_received_from(client, service_url):

@@ -5,17 +5,10 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.link.channel import Channel
-from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.client.waiting import eventually, nothing_comes, receive_values, send
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)
-
-
-def send(client, topic: str, *values: str) -> None:
-    producer = client.create_producer(topic)
-    for value in values:
-        producer.send(value.encode())
-    producer.close()
 
 
 def returns(broker) -> list[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""Waiting for another thread, with a deadline."""
+"""Sending, and waiting for another thread, with a deadline."""
 
 import threading
 import time
@@ -34,6 +34,14 @@ def in_background(broker, call: Callable, *arguments) -> Future:
     threading.Thread(target=run, daemon=True).start()
     eventually(lambda: broker.requests_version() > version)
     return future
+
+
+def send(client, topic: str, *values: str) -> None:
+    """Publish *values* to the topic, by a producer of their own."""
+    producer = client.create_producer(topic)
+    for value in values:
+        producer.send(value.encode())
+    producer.close()
 
 
 def receive_values(consumer, count: int) -> list[str]:
