@@ -16,7 +16,7 @@ from rich.table import Table
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli.signals import exit_code
-from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 
 _ROOT = typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")
 Root = Annotated[str, _ROOT]
@@ -32,6 +32,13 @@ ASKS_BROKER = "waiting for the broker's answer"
 
 progress_console = Console(stderr=True)
 """Progress goes to standard error, so that standard output holds only what was asked for."""
+
+
+def chosen(enable: bool | None) -> bool:
+    """What ``--enable/--disable`` says, one of which has to be given."""
+    if enable is None:
+        raise InvalidConfiguration("is it on or off? Give --enable or --disable")
+    return enable
 
 
 def named_time(text: str) -> datetime.datetime:

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, print_json, shows_work
-from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_json, shows_work
 
 Enable = Annotated[
     bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether what a producer sends again is left out.")
@@ -21,9 +20,7 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
     @shows_work(ASKS_BROKER)
     def set_deduplication(scope: of, root: Root, enable: Enable = None, timeout: TimeoutSeconds = 30):
         """Set whether messages are stored once, by their producers' names and sequence ids."""
-        if enable is None:
-            raise InvalidConfiguration("is it on or off? Give --enable or --disable")
-        admin(root, timeout).set_deduplication(full(scope), enable)
+        admin(root, timeout).set_deduplication(full(scope), chosen(enable))
         typer.echo("set deduplication")
 
     @app.command("get-deduplication")

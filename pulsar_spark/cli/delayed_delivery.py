@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, print_json, shows_work
+from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_json, shows_work
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.topic_name import parse_topic_name
 
@@ -36,10 +36,9 @@ def milliseconds(option: str, text: str) -> int:
 
 
 def _set(scope: str, root: str, enable: bool | None, tick: str, max_delay: str, timeout: float) -> None:
-    if enable is None:
-        raise InvalidConfiguration("is it on or off? Give --enable or --disable")
+    is_active = chosen(enable)
     limits = milliseconds("--time", tick), milliseconds("--max-delay", max_delay)
-    admin(root, timeout).set_delayed_delivery(scope, enable, *limits)
+    admin(root, timeout).set_delayed_delivery(scope, is_active, *limits)
     typer.echo("set delayed-delivery")
 
 
