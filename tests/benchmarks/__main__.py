@@ -16,6 +16,7 @@ from tests.benchmarks import (
     age,
     backlog,
     chunks,
+    client_rates,
     delays,
     fixed_cost,
     growth,
@@ -40,6 +41,7 @@ from tests.benchmarks.table import as_markdown, shown, write
 FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "fixed_cost": fixed_cost.measure,
     "latency": latency.measure,
+    "client": client_rates.measure,
     "publish": publishing.measure,
     "backlog": backlog.measure,
     "topic_size": growth.measure_topic_size,
