@@ -10,6 +10,7 @@ from pulsar_spark.asyncio.futures import Files, raises_exceptions
 from pulsar_spark.asyncio.producer import Producer
 from pulsar_spark.asyncio.reader import Reader
 from pulsar_spark.client import client as blocking
+from pulsar_spark.client import producer as blocking_producer
 from pulsar_spark.client.access import LOOK_SECONDS
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.enums import (
@@ -103,7 +104,7 @@ class Client:
             self._files,
         )
 
-    def _create_producer(self, *args) -> blocking.Producer:
+    def _create_producer(self, *args) -> blocking_producer.Producer:
         """A producer that knows whether the backlog quota holds it: the first sends need not wait to be told."""
         producer = self._client.create_producer(*args)
         with ExitStack() as undone:

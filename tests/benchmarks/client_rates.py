@@ -37,7 +37,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
             budget = KEYED_RATE if kind == "KeyShared" else RATE
             yield rig.figure(f"{kind}, each acknowledged", rates, budget=budget)
         for kind in ("Shared", "KeyShared"):
-            many, one = in_turns(repeats, lambda: rig.rate(kind, processes=PROCESSES), lambda: rig.rate(kind), warm_up=0)
+            many, one = in_turns(
+                repeats, lambda: rig.rate(kind, processes=PROCESSES), lambda: rig.rate(kind), warm_up=0
+            )
             yield rig.figure(f"{kind}, {PROCESSES} processes, each acknowledged", many, "one process", one)
             some, none = in_turns(repeats, lambda: rig.rate(kind, "tenth"), lambda: rig.rate(kind), warm_up=0)
             yield rig.figure(f"{kind}, a tenth given back once", some, "none given back", none, GIVEN_BACK)
