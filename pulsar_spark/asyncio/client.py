@@ -24,14 +24,18 @@ from pulsar_spark.client.enums import (
     RegexSubscriptionMode,
 )
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
-from pulsar_spark.errors import AlreadyClosed, ProducerFenced
+from pulsar_spark.client.producing import ProducerOpening
+from pulsar_spark.errors import AlreadyClosed
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import BytesSchema, Schema
 
 
 class _Opener(blocking.Client):
-    """Makes consumers and leaves the waiting for the broker to who awaits it."""
+    """Leaves all waiting to who awaits it: that for the broker to know a consumer, and that for a topic to be free."""
+
+    def _produce(self, opening: ProducerOpening) -> ProducerOpening:
+        return opening
 
     def _connect(self, consumer) -> None:
         pass
@@ -71,57 +75,48 @@ class Client:
         message_router: Callable | None = None,
     ) -> Producer:
         """A producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``, but messages are batched
-        unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does, and a call that waits (``WaitForExclusive``)
-        is not there for others: Shared producers that come meanwhile are let in before it."""
-        waits = access_mode is ProducerAccessMode.WaitForExclusive
-        return Producer(
-            await self._until_free(
-                waits,
-                self._create_producer,
-                topic,
-                producer_name,
-                BytesSchema() if schema is None else schema,
-                initial_sequence_id,
-                send_timeout_millis,
-                compression_type,
-                max_pending_messages,
-                max_pending_messages_across_partitions,
-                block_if_queue_full,
-                batching_enabled,
-                batching_max_messages,
-                batching_max_allowed_size_in_bytes,
-                batching_max_publish_delay_ms,
-                chunking_enabled,
-                message_routing_mode,
-                lazy_start_partitioned_producers,
-                properties,
-                batching_type,
-                encryption_key,
-                crypto_key_reader,
-                ProducerAccessMode.Exclusive if waits else access_mode,
-                message_router,
-            ),
-            self._files,
+        unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does."""
+        opening = await self._made(
+            ProducerOpening.give_up,
+            self._client.create_producer,
+            topic,
+            producer_name,
+            BytesSchema() if schema is None else schema,
+            initial_sequence_id,
+            send_timeout_millis,
+            compression_type,
+            max_pending_messages,
+            max_pending_messages_across_partitions,
+            block_if_queue_full,
+            batching_enabled,
+            batching_max_messages,
+            batching_max_allowed_size_in_bytes,
+            batching_max_publish_delay_ms,
+            chunking_enabled,
+            message_routing_mode,
+            lazy_start_partitioned_producers,
+            properties,
+            batching_type,
+            encryption_key,
+            crypto_key_reader,
+            access_mode,
+            message_router,
         )
+        return Producer(await self._produced(opening), self._files)
 
-    def _create_producer(self, *args) -> blocking_producer.Producer:
-        """A producer that knows whether the backlog quota holds it: the first sends need not wait to be told."""
-        producer = self._client.create_producer(*args)
-        with ExitStack() as undone:
-            undone.callback(producer.close)
-            producer._quota.refusal(0.0)
-            undone.pop_all()
-        return producer
+    async def _produced(self, opening: ProducerOpening) -> blocking_producer.Producer:
+        """The producer, once its topic is free."""
 
-    async def _until_free(self, waits: bool, function: Callable, *args):
-        """What *function* makes; where it *waits*, tried again while another producer has the topic for itself."""
-        while True:
+        def let_go(producer: blocking_producer.Producer | None) -> None:
+            opening.give_up() if producer is None else producer.close()
+
+        while (producer := await self._made(let_go, _attempt, opening)) is None:
             try:
-                return await self._made(lambda producer: producer.close(), function, *args)
-            except ProducerFenced:
-                if not waits:
-                    raise
-            await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
+            except asyncio.CancelledError:
+                self._files.submit(opening.give_up)
+                raise
+        return producer
 
     @raises_exceptions
     async def subscribe(
@@ -265,3 +260,14 @@ class Client:
     async def _run(self, function: Callable, *args):
         self._client._check_open()
         return await self._files.submit(function, *args)
+
+
+def _attempt(opening: ProducerOpening) -> blocking_producer.Producer | None:
+    """A producer that knows whether the backlog quota holds it: the first sends need not wait to be told."""
+    producer = opening.attempt()
+    if producer is not None:
+        with ExitStack() as undone:
+            undone.callback(producer.close)
+            producer._quota.refusal(0.0)
+            undone.pop_all()
+    return producer

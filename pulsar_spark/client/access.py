@@ -3,13 +3,9 @@
 Who is there storage.producers says, the claim on a topic is storage.exclusive's.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
-
 from pulsar_spark.client.enums import ProducerAccessMode
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.errors import OperationNotSupported, ProducerBusy, ProducerFenced
-from pulsar_spark.link import interrupts
 from pulsar_spark.storage.exclusive import ExclusiveClaim
 from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.topics import Topic
@@ -19,85 +15,78 @@ LOOK_SECONDS = 0.1
 
 
 class Access:
-    """A producer's place on its topic, from :func:`admitted` until :meth:`let_go`."""
+    """A producer's place on its topic, from :meth:`enter` until :meth:`let_go`."""
 
     def __init__(self, topic: Topic, partitions: list[int], settings: ProducerSettings):
-        self.mode = settings.access_mode
-        self.claim = ExclusiveClaim(topic.path, str(topic.name), settings.producer_name)
-        self.producers = TopicProducers(topic.path, settings.producer_name, partitions)
+        self._mode, self._name, self._topic = settings.access_mode, settings.producer_name, str(topic.name)
+        if self.is_alone and len(partitions) < len(topic.partition_indexes):
+            raise OperationNotSupported(
+                f"access_mode {self._mode.name}: a topic is had as a whole; name {self._topic!r} and no partition of it"
+            )
+        self.claim = ExclusiveClaim(topic.path, self._topic, self._name)
+        self._producers = TopicProducers(topic.path, self._name, partitions)
+
+    @property
+    def is_alone(self) -> bool:
+        """Is the topic to be had for the producer alone?"""
+        return self._mode is not ProducerAccessMode.Shared
+
+    def enter(self) -> bool:
+        """Be on the topic; False where the producer has to wait, and does from now on, for others to see, until another
+        call finds nobody there but others who wait.
+
+        A Shared producer gets :class:`ProducerBusy` where another one has the topic for itself or waits for that, and
+        where its name is in use; an Exclusive one :class:`ProducerFenced` where others are there.
+        """
+        with self._producers.alone():
+            if self._mode is ProducerAccessMode.Shared:
+                self._share()
+            elif self._mode is ProducerAccessMode.WaitForExclusive:
+                return self._take_when_free()
+            else:
+                self._take(is_fencing=self._mode is ProducerAccessMode.ExclusiveWithFencing)
+            return True
+
+    def grow(self, partitions: list[int]) -> None:
+        """The producer publishes to all these partitions from now on, and has its name on each."""
+        with self._producers.alone():
+            self._producers.grow(partitions)
 
     def let_go(self) -> None:
-        """Nothing will be published any more: who waits for the topic may have it."""
+        """Nothing will be published any more, or waited for: who waits for the topic may have it. A second call does
+        nothing."""
         try:
-            if self.mode is not ProducerAccessMode.Shared:
+            if self.is_alone:
                 self.claim.let_go()
         finally:
-            self.producers.leave()
+            self._producers.leave()
 
-
-def admitted(topic: Topic, partitions: list[int], settings: ProducerSettings, check_open: Callable[[], None]) -> Access:
-    """A producer's place on the topic.
-
-    A Shared producer gets :class:`ProducerBusy` where another one has the topic for itself or waits for that, and where
-    its name is in use; an Exclusive one :class:`ProducerFenced` where others are there. Who waits does until nobody is,
-    or the client is closed. Who is refused, and who fails, leaves nothing behind that others would wait for.
-    """
-    access, name = Access(topic, partitions, settings), str(topic.name)
-    if access.mode is not ProducerAccessMode.Shared and len(partitions) < len(topic.partition_indexes):
-        raise OperationNotSupported(
-            f"access_mode {access.mode.name}: a topic is had as a whole; name {name!r} and no partition of it"
-        )
-    with ExitStack() as undone:
-        undone.callback(access.let_go)
-        if access.mode is ProducerAccessMode.Shared:
-            _share(access, name, settings.producer_name)
-        elif access.mode is ProducerAccessMode.WaitForExclusive:
-            _wait(access, check_open)
-        else:
-            is_fencing = access.mode is ProducerAccessMode.ExclusiveWithFencing
-            if (other := _take(access, is_fencing=is_fencing)) is not None:
-                raise ProducerFenced(
-                    f"producer {other!r} is on topic {name!r}: close it, or take the topic from it with access_mode "
-                    "ExclusiveWithFencing"
-                )
-        undone.pop_all()
-    return access
-
-
-def _share(access: Access, topic: str, name: str) -> None:
-    with access.producers.alone():
-        others, holder = access.producers.others(), access.claim.holder()
+    def _share(self) -> None:
+        topic, others, holder = self._topic, self._producers.others(), self.claim.holder()
         if holder is not None:
             raise ProducerBusy(f"producer {holder!r} has topic {topic!r} for itself: wait until it is closed")
         for other in others:
             if other.is_waiting:
                 raise ProducerBusy(f"producer {other.name!r} waits to have topic {topic!r} for itself: let it go first")
-            if other.name == name:
-                raise ProducerBusy(f"there is a producer {name!r} on topic {topic!r}: close it, or give another name")
-        access.producers.enter()
+            if other.name == self._name:
+                raise ProducerBusy(
+                    f"there is a producer {self._name!r} on topic {topic!r}: close it, or give another name"
+                )
+        self._producers.enter()
 
+    def _take(self, *, is_fencing: bool) -> None:
+        others = [] if is_fencing else self._producers.others()
+        if others or not self.claim.take(is_fencing=is_fencing):
+            other = others[0].name if others else self.claim.holder() or ""
+            raise ProducerFenced(
+                f"producer {other!r} is on topic {self._topic!r}: close it, or take the topic from it with access_mode "
+                "ExclusiveWithFencing"
+            )
+        self._producers.send_away()
+        self._producers.enter()
 
-def _take(access: Access, *, is_fencing: bool = False) -> str | None:
-    """Have the topic; the name of a producer that is in the way."""
-    with access.producers.alone():
-        if not is_fencing and (others := access.producers.others()):
-            return others[0].name
-        if not access.claim.take(is_fencing=is_fencing):
-            return access.claim.holder() or ""
-        access.producers.send_away()
-        access.producers.enter()
-        return None
-
-
-def _wait(access: Access, check_open: Callable[[], None]) -> None:
-    """Wait until nobody is on the topic but others who wait."""
-    sleep = interrupts.sleeper()
-    with access.producers.alone():
-        access.producers.enter(is_waiting=True)
-    while True:
-        with access.producers.alone():
-            if all(other.is_waiting for other in access.producers.others()) and access.claim.take():
-                access.producers.enter()
-                return
-        sleep(LOOK_SECONDS)
-        check_open()
+    def _take_when_free(self) -> bool:
+        is_free = all(other.is_waiting for other in self._producers.others()) and self.claim.take()
+        if is_free or not self._producers.has_entered:
+            self._producers.enter(is_waiting=not is_free)
+        return is_free

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pulsar_spark.client.access import Access
 from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.deduplication import Deduplication
-from pulsar_spark.client.enums import BatchingType, ProducerAccessMode
+from pulsar_spark.client.enums import BatchingType
 from pulsar_spark.client.following import PARTITIONS_SECONDS
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
@@ -86,7 +86,7 @@ class Producer:
             self._settle,
             self._answer,
         )
-        if settings.access_mode is not ProducerAccessMode.Shared:
+        if access.is_alone:
             client._claims.add(access.claim.renew, RENEW_SECONDS)
         if topic.partitions and len(partitions) == topic.partitions and topic.name.partition_index < 0:
             self._partition_watch = PartitionWatch(topic)
@@ -252,6 +252,9 @@ class Producer:
             return
         partitions = list(topic.partition_indexes)
         with self._condition:
+            if self._is_closed:
+                return
+            self._access.grow(partitions)
             self._publisher.grow(topic)
             self._batches.grow(partitions)
             self._limit = self._settings.pending_limit(len(partitions))

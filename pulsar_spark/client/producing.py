@@ -1,9 +1,8 @@
 """Making producers: the client's ``create_producer``."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 
-from pulsar_spark.client.access import admitted
+from pulsar_spark.client.access import LOOK_SECONDS, Access
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.enums import (
     BatchingType,
@@ -13,20 +12,14 @@ from pulsar_spark.client.enums import (
     ProducerCryptoFailureAction,
 )
 from pulsar_spark.client.producer import Producer
-from pulsar_spark.client.producer_settings import check_producer_settings
-from pulsar_spark.client.schemas import TopicSchemas
+from pulsar_spark.client.producer_settings import ProducerSettings, check_producer_settings
+from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.schema import BytesSchema
-from pulsar_spark.storage.topics import Topic
 
 
 class Producing:
     """The part of :class:`~pulsar_spark.client.client.Client` that makes producers."""
-
-    _schemas: TopicSchemas
-    _check_open: Callable[[], None]
-    _resolve: Callable[[str], tuple[Topic, list[int], str]]
-    _keep: Callable[[Producer, Callable[[], None]], Producer]
 
     @public_call
     def create_producer(
@@ -115,11 +108,40 @@ class Producing:
             crypto_key_reader=crypto_key_reader,
             crypto_failure_action=crypto_failure_action,
         )
-        found, partitions, name = self._resolve(topic)
-        schema_version = self._schemas.version_for_producer(found, schema)
-        access = admitted(found, partitions, settings, self._check_open)
+        return self._produce(ProducerOpening(self, topic, settings))
+
+    def _produce(self, opening: "ProducerOpening") -> Producer:
+        """Wait until there is a producer."""
+        sleep = interrupts.sleeper()
         with ExitStack() as undone:
-            undone.callback(access.let_go)
-            producer = Producer(self, name, found, partitions, settings, access, schema_version)
+            undone.callback(opening.give_up)
+            while (producer := opening.attempt()) is None:
+                sleep(LOOK_SECONDS)
             undone.pop_all()
-        return self._keep(producer, producer._shutdown)
+        return producer
+
+
+class ProducerOpening:
+    """A producer of a client on its way to its *topic*, which others may have to leave first."""
+
+    def __init__(self, client, topic: str, settings: ProducerSettings):
+        self._client, self._settings = client, settings
+        self._topic, self._partitions, self._name = client._resolve(topic)
+        self._schema_version = client._schemas.version_for_producer(self._topic, settings.schema)
+        self._access = Access(self._topic, self._partitions, settings)
+
+    def attempt(self) -> Producer | None:
+        """The producer; None where it has to wait (``WaitForExclusive``), and does. Who is refused, and who fails,
+        leaves nothing behind that others would wait for."""
+        with ExitStack() as undone:
+            undone.callback(self.give_up)
+            self._client._check_open()
+            is_there = self._access.enter()
+            made = (self._topic, self._partitions, self._settings, self._access, self._schema_version)
+            producer = Producer(self._client, self._name, *made) if is_there else None
+            undone.pop_all()
+        return producer and self._client._keep(producer, producer._shutdown)
+
+    def give_up(self) -> None:
+        """Wait no more."""
+        self._access.let_go()

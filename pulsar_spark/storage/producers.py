@@ -59,6 +59,17 @@ class TopicProducers:
         with _but_for_the_disk():
             self._held = HeldFile(self._folder / uuid.uuid4().hex, {**self._said, "is_waiting": is_waiting})
 
+    @property
+    def has_entered(self) -> bool:
+        """Is it there for others, and was not told to leave?"""
+        return self._held is not None
+
+    def grow(self, partitions: Sequence[int]) -> None:
+        """Be there on all these *partitions* from now on; nothing where it has not entered."""
+        if self.has_entered:
+            self._said["partitions"] = list(partitions)
+            self.enter()
+
     def leave(self) -> None:
         """Be there no more. A second call does nothing."""
         held, self._held = self._held, None

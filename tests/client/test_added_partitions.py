@@ -54,6 +54,16 @@ def test_producers_and_consumers_follow(client, admin):
     assert not client._following._looks
 
 
+def test_a_name_is_one_producer_s_on_added_partitions_too(client, other_client, admin):
+    producer = client.create_producer("t", "p")
+    admin.update_partitioned_topic("t", 3)
+    eventually(lambda: producer.send(b"x").partition() == 2)
+    with pytest.raises(pulsar.ProducerBusy):
+        other_client.create_producer("t-partition-2", "p")
+    producer.close()
+    other_client.create_producer("t-partition-2", "p").close()
+
+
 def test_a_subscription_misses_nothing_of_partitions_added_while_nobody_is_connected(client, other_client, admin):
     client.subscribe("t", "s").close()
     admin.update_partitioned_topic("t", 3)

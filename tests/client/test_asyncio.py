@@ -186,6 +186,35 @@ def test_a_producer_that_nobody_waits_for_any_more_has_let_go(lonely_client, ser
     run(work())
 
 
+def test_who_waits_for_a_topic_is_seen_by_others_until_it_is_cancelled(lonely_client, service_url):
+    async def work():
+        async with opened(service_url) as client:
+            shared = await client.create_producer("t", "shared")
+            wait = pulsar.ProducerAccessMode.WaitForExclusive
+            first, second = (asyncio.ensure_future(client.create_producer("t", n, access_mode=wait)) for n in "ab")
+
+            async def is_seen():
+                try:
+                    await (await client.create_producer("t", "late")).close()
+                except aio.PulsarException as refused:
+                    return refused.error() is pulsar.Result.ProducerBusy
+                return False
+
+            while not await is_seen():
+                await asyncio.sleep(0.01)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            await shared.close()
+            await (await second).send(b"x")
+            with pytest.raises(aio.PulsarException, match="ProducerBusy"):
+                await client.create_producer("t", "late")
+            await (await second).close()
+            await (await client.create_producer("t", "late")).send(b"y")
+
+    run(work())
+
+
 def test_a_producer_whose_flush_fails_is_closed_all_the_same(lonely_client, service_url, monkeypatch):
     async def work():
         async with opened(service_url) as client:
