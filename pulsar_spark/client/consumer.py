@@ -11,7 +11,7 @@ from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none, public_call
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.enums import InitialPosition
-from pulsar_spark.client.following import PARTITIONS_SECONDS
+from pulsar_spark.client.following import PARTITIONS_SECONDS, for_each
 from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters, LetterTopics
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
@@ -116,10 +116,12 @@ class Consumer:
 
         def look() -> None:
             waiting.update({found.topic_id: found for watch in watches if (found := watch.added()) is not None})
-            for topic in list(waiting.values()):
-                known = {each.partition for each in self._subscriptions if each.topic.topic_id == topic.topic_id}
-                self._add([(topic, [index for index in topic.partition_indexes if index not in known])])
-                del waiting[topic.topic_id]
+            for_each(waiting.values(), join)
+
+        def join(topic: Topic) -> None:
+            known = {each.partition for each in self._subscriptions if each.topic.topic_id == topic.topic_id}
+            self._add([(topic, [index for index in topic.partition_indexes if index not in known])])
+            del waiting[topic.topic_id]
 
         if watches:
             self._follow(look, PARTITIONS_SECONDS)

@@ -7,15 +7,25 @@ again at its next time.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import TypeVar
 
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.worker import Worker
 
+_T = TypeVar("_T")
 PARTITIONS_SECONDS = 2.0
 """How often a topic's partitions are looked at, for a stat each."""
+
+
+def for_each(things: Iterable[_T], function: Callable[[_T], object]) -> None:
+    """Call *function* with each of the *things*, whichever of them it refuses; a refusal is raised at the end."""
+    with ExitStack() as calls:
+        for thing in reversed(list(things)):
+            calls.callback(function, thing)
 
 
 class Following(Worker):

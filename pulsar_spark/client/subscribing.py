@@ -11,10 +11,16 @@ from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import ConsumerSettings, check_consumer_settings
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
-from pulsar_spark.client.following import Following
+from pulsar_spark.client.following import Following, for_each
 from pulsar_spark.client.letters import check_letter_topics, letter_topics
 from pulsar_spark.client.schemas import TopicSchemas
-from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration, OperationNotSupported
+from pulsar_spark.errors import (
+    IncompatibleSchema,
+    InvalidConfiguration,
+    OperationNotSupported,
+    PulsarSparkError,
+    Timeout,
+)
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.protocol.topic_pattern import TopicPattern
 from pulsar_spark.schema import BytesSchema
@@ -193,13 +199,21 @@ class Subscribing:
                 self._logger.warning("topic %s, which fits %s, is not consumed: %s", topic.name, pattern, refused)
                 return False
 
+        def join(found: list[Topic]) -> None:
+            added = [(topic, list(topic.partition_indexes)) for topic in found]
+            consumer._add(added)
+            consumer._follow_partitions(added)
+            known.update(topic.topic_id for topic in found)
+
         def look() -> None:
             found = list(filter(is_new, map(partial(read_topic, self._layout), fitting())))
-            if found:
-                added = [(topic, list(topic.partition_indexes)) for topic in found]
-                consumer._add(added)
-                consumer._follow_partitions(added)
-                known.update(topic.topic_id for topic in found)
+            try:
+                if found:
+                    join(found)
+            except Timeout:
+                raise
+            except PulsarSparkError:  # one of them refuses the consumer, which does not concern the others
+                for_each([[topic] for topic in found], join)
 
         consumer._follow(look, period)
         return consumer

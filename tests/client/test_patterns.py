@@ -80,6 +80,19 @@ def test_a_look_that_fails_is_made_again(client, other_client, caplog, monkeypat
     eventually(lambda: "no broker" in caplog.text)
 
 
+def test_a_topic_that_refuses_keeps_no_other_out(client, other_client, caplog):
+    """On one of two topics that a look finds the subscription is of another type."""
+    consumer = client.subscribe(re.compile("order-[2-9]"), "s", pattern_auto_discovery_period=1, **SHARED)
+    with client._following._condition:  # so that one look finds both
+        held = other_client.subscribe("order-2", "s", pulsar.ConsumerType.Failover)
+        send(other_client, "order-3", "third")
+    assert receive_values(consumer, 1) == ["third"]
+    held.close()
+    send(other_client, "order-2", "second")
+    assert receive_values(consumer, 1) == ["second"]
+    assert "order-2" in caplog.text
+
+
 @pytest.mark.parametrize(
     "options, error",
     [
