@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_spark.broker.absorb import RoundRows, absorb
 from pulsar_spark.broker.bundle import Bundle
@@ -53,6 +54,7 @@ from pulsar_spark.broker.set_aside import set_aside
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.errors import BrokerFenced
+from pulsar_spark.storage.cursor_ledger import concerned
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
@@ -203,7 +205,9 @@ class Rounds:
         if is_trial:
             return RoundResult(False)
         if ledger_rows:
-            bundle.ledgers_version = self.ledgers.append_fenced(ledgers, bundle.ledgers_version)
+            bundle.ledgers_version = self.ledgers.append_fenced(
+                ledgers, bundle.ledgers_version, pc.unique(ledgers["topic_id"]).to_pylist()
+            )
             bundle.index_new(moved)
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
@@ -279,7 +283,7 @@ class Rounds:
         return rows_of_round(draft.number, rows.facts, rows.pages)
 
     def _append(self, draft: RoundDraft, table: pa.Table) -> None:
-        self.bundle.version = self.cursor_ledger.append_fenced(table, self.bundle.version)
+        self.bundle.version = self.cursor_ledger.append_fenced(table, self.bundle.version, concerned(table))
         self.bundle.round = draft.number
         self.bundle.outlived, self.bundle.has_lost_topics = [], False
 

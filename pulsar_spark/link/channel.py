@@ -305,11 +305,14 @@ class Channel(Worker):
         if self._log.is_shortened(self._seen):
             self._begin_again()
         for commit in self._log.commits(after=self._seen):
-            rows = read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS)
             with self._condition:
-                wanted = self._inbox.wanted()
+                is_ours = self._inbox.concerns(commit)
             self._broker.heard()
-            self._inbox.dispatch(rows, wanted)
+            if is_ours:
+                rows = read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS)
+                with self._condition:
+                    wanted = self._inbox.wanted()
+                self._inbox.dispatch(rows, wanted)
             self._seen = commit.version
 
     def _begin_again(self) -> None:

@@ -7,6 +7,7 @@ Everything here is called by the channel, which holds its lock for what changes 
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from pulsar_spark.errors import PulsarSparkError, named
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.packing import unpacked
-from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
+from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.cursor_ledger import KEYS, concerned_name, lane_hashes
 
 COLUMNS = [
     "kind",
@@ -110,6 +112,12 @@ class Inbox:
     def wanted(self) -> tuple[pa.Array, pa.Array]:
         """The consumer ids and request ids somebody is interested in."""
         return pa.array(list(self._consumer_ids), pa.string()), pa.array(list(self.waiting), pa.string())
+
+    def concerns(self, round_commit: Commit) -> bool:
+        """Is there, or may there be, something in a round for anybody here?"""
+        if round_commit.concerns is None:
+            return True
+        return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
 
     def dispatch(self, rows: pa.Table, wanted: tuple[pa.Array, pa.Array]) -> None:
         """Tell everybody what some rows of one round say."""

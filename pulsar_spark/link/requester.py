@@ -62,7 +62,8 @@ class Requester:
         while inbox.waiting:
             if log.has(seen + 1):
                 seen += 1
-                inbox.dispatch(read_added(self._path, log.commit(seen), CURSOR_LEDGER.schema, COLUMNS), inbox.wanted())
+                if inbox.concerns(commit := log.commit(seen)):
+                    inbox.dispatch(read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS), inbox.wanted())
             elif time.monotonic() > deadline:
                 raise no_answer(self.layout.root, self.timeout_seconds)
             else:

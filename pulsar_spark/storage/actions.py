@@ -8,6 +8,7 @@ exception. What is right, but asks for a feature this release does not know, suc
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -42,7 +43,8 @@ class AddedFile:
 @dataclass(frozen=True)
 class Commit:
     """One version. ``added`` holds data-changing adds only; ``removed`` counts data-changing removes; ``asks_for``
-    names a feature we do not know; ``updated_ms`` says when transactions were written, where that is said."""
+    names a feature we do not know; ``updated_ms`` says when transactions were written, where that is said. ``concerns``
+    names all whom its rows concern, in the words of the table's writer; None where that is not said."""
 
     version: int
     added: tuple[AddedFile, ...]
@@ -52,6 +54,11 @@ class Commit:
     operation: str = ""
     asks_for: str | None = None
     updated_ms: dict[str, int] = field(default_factory=dict)
+    concerns: frozenset[str] | None = None
+
+    def may_concern(self, names: Iterable[str]) -> bool:
+        """Must who goes by one of these *names* read its rows?"""
+        return self.concerns is None or not self.concerns.isdisjoint(names)
 
     @property
     def is_fencing(self) -> bool:
@@ -103,6 +110,7 @@ def _check_whole(actions: list[dict]) -> None:
 
 def _commit(version: int, actions: list[dict]) -> Commit:
     added, removed, transactions, updated_ms, is_overwrite, operation, asks_for = [], 0, {}, {}, False, "", None
+    concerns = None
     for action in actions:
         if "add" in action:
             add = _object(action["add"], "add")
@@ -126,11 +134,13 @@ def _commit(version: int, actions: list[dict]) -> Commit:
             is_overwrite = (
                 _object(info.get("operationParameters") or {}, "operationParameters").get("mode") == "Overwrite"
             )
+            if info.get("concerns") is not None:
+                concerns = frozenset(_text(name, "a name of concerns") for name in info["concerns"])
         elif "protocol" in action:
             asks_for = asks_for or _unknown_feature(_object(action["protocol"], "protocol"))
         elif "metaData" in action:
             _text(_object(action["metaData"], "metaData")["schemaString"], "schemaString")
-    return Commit(version, tuple(added), removed, transactions, is_overwrite, operation, asks_for, updated_ms)
+    return Commit(version, tuple(added), removed, transactions, is_overwrite, operation, asks_for, updated_ms, concerns)
 
 
 def _unknown_feature(protocol: dict) -> str | None:

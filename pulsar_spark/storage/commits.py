@@ -40,6 +40,7 @@ def commit(
     *,
     metadata: dict | None = None,
     is_rearranged: bool = False,
+    concerns: Sequence[str] | None = None,
     held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
 ) -> int | None:
     """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
@@ -47,14 +48,14 @@ def commit(
 
     *removes* are path, size and partitionValues of files that leave the table; where the same rows come back in *adds*
     it *is_rearranged*, so that no data changes; *metadata* is what the table's ``metaData`` action says from then on;
-    the link is made inside *held*. Where the commit does not come to be, the
-    files of *adds* are taken away. An error means that, but for one of the last step, which brings the log's folder to
-    the disk."""
+    *concerns* names all whom the rows concern, so that others need not read them (see Commit); the link is made inside
+    *held*. Where the commit does not come to be, the files of *adds* are taken away. An error means that, but for one
+    of the last step, which brings the log's folder to the disk."""
     log_folder = table / "_delta_log"
     fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
     version = None
     try:
-        fresh.write_text(commit_text(adds, transactions, removes, metadata, is_rearranged))
+        fresh.write_text(commit_text(adds, transactions, removes, metadata, is_rearranged, concerns))
         if is_durable(table):
             sync_file(fresh)
         version = _link(fresh, TableLog(table), versions, held)
@@ -78,6 +79,7 @@ def commit_text(
     removes: Sequence[dict] = (),
     metadata: dict | None = None,
     is_rearranged: bool = False,
+    concerns: Sequence[str] | None = None,
 ) -> str:
     """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was
     cut off between two lines is known."""
@@ -95,6 +97,7 @@ def commit_text(
                 "isBlindAppend": not removes and metadata is None,
                 "engineInfo": ENGINE,
                 "operationMetrics": {"numFiles": str(len(adds) + len(removes))},
+                **({} if concerns is None else {"concerns": list(concerns)}),
             }
         }
     ]

@@ -18,6 +18,8 @@ from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _FEW_ROWS = 10_000
+SNAPSHOT = "snapshot"
+"""Whom a round that is a snapshot concerns, besides: see storage.cursor_ledger.concerned."""
 
 
 def read_round(path: Path, version: int, kinds: Collection[str] | None = None) -> pa.Table:
@@ -59,24 +61,37 @@ def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, colum
     return rows if columns is None else rows.select(columns)
 
 
-def since_snapshot(path: Path, read: Callable[[Commit], pa.Table]) -> Iterator[tuple[int, pa.Table]]:
-    """Version and rows of the rounds from the newest snapshot on."""
-    log, rounds = TableLog(path), []
+def since_snapshot(
+    path: Path, read: Callable[[Commit], pa.Table], kinds: Collection[str] | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Version and rows of the rounds from the newest snapshot on; with *kinds* of those alone that may have such facts,
+    and of the newest."""
+    log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):
         if not log.has(version):
             raise CorruptState(
                 f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log"
             )
-        rounds.append((version, read(log.commit(version))))
+        commit = log.commit(version)
+        if kinds is not None and has_newest and not commit.may_concern({SNAPSHOT, *kinds}):
+            continue
+        rounds.append((version, read(commit)))
+        has_newest |= rounds[-1][1].num_rows > 0
         if pc.any(rounds[-1][1]["is_snapshot"]).as_py():
             break
     yield from reversed(rounds)
 
 
-def since(path: Path, read: Callable[[Commit], pa.Table], version: int) -> Iterator[tuple[int, pa.Table]]:
-    """Version and rows of the rounds behind *version*; :class:`LogShortened` where the next ones are gone from the log,
-    or their rows from the table. *read* keeps the row of the round itself."""
+def since(
+    path: Path, read: Callable[[Commit], pa.Table], version: int, kinds: Collection[str] | None = None
+) -> Iterator[tuple[int, pa.Table | None]]:
+    """Version and rows of the rounds behind *version*, None for rows of one that says it has no facts of *kinds*;
+    :class:`LogShortened` where the next ones are gone from the log, or their rows from the table. *read* keeps the row
+    of the round itself."""
     for commit in TableLog(path).commits(version):
+        if kinds is not None and not commit.may_concern(kinds):
+            yield commit.version, None
+            continue
         rows = read(commit)
         if commit.added and not rows.num_rows:
             raise LogShortened(f"{str(path)!r}: the rows of version {commit.version} are no longer in the table")

@@ -21,7 +21,7 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.storage.committed_rounds import rows_of, since, since_snapshot
+from pulsar_spark.storage.committed_rounds import SNAPSHOT, rows_of, since, since_snapshot
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.python_rows import python_rows, uncollected
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
@@ -45,6 +45,8 @@ class WaitingKey(NamedTuple):
         return f"{self.round}-{self.number}"
 
 
+MOST_IDS, MOST_CONCERNED = 10_000, 256
+"""A round that is for more says nothing of whom it concerns, and is read by all."""
 _CURSOR = CursorKey._fields
 KEYS: dict[str, tuple[str, ...]] = {
     "round": (),
@@ -90,7 +92,8 @@ _PAGE_COLUMNS = [*Range._fields, *CursorKey._fields, "page"]
 
 class LatestRows:
     """The latest row of every fact up to a round; feed it rounds in order. With *kinds* only facts of these kinds (of
-    :data:`KEYS`), and of those that take them along when they are removed."""
+    :data:`KEYS`), and of those that take them along when they are removed; the round is then that of the newest when it
+    was read from nothing, or of the last one since that had such facts."""
 
     def __init__(self, *kinds: str):
         self.kinds = None if not kinds else {"round", *kinds, *(name for kind in kinds for name in HANGS_ON[kind])}
@@ -124,17 +127,20 @@ class LatestRows:
         there was none, or where they are no longer kept. Who looks often reads just the *columns* that facts of his
         kinds have."""
         read = partial(rows_of, path, kinds=self.kinds, columns=columns)
+        wanted = self.kinds and self.kinds - {"round"}
         if self.version:
             try:
-                self._take_in(since(path, read, self.version))
+                self._take_in(since(path, read, self.version, wanted))
                 return
             except LogShortened:
                 self._begin()
-        self._take_in(since_snapshot(path, read))
+        self._take_in(since_snapshot(path, read, wanted))
 
-    def _take_in(self, rounds: Iterable[tuple[int, pa.Table]]) -> None:
+    def _take_in(self, rounds: Iterable[tuple[int, pa.Table | None]]) -> None:
         for version, rows in rounds:
-            if rows.num_rows:
+            if rows is None:
+                self.version, self.letters = version, []
+            elif rows.num_rows:
                 self.apply(rows)
                 self.version = version
 
@@ -235,6 +241,29 @@ def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
     facts.pop(key, None)
     if not row["is_removed"]:
         facts[key] = fact
+
+
+def concerned(rows: pa.Table) -> list[str] | None:
+    """Whom the *rows* of one round concern: consumers, and who waits for a reply, by :func:`concerned_name`; who
+    follows a kind of facts that is among them, by its name; and, by ``snapshot``, who looks for one. None where these
+    are so many that it would be a list of everybody."""
+    is_older = pc.fill_null(pc.not_equal(rows["delivery_round"], rows["round"]), False)
+    is_new = pc.invert(is_older)
+    ids = [*rows["consumer_id"].filter(is_new).chunks, *rows["request_id"].chunks]
+    found = pc.unique(pa.chunked_array(ids, pa.string()).drop_null())
+    if len(found) > MOST_IDS:
+        return None
+    names = set(map(concerned_name, found.to_pylist()))
+    if len(names) > MOST_CONCERNED:
+        return None
+    kinds = [*pc.unique(rows["kind"]).to_pylist(), *([SNAPSHOT] if pc.any(rows["is_snapshot"]).as_py() else ())]
+    return sorted(names.union(kinds))
+
+
+def concerned_name(name: str) -> str:
+    """Whom the id of a consumer or a request concerns: what stands before its last hyphen, which is the client in ids
+    that clients make up, and the id itself where there is none."""
+    return name.rpartition("-")[0] or name
 
 
 def lane_hashes(row: dict) -> LaneHashes:

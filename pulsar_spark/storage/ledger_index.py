@@ -202,7 +202,8 @@ class LedgerIndex:
             return
         try:
             for commit in self._log.commits(after=self._version):
-                self._take_in(read_added(self._path, commit, LEDGERS.schema, _COLUMNS))
+                if commit.may_concern(self._topics):
+                    self._take_in(read_added(self._path, commit, LEDGERS.schema, _COLUMNS))
                 self._version = commit.version
         except (LogShortened, FileNotFoundError):  # away so long that commits, or their files, were cleared away
             table = open_table(self._path)

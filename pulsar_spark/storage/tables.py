@@ -235,14 +235,15 @@ class AppendTable:
             return self._commit(adds, {})
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
-    def append_fenced(self, rows: pa.Table, expected: int) -> int:
+    def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
         """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended
         since, or the root was brought to a layout of a newer release. Commits that change no data, such as an OPTIMIZE,
-        may lie between. The version committed."""
+        may lie between. *concerns* names all whom the rows concern, where that is known. The version committed."""
         try:
             self._update()
             self._check_fence(expected)
-            return self._append(rows, {}, lambda seen: self._check_fence(expected))
+            adds = write_files(Path(self.path), rows, self._is_partitioned)
+            return self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns)
         except NewerLayout as newer:
             raise BrokerFenced(f"the root is a newer release's: {newer}") from newer
 
@@ -296,7 +297,11 @@ class AppendTable:
         return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, goes_on)
 
     def _commit(
-        self, adds: list[dict], transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True
+        self,
+        adds: list[dict],
+        transactions: dict[str, int],
+        goes_on: Callable[[int], bool] = lambda seen: True,
+        concerns: Sequence[str] | None = None,
     ) -> int | None:
         """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version
         that was known before, whether to try the one behind; None where it does not."""
@@ -308,7 +313,7 @@ class AppendTable:
                 if not goes_on(seen):
                     return
 
-        version = commit(Path(self.path), versions(), adds, transactions, held=self._shared)
+        version = commit(Path(self.path), versions(), adds, transactions, concerns=concerns, held=self._shared)
         self._known = self._known if version is None else version
         return version
 

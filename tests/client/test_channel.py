@@ -1,5 +1,7 @@
 """The line to the broker: answers that do not come, leases that end, requests that share a commit."""
 
+import threading
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -173,6 +175,27 @@ def test_where_nobody_sees_it_a_sign_of_life_is_a_request(broker, service_url, m
     monkeypatch.setattr(Presence, "touch", lambda self: False)
     requests, rounds = _kept(broker, service_url, 0.15, 3)
     assert requests >= 3 and rounds == 0 and len(broker.asked("keep_alive")) >= 3
+
+
+def test_a_round_that_concerns_others_is_not_read(client, other_client, broker, monkeypatch):
+    read, line = channel.read_added, other_client._channel
+    readers = []
+
+    def counting(path, commit, *columns):
+        readers.append(threading.current_thread().name)
+        return read(path, commit, *columns)
+
+    waiting = other_client.subscribe("t", "other")
+    eventually(lambda: broker.asked("flow") and line._seen == line._log.latest())
+    monkeypatch.setattr(channel, "read_added", counting)
+    consumer = client.subscribe("u", "s")
+    client.create_producer("u").send(b"x")
+    assert receive_values(consumer, 1) == ["x"]
+    eventually(lambda: line._seen == line._log.latest())
+    assert readers and line._thread.name not in readers
+    other_client.create_producer("t").send(b"y")
+    assert receive_values(waiting, 1) == ["y"]
+    assert line._thread.name in readers
 
 
 def test_closing_the_client_closes_everything(client, broker):

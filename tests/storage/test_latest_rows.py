@@ -4,7 +4,17 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.broker.round_rows import rows_of_round
-from pulsar_spark.storage.cursor_ledger import HANGS_ON, KEYS, OF_ONE_ROUND, CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.committed_rounds import rows_of
+from pulsar_spark.storage.cursor_ledger import (
+    HANGS_ON,
+    KEYS,
+    OF_ONE_ROUND,
+    CursorKey,
+    LatestRows,
+    concerned,
+    read_latest,
+)
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from tests.requests import On, request
@@ -76,6 +86,40 @@ def test_who_follows_finds_what_who_begins_finds(layout):
     again = read_latest(layout)
     assert (latest.policies, latest.cursors, latest.pages) == (again.policies, again.cursors, again.pages)
     assert latest.round == again.round and ("public/default", "ttl_check_seconds") not in latest.policies
+
+
+@pytest.mark.parametrize("kind", HANGS_ON)
+def test_who_follows_one_kind_round_by_round_finds_of_it_what_who_reads_all_finds(layout, kind):
+    """Rounds that say they have nothing of it are passed over."""
+    path, followed, everything = layout.broker_table("cursor_ledger"), LatestRows(kind), LatestRows()
+    log = TableLog(path)
+    for commit in log.commits(0):
+        rows = rows_of(path, commit, None)
+        everything.apply(rows)
+        if not followed.version:
+            followed.apply(rows_of(path, commit, followed.kinds))
+            followed.version = commit.version
+    followed.catch_up(path)
+    for name in set(HELD_BY[kind]) - {"round_row", "pages"}:
+        assert getattr(followed, name) == getattr(everything, name)
+    assert followed.version == log.latest()
+
+
+def test_a_round_says_whom_it_concerns(layout):
+    path = layout.broker_table("cursor_ledger")
+    subscribed, acknowledged = (TableLog(path).commit(version) for version in (1, 3))
+    assert {"A", "round", "cursor", "consumer", "policy", "topic"} < subscribed.concerns
+    assert subscribed.may_concern(["x", "A"]) and not subscribed.may_concern(["x", "snapshot"])
+    assert acknowledged.concerns >= {"range", "policy"}
+
+
+def test_a_round_for_very_many_is_for_all():
+    def round_of(names):
+        return rows_of_round(1, [{"kind": "reply", "request_id": name} for name in names], [])
+
+    assert concerned(round_of(f"a-b-{number}" for number in range(1000))) == ["a-b", "reply"]
+    assert concerned(round_of(f"{number}-1" for number in range(1000))) is None
+    assert concerned(round_of(f"a-{number}" for number in range(20_000))) is None
 
 
 def test_what_is_removed_and_made_anew_in_one_round_is_there():
