@@ -34,6 +34,8 @@ BY_KEY_OPTIONS = {"parquet.page.row.count.limit": "2000"}
 """Options of Spark's Parquet writer for rows in order of their keys' hash: of these a reader wants some hundred
 stretches of a few thousand rows or less, one for each point that a consumer has on the ring of hashes, and reads whole
 pages, which else have 20,000 rows."""
+_ROWS_FOR_THREADS = 10_000
+"""Fewer rows take several threads twice the time of one, of the process and on the clock."""
 _SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _COUNTING = ("first", "last")
@@ -249,7 +251,11 @@ def read_file(
     path = file.path if isinstance(file, AddedFile) else file
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    rows = pq.ParquetFile(f"{table}/{path}").read(columns=[field.name for field in wanted if field.name not in values])
+    opened = pq.ParquetFile(f"{table}/{path}")
+    rows = opened.read(
+        columns=[field.name for field in wanted if field.name not in values],
+        use_threads=opened.metadata.num_rows > _ROWS_FOR_THREADS,
+    )
     return conform(rows, wanted, values)
 
 
@@ -260,7 +266,10 @@ def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = Mappi
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in values:
             return pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type)
-        return rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(rows.num_rows, field.type)
+        if field.name not in names:
+            return pa.nulls(rows.num_rows, field.type)
+        found = rows.column(field.name)
+        return found if found.type == field.type else found.cast(field.type)  # a cast to the same costs as much as any
 
     names = set(rows.column_names)
     return pa.Table.from_arrays([column(field) for field in schema], schema=schema)
