@@ -78,7 +78,7 @@ class Consumer:
             raise InvalidConfiguration(f"topics {topic_name!r}: some partition is named twice")
         if not settings.receiver_queue_size and self._subscriptions:
             self._receiver.set_without_queue(self._subscriptions[0])
-        self._places = Places(self._subscriptions, self._ledgers, topic_name)
+        self._places = Places(self._subscriptions, self._ledgers, topic_name, client._timeout)
         self._acknowledger = Acknowledger(self._channel, self._places, settings, self._unacked, client._timeout)
         self._letters = letter_topics and Letters(letter_topics, settings.subscription_name, settings.consumer_name)
 

@@ -1,5 +1,6 @@
 """Places: which partition and position a message or message id of a consumer means."""
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -7,8 +8,12 @@ from pulsar_spark.client.arguments import given
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import InvalidMessage, OperationNotSupported
+from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.log import TableLog
+
+_LOOK_SECONDS = 0.01
 
 
 class Place(NamedTuple):
@@ -21,12 +26,15 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of one consumer's topics."""
+    """The places of one consumer's topics; what is published and not numbered yet is waited for *timeout* seconds."""
 
-    def __init__(self, subscriptions: Sequence[PartitionSubscription], ledgers: LedgerIndex, topic_name: str):
+    def __init__(
+        self, subscriptions: Sequence[PartitionSubscription], ledgers: LedgerIndex, topic_name: str, timeout: float
+    ):
         self._subscriptions = subscriptions
         self._ledgers = ledgers
         self._topic_name = topic_name
+        self._timeout = timeout
         self._by_partition = {
             (subscription.topic.topic_id, subscription.partition): subscription for subscription in subscriptions
         }
@@ -56,14 +64,29 @@ class Places:
         if not isinstance(message_id, MessageId):
             raise ValueError(f"argument message: Message or MessageId expected, not {given(message)}")
         subscription = self.subscription_of(message_id)
-        found = self._ledgers.find(
-            subscription.topic.topic_id, subscription.partition, message_id.ledger_id(), message_id.entry_id()
-        )
+        found = self._numbered(subscription, message_id)
         if found is None or message_id.batch_index() >= found[1] or (found[1] == 1 and message_id.batch_index() >= 0):
             raise InvalidMessage(
                 f"topic {subscription.topic_name!r} has no message {message_id}, or its broker has not seen it yet"
             )
         return Place(subscription, found[0], message_id.batch_index(), (1 << found[1]) - 1)
+
+    def _numbered(self, subscription: PartitionSubscription, message_id: MessageId) -> tuple[int, int] | None:
+        """Position and batch size of an entry; None for one that is not there. One that was published a moment ago is
+        waited for, because a topic's last message may be asked for, and be acknowledged, before the broker has seen
+        it."""
+        topic, partition, ledger_id = subscription.topic, subscription.partition, message_id.ledger_id()
+        sleep, deadline = interrupts.sleeper(), time.monotonic() + self._timeout
+        while True:
+            found = self._ledgers.find(topic.topic_id, partition, ledger_id, message_id.entry_id())
+            is_new = all(
+                ledger_id > self._ledgers.last_ledger_id(topic.topic_id, each) for each in topic.partition_indexes
+            )
+            if found is not None or not is_new or TableLog(topic.path).latest() < ledger_id:
+                return found
+            if time.monotonic() > deadline:
+                return None
+            sleep(_LOOK_SECONDS)
 
     def subscription_of(self, message_id: MessageId) -> PartitionSubscription:
         """The partition an id is of."""

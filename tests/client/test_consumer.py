@@ -243,6 +243,19 @@ def test_several_topics_and_partitions_are_one_consumer(client):
     assert sorted(receive_values(again, 2)) == ["p1", "q2"] and nothing_comes(again)
 
 
+def test_the_last_message_is_acknowledged_before_the_broker_has_seen_it(client, broker):
+    consumer, producer = client.subscribe("t", "s"), client.create_producer("t")
+    with broker.paused():
+        producer.send(b"x")
+        last = consumer.get_last_message_id()
+        thread = threading.Thread(target=lambda: consumer.acknowledge(last))
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive()
+    thread.join(10)
+    eventually(lambda: broker.cursor("t", "s").mark_delete == 0)
+
+
 def test_an_id_that_does_not_say_its_topic(client):
     send(client, "a", 1), send(client, "b", 1)
     consumer = client.subscribe(["a", "b"], "s", **EARLIEST)
