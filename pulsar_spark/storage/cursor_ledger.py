@@ -4,6 +4,9 @@ Rounds lie one behind the other in the log, at most commits that change no data 
 by version. Every so many rounds a round is a snapshot that holds every latest row again: whoever starts from nothing
 walks back to the newest snapshot and forward from there. Which row replaces which is said in :data:`KEYS`, the
 columns are table_specs.CURSOR_LEDGER.
+
+Of many clients a round concerns a few. Its commit names them (``concerns`` in ``commitInfo``, see :func:`concerned`),
+so that the others need not open its file, which costs them ten times as much as the commit.
 """
 
 from collections.abc import Iterable, Iterator
