@@ -107,13 +107,14 @@ class TableLog:
     def is_shortened(self, known: int) -> bool:
         """Are commits behind version *known* gone, so that who has read up to it must begin elsewhere? For the price of
         a stat or two where they are not."""
-        if self.has(known + 1) or self.has(known):
-            return False
-        return self.earliest() > known + 1
+        return not self.has(known + 1) and self._begins_behind(known)
 
     def has_news(self, known: int) -> bool:
         """Is anything behind version *known*, there to be read or gone already?"""
-        return self.has(known + 1) or self.is_shortened(known)
+        return self.has(known + 1) or self._begins_behind(known)
+
+    def _begins_behind(self, known: int) -> bool:
+        return not self.has(known) and self.earliest() > known + 1
 
     def commit(self, version: int) -> Commit:
         """The commit of one version; :class:`CorruptState` when it is missing or unreadable."""
