@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 from pulsar_spark.admin.chunks import IncompleteChunks
+from pulsar_spark.admin.compaction import TopicCompaction, compaction_stats
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.key_hashes import KeyHashes
 from pulsar_spark.admin.peek import place_of
@@ -49,6 +50,7 @@ class Admin(
     ScheduledMessages,
     IncompleteChunks,
     RawChunks,
+    TopicCompaction,
     Doctor,
 ):
     """Administration of the root that *service_url* names (``delta:<root>``).
@@ -231,10 +233,12 @@ class Admin(
         observed = Observation(self.layout)
         stored = observed.stored(found)
         parts = {index: partition_stats(observed, found, index, stored[index]) for index in partitions}
+        compaction = {"compaction": compaction_stats(found)}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
-            return parts[partitions[0]]
+            return parts[partitions[0]] | compaction
         return {
             **sum_stats(parts),
+            **compaction,
             "partitions": {str(found.name.partition(index)): part for index, part in parts.items()},
         }
 

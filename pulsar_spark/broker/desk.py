@@ -109,13 +109,17 @@ class Desk:
         if last > passed:
             self.draft.of(cursor).acks.add(passed + 1, last)
 
-    def new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
+    def new_cursor(
+        self, state: TopicState, request: Request, initial_position: str, *, reads_compacted: bool = False
+    ) -> Cursor:
         first = initial_read_position(
-            initial_position, first=state.first_position(request.partition), end=state.end_position(request.partition)
+            initial_position,
+            first=0 if reads_compacted else state.first_position(request.partition),
+            end=state.end_position(request.partition),
         )
         check_name("subscription", request.subscription)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
-        cursor.last_active = self.draft.now
+        cursor.last_active, cursor.reads_compacted = self.draft.now, reads_compacted
         self.bundle.attach_chunks(cursor)
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True

@@ -53,6 +53,8 @@ class PartitionSubscription:
         self.topic_name = str(topic.name.partition(partition))
         self._permits = Permits(queue_size, largest_queue)
         self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers, consumer._entries
+        self.chunks = consumer._client._entries
+        """Reads the chunks of messages, which are the topic's own: one may have begun before a compaction."""
         self._label = (
             f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, "
             f"consumer {consumer.consumer_name()!r}"
