@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pulsar_spark.broker.compaction import Compaction, Written, compact
+from pulsar_spark.broker.compaction import compact
+from pulsar_spark.broker.compaction_plan import Compaction, Written
 from pulsar_spark.storage.compacted import DURATION_MS, REMOVED, SUCCEED_TIME_MS, CompactedView
 from pulsar_spark.storage.compaction_status import compaction_status
 from pulsar_spark.storage.layout import Layout

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pulsar_spark.broker.compaction import Compaction, Written
+from pulsar_spark.broker.compaction_plan import Compaction, Written
 from pulsar_spark.storage.data_files import place_files, spark_writer_options
 from pulsar_spark.storage.session import check_delta, is_running, side_session
 from pulsar_spark.storage.slices import PositionRange, message_pieces, read_pieces
@@ -58,8 +58,7 @@ class SparkCompaction:
                 adds = place_files(asked.view.path, named)
         finally:
             places.unpersist()
-        read = sum(run.entries * run.batch_size for _, run in asked.new_runs()) + asked.view.messages(asked.behind)
-        return Written(adds, read - sum(counts.values()))
+        return Written(adds, sum(counts.values()))
 
     def cancel(self) -> None:
         """End the job that runs, if one does, with an error."""
@@ -87,10 +86,8 @@ def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
 def _file_counts(asked: Compaction, counts: Mapping[int, int]) -> dict[int, int]:
     """Into how many files the rows of each partition go, of which so many stay: by their bytes, as if all had as
     many."""
-    runs = list(asked.new_runs())
-    stored = sum({run.path: run.bytes for _, run in runs}.values()) + asked.view.size(asked.behind)
-    read = sum(run.entries * run.batch_size for _, run in runs) + asked.view.messages(asked.behind)
-    return {partition: -(-count * stored // max(1, read * FILE_BYTES)) or 1 for partition, count in counts.items()}
+    of_a_file = max(1, asked.messages * FILE_BYTES)
+    return {partition: max(1, -(-count * asked.size // of_a_file)) for partition, count in counts.items()}
 
 
 def _bounds(places: DataFrame, files: Mapping[int, int]) -> dict[int, list[int]]:

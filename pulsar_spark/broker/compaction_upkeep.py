@@ -10,7 +10,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from pulsar_spark.broker.compaction import Write, bytes_behind, compact
+from pulsar_spark.broker.compaction import bytes_behind, compact
+from pulsar_spark.broker.compaction_plan import Write
 from pulsar_spark.protocol.compaction import is_wanted
 from pulsar_spark.protocol.policies import COMPACTION_THRESHOLD, policy_number, policy_owners, policy_text
 from pulsar_spark.storage.cursor_ledger import read_latest
