@@ -199,6 +199,7 @@ class Reader:
         """The compacted messages from ledger *first* on, then those behind the horizons. Where the topic is compacted
         again meanwhile, what was behind the horizon may be trimmed: then its view is gone on in."""
         passed: dict[int, int] = {}
+        view.look()
         for partition in self._partitions:
             begin, position = first, -1
             while begin <= view.horizon(partition):

@@ -27,7 +27,7 @@ class CompactedEntries:
     def read(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:
-        """As :meth:`EntryReader.read` does, of runs that are numbered."""
+        """As :meth:`EntryReader.read` does, of runs that are numbered; what is missing comes first."""
         partition, spans = partition_of(run.path), None if spans is None else list(spans)
         with self._lock:
             view = self._views.get(str(table))
@@ -44,10 +44,10 @@ class CompactedEntries:
         names = [*(ENTRY_COLUMNS if columns is None else ("entry_id", "batch_index", *columns)), "position"]
         for rows in found:
             present.add(rows["entry_id"].to_numpy(), rows["batch_index"])
-            yield rows.select(list(dict.fromkeys(names)))
         missing = wanted.count * run.batch_size - present.messages
         if missing:
             yield Missing(missing, present.gaps(wanted), present.parts(run.batch_size), None)
+        yield from (rows.select(list(dict.fromkeys(names))) for rows in found)
 
     def _rows(
         self, view: CompactedView, partition: int, run: Run, spans: list[tuple[int, int]] | None
