@@ -4,9 +4,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.policies import COMPACTION_RETAIN_NULL_KEY, policy_number, policy_text
 from pulsar_spark.storage.compacted import CompactedView, make_view
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.compaction_policies import retains_null_key
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
@@ -71,8 +70,4 @@ def plan_compaction(layout: Layout, topic: Topic, partitions: Collection[int]) -
         first = known.first_behind(view.horizon(partition)) if known else 0
         if known and first < known.end_position:
             behind[partition] = first
-    policies = read_latest(layout, "policy").policies
-    retains = policy_number(
-        COMPACTION_RETAIN_NULL_KEY, policy_text(policies, str(topic.name), COMPACTION_RETAIN_NULL_KEY)
-    )
-    return Compaction(topic, view, until, ledgers, behind, bool(retains))
+    return Compaction(topic, view, until, ledgers, behind, retains_null_key(layout, topic))

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pulsar_spark.broker.compaction import bytes_behind, compact
 from pulsar_spark.broker.compaction_plan import Write
 from pulsar_spark.protocol.compaction import is_wanted
-from pulsar_spark.protocol.policies import COMPACTION_THRESHOLD, policy_number, policy_owners, policy_text
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.compaction_policies import compaction_thresholds
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import Topic, read_topic
@@ -75,12 +74,7 @@ class CompactionUpkeep:
         version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
         if version == self._found_at:
             return
-        latest = read_latest(self._layout, "policy", "topic")
-        owners = {owner for (owner, name), value in latest.policies.items() if name == COMPACTION_THRESHOLD}
-        names = {row["topic"] for row in latest.topics.values()}
-        chosen = sorted(name for name in names if not owners.isdisjoint(policy_owners(name)))
-        said = {name: policy_text(latest.policies, name, COMPACTION_THRESHOLD) for name in chosen}
-        thresholds = {name: policy_number(COMPACTION_THRESHOLD, text) for name, text in said.items()}
+        thresholds = compaction_thresholds(self._layout)
         self._looked_at = {} if thresholds != self._thresholds else self._looked_at
         self._thresholds, self._found_at = thresholds, version
 
