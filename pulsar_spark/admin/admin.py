@@ -232,10 +232,10 @@ class Admin(
         found, partitions = resolve_topic(self.layout, topic)
         observed = Observation(self.layout)
         stored = observed.stored(found)
-        parts = {index: partition_stats(observed, found, index, stored[index]) for index in partitions}
         compaction = {"compaction": compaction_stats(found)}
+        parts = {index: partition_stats(observed, found, index, stored[index]) | compaction for index in partitions}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
-            return parts[partitions[0]] | compaction
+            return parts[partitions[0]]
         return {
             **sum_stats(parts),
             **compaction,

@@ -32,7 +32,7 @@ def take(consumer, count):
     for message in found:
         consumer.acknowledge(message)
     with pytest.raises(pulsar.Timeout):
-        consumer.receive(300)
+        consumer.receive(150)
     return [(message.partition_key(), message.data()) for message in found]
 
 
