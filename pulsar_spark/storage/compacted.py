@@ -22,7 +22,7 @@ no more. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -79,6 +79,7 @@ class CompactedView:
         self._said: dict[str, int] = {}
         self._files: list[_File] = []
         self._group: tuple[tuple[str, int], pa.Table] | None = None
+        self._bounds: dict[str, list[_Bounds]] = {}
         self.look()
 
     def look(self) -> bool:
@@ -86,7 +87,7 @@ class CompactedView:
         if not (self._log.has(0) if self._opened is None else self._log.has_news(self.version)):
             return False
         self._opened = open_table(self.path)
-        self._files, self._said = sorted(_files(self._opened), key=lambda file: file[1:3]), {}
+        self._files, self._said, self._bounds = sorted(_files(self._opened), key=lambda file: file[1:3]), {}, {}
         return True
 
     @property
@@ -132,7 +133,7 @@ class CompactedView:
         for first, last in spans:
             for file in self._files:
                 if file.partition == partition and file.first <= last and file.last >= first:
-                    for rows in self._groups(file, "position", first, last):
+                    for rows in self._groups(file, lambda has: has.last >= first and has.first <= last):  # noqa: B023
                         positions = rows["position"].to_numpy()
                         yield from _blocks(rows, *np.searchsorted(positions, [first, last + 1]))
 
@@ -140,24 +141,67 @@ class CompactedView:
         """The same of the ledgers from *ledger_id* on, behind a *position*."""
         for file in self._files:
             if file.partition == partition and file.last > position:
-                for rows in self._groups(file, "ledger_id", ledger_id, np.inf):
+                for rows in self._groups(file, lambda has: has.last_ledger_id >= ledger_id):
                     begin = max(
                         np.searchsorted(rows["ledger_id"].to_numpy(), ledger_id),
                         np.searchsorted(rows["position"].to_numpy(), position, "right"),
                     )
                     yield from _blocks(rows, begin, rows.num_rows)
 
-    def _groups(self, file: _File, name: str, first: int, last: float) -> Iterator[pa.Table]:
-        """The row groups of a file in which the column may be from *first* to *last*; the latest stays decoded."""
-        with pq.ParquetFile(self.path / file.path, page_checksum_verification=True) as opened:
-            for number in range(opened.metadata.num_row_groups):
-                if not _may_hold(opened.metadata.row_group(number), name, first, last):
-                    continue
-                key = file.path, number
-                if self._group is None or self._group[0] != key:
-                    rows = conform(opened.read_row_group(number), COMPACTED.schema, _partition(file))
-                    self._group = key, rows
+    def positions(self, partition: int, first: int, last: int, more: int) -> np.ndarray:
+        """Where the entries lie that the view has messages of, in order: those at *first*..*last*, and so many *more*
+        behind them, if there are."""
+        found: list[np.ndarray] = []
+        for file in self._files:
+            if file.partition != partition or file.last < first:
+                continue
+            for number, has in enumerate(self._bounds_of(file)):
+                if has.last >= first:
+                    here = np.unique(self._positions_of(file, number))
+                    found.append(here[here >= first])
+                    if int((np.concatenate(found) > last).sum()) >= more:
+                        break
+            else:
+                continue
+            break
+        there = np.concatenate(found) if found else np.empty(0, np.int64)
+        return there[: int(np.searchsorted(there, last, "right")) + more]
+
+    def _positions_of(self, file: _File, number: int) -> np.ndarray:
+        if self._group is not None and self._group[0] == (file.path, number):
+            return self._group[1]["position"].to_numpy()
+        with pq.ParquetFile(self.path / file.path) as opened:
+            return opened.read_row_group(number, columns=["position"])["position"].to_numpy()
+
+    def _groups(self, file: _File, is_wanted: Callable[["_Bounds"], bool]) -> Iterator[pa.Table]:
+        """The row groups of a file that may hold something wanted; the latest stays decoded."""
+        for number, has in enumerate(self._bounds_of(file)):
+            if is_wanted(has):
+                if self._group is None or self._group[0] != (file.path, number):
+                    with pq.ParquetFile(self.path / file.path, page_checksum_verification=True) as opened:
+                        rows = conform(opened.read_row_group(number), COMPACTED.schema, _partition(file))
+                    self._group = (file.path, number), rows
                 yield self._group[1]
+
+    def _bounds_of(self, file: _File) -> list["_Bounds"]:
+        if file.path not in self._bounds:
+            footer = pq.read_metadata(self.path / file.path)
+            self._bounds[file.path] = [_bounds(footer.row_group(number)) for number in range(footer.num_row_groups)]
+        return self._bounds[file.path]
+
+
+class _Bounds(NamedTuple):
+    """Of a row group: the first and the last position, and the last ledger id."""
+
+    first: int
+    last: int
+    last_ledger_id: int
+
+
+def _bounds(group: pq.RowGroupMetaData) -> _Bounds:
+    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+    positions, ledgers = columns["position"].statistics, columns["ledger_id"].statistics
+    return _Bounds(positions.min, positions.max, ledgers.max)
 
 
 def _files(opened: DeltaTable) -> Iterator[_File]:
@@ -173,12 +217,6 @@ def _files(opened: DeltaTable) -> Iterator[_File]:
 
 def _partition(file: _File) -> dict[str, str]:
     return {"partition": str(file.partition)} if file.partition >= 0 else {}
-
-
-def _may_hold(group: pq.RowGroupMetaData, name: str, first: int, last: float) -> bool:
-    columns = (group.column(number) for number in range(group.num_columns))
-    found = next(column.statistics for column in columns if column.path_in_schema == name)
-    return found is None or not found.has_min_max or (found.min <= last and found.max >= first)
 
 
 def _blocks(rows: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:

@@ -6,6 +6,7 @@ topic follows as it is."""
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.numbering import Run
@@ -30,13 +31,9 @@ class CompactedEntries:
         """As :meth:`EntryReader.read` does, of runs that are numbered; what is missing comes first."""
         partition, spans = partition_of(run.path), None if spans is None else list(spans)
         with self._lock:
-            view = self._views.get(str(table))
-            if view is None:
-                view = self._views[str(table)] = CompactedView(table)
-            else:
-                view.look()
+            view = self._view(table)
             is_compacted = run.ledger_id <= view.horizon(partition)
-            found = list(self._rows(view, partition, run, spans)) if is_compacted else []
+            found = self._rows(view, partition, run, spans) if is_compacted else []
         if not is_compacted:
             yield from self._entries.read(table, run, spans, columns)
             return
@@ -49,14 +46,34 @@ class CompactedEntries:
             yield Missing(missing, present.gaps(wanted), present.parts(run.batch_size), None)
         yield from (rows.select(list(dict.fromkeys(names))) for rows in found)
 
+    def places(self, table, partition: int, first: int, last: int, more: int) -> tuple[int, np.ndarray]:
+        """The last ledger that is compacted, and where those entries lie that the view has, at *first*..*last* and so
+        many *more* behind them."""
+        with self._lock:
+            view = self._view(table)
+            try:
+                found = view.positions(partition, first, last, more)
+            except FileNotFoundError:  # it left the view long ago, and there is another
+                if not view.look():
+                    raise
+                found = view.positions(partition, first, last, more)
+            return view.horizon(partition), found
+
+    def _view(self, table) -> CompactedView:
+        view = self._views.get(str(table))
+        if view is None:
+            view = self._views[str(table)] = CompactedView(table)
+        else:
+            view.look()
+        return view
+
     def _rows(
         self, view: CompactedView, partition: int, run: Run, spans: list[tuple[int, int]] | None
-    ) -> Iterator[pa.Table]:
+    ) -> list[pa.Table]:
         spans = [(run.first_position, run.last_position)] if spans is None else spans
-        for attempt in range(2):
-            try:
-                yield from list(view.rows_between(partition, spans))
-                return
-            except FileNotFoundError:  # it left the view long ago, and there is another
-                if attempt or not view.look():
-                    raise
+        try:
+            return list(view.rows_between(partition, spans))
+        except FileNotFoundError:  # it left the view long ago, and there is another
+            if not view.look():
+                raise
+            return list(view.rows_between(partition, spans))

@@ -65,9 +65,11 @@ def in_files(rows: DataFrame, folders: Sequence[str], bounds: Mapping[int, Seque
     files whose positions do not overlap: in order of folder and place, since what is in another order Spark's writer
     sorts again. *bounds* are the first positions of the second file of a partition, the third
     and so on."""
-    file = (F.col("position") < 0).cast("int")  # 0, and no literal: what is sorted by one, Spark takes for not sorted
+    file = first_file = (F.col("position") < 0).cast(
+        "int"
+    )  # 0, but no literal, by which Spark takes nothing for sorted
     for partition, firsts in bounds.items():
-        number = sum(((F.col("position") >= first).cast("int") for first in firsts), file)
+        number = sum(((F.col("position") >= first).cast("int") for first in firsts), first_file)
         file = F.when(F.col("partition") == partition, number).otherwise(file)
     numbered = rows.withColumn(FILE, file).repartition("partition", FILE)
     return numbered.sortWithinPartitions(*folders, "position", "batch_index")
