@@ -24,6 +24,8 @@ from pulsar_spark.transforms.compaction import FILE, in_files, in_one_piece, pla
 
 FILE_BYTES = 256 * 1024 * 1024
 """A file of the view has about so many bytes."""
+TASK_BYTES = 32 * 1024 * 1024
+"""A task gets about so many, as they are stored."""
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
@@ -42,7 +44,8 @@ class SparkCompaction:
 
     def __call__(self, asked: Compaction) -> Written:
         """The new rows of a compaction."""
-        spark = side_session(self._application, _SETTINGS)
+        tasks = max(self._application.sparkContext.defaultParallelism, -(-asked.size // TASK_BYTES))
+        spark = side_session(self._application, _SETTINGS | {"spark.sql.shuffle.partitions": str(tasks)})
         spark.sparkContext.setJobGroup(self._group, f"compaction of {asked.topic.name}", interruptOnCancel=True)
         rows = _published(spark, asked)
         if asked.view.messages(asked.behind):
