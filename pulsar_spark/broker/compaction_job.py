@@ -32,6 +32,7 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "true",
 }
 """The session of a broker may have neither."""
+_OF_A_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
 class SparkCompaction:
@@ -46,7 +47,15 @@ class SparkCompaction:
         """The new rows of a compaction."""
         tasks = max(self._application.sparkContext.defaultParallelism, -(-asked.size // TASK_BYTES))
         spark = side_session(self._application, _SETTINGS | {"spark.sql.shuffle.partitions": str(tasks)})
-        spark.sparkContext.setJobGroup(self._group, f"compaction of {asked.topic.name}", interruptOnCancel=True)
+        context = spark.sparkContext
+        context.setJobGroup(self._group, f"compaction of {asked.topic.name}", interruptOnCancel=True)
+        try:
+            return self._written(spark, asked)
+        finally:
+            for name in _OF_A_GROUP:  # the thread may be somebody's who goes on with jobs of his own
+                context.setLocalProperty(name, None)
+
+    def _written(self, spark: SparkSession, asked: Compaction) -> Written:
         rows = _published(spark, asked)
         if asked.view.messages(asked.behind):
             view = spark.read.format("delta").option("versionAsOf", asked.view.version).load(str(asked.view.path))
