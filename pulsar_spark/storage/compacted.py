@@ -21,6 +21,7 @@ Rows lie in order of position, in files and row groups that do not overlap, so a
 no more. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,13 +32,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.storage.commits import commit, now_micros
 from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import create_table
+from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.storage.upkeep import remove_unseen
 from pulsar_spark.table_specs import COMPACTED
@@ -86,7 +89,13 @@ class CompactedView:
         """Look whether the topic was compacted since; True if it was."""
         if not (self._log.has(0) if self._opened is None else self._log.has_news(self.version)):
             return False
-        self._opened = open_table(self.path)
+        try:
+            self._opened = open_table(self.path)
+        except DeltaError as broken:
+            raise CorruptState(
+                f"{str(self.path)!r}: the compacted view cannot be opened ({broken}): restore it, or remove the folder "
+                "and compact the topic again, of what was not trimmed"
+            ) from broken
         self._files, self._said, self._bounds = sorted(_files(self._opened), key=lambda file: file[1:3]), {}, {}
         return True
 
@@ -133,7 +142,7 @@ class CompactedView:
         for first, last in spans:
             for file in self._files:
                 if file.partition == partition and file.first <= last and file.last >= first:
-                    for rows in self._groups(file, lambda has: has.last >= first and has.first <= last):  # noqa: B023
+                    for rows in self._groups(file, lambda has: has.last >= first and has.first <= last):
                         positions = rows["position"].to_numpy()
                         yield from _blocks(rows, *np.searchsorted(positions, [first, last + 1]))
 
@@ -151,26 +160,27 @@ class CompactedView:
     def positions(self, partition: int, first: int, last: int, more: int) -> np.ndarray:
         """Where the entries lie that the view has messages of, in order: those at *first*..*last*, and so many *more*
         behind them, if there are."""
-        found: list[np.ndarray] = []
-        for file in self._files:
-            if file.partition != partition or file.last < first:
-                continue
-            for number, has in enumerate(self._bounds_of(file)):
-                if has.last >= first:
-                    here = np.unique(self._positions_of(file, number))
-                    found.append(here[here >= first])
-                    if int((np.concatenate(found) > last).sum()) >= more:
-                        break
-            else:
-                continue
-            break
-        there = np.concatenate(found) if found else np.empty(0, np.int64)
+        found, behind = [np.empty(0, np.int64)], 0
+        for here in self._positions_from(partition, first):
+            found.append(here)
+            behind += int((here > last).sum())
+            if behind >= more:
+                break
+        there = np.concatenate(found)
         return there[: int(np.searchsorted(there, last, "right")) + more]
+
+    def _positions_from(self, partition: int, first: int) -> Iterator[np.ndarray]:
+        for file in self._files:
+            if file.partition == partition and file.last >= first:
+                for number, has in enumerate(self._bounds_of(file)):
+                    if has.last >= first:
+                        here = np.unique(self._positions_of(file, number))
+                        yield here[here >= first]
 
     def _positions_of(self, file: _File, number: int) -> np.ndarray:
         if self._group is not None and self._group[0] == (file.path, number):
             return self._group[1]["position"].to_numpy()
-        with pq.ParquetFile(self.path / file.path) as opened:
+        with self._reading(file) as opened:
             return opened.read_row_group(number, columns=["position"])["position"].to_numpy()
 
     def _groups(self, file: _File, is_wanted: Callable[["_Bounds"], bool]) -> Iterator[pa.Table]:
@@ -178,16 +188,33 @@ class CompactedView:
         for number, has in enumerate(self._bounds_of(file)):
             if is_wanted(has):
                 if self._group is None or self._group[0] != (file.path, number):
-                    with pq.ParquetFile(self.path / file.path, page_checksum_verification=True) as opened:
+                    with self._reading(file) as opened:
                         rows = conform(opened.read_row_group(number), COMPACTED.schema, _partition(file))
                     self._group = (file.path, number), rows
                 yield self._group[1]
 
     def _bounds_of(self, file: _File) -> list["_Bounds"]:
         if file.path not in self._bounds:
-            footer = pq.read_metadata(self.path / file.path)
-            self._bounds[file.path] = [_bounds(footer.row_group(number)) for number in range(footer.num_row_groups)]
+            with self._reading(file) as opened:
+                groups = map(opened.metadata.row_group, range(opened.metadata.num_row_groups))
+                self._bounds[file.path] = [_bounds(group) for group in groups]
         return self._bounds[file.path]
+
+    @contextlib.contextmanager
+    def _reading(self, file: _File) -> Iterator[pq.ParquetFile]:
+        """A file, open. FileNotFoundError where it left the view, :class:`CorruptState` where it is the view's and
+        cannot be read."""
+        try:
+            with pq.ParquetFile(self.path / file.path, page_checksum_verification=True) as opened:
+                yield opened
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
+            if isinstance(error, FileNotFoundError) and self._log.has_news(self.version):
+                raise
+            raise CorruptState(
+                f"{str(self.path / file.path)!r}, a file of the compacted view, is gone, not whole or damaged: put it "
+                f"back; or remove the folder {str(self.path)!r} and compact the topic again, of what was not trimmed"
+            ) from error
 
 
 class _Bounds(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker import compaction, compaction_plan
-from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.storage import compacted
 from pulsar_spark.storage.compacted import DURATION_MS, REMOVED, CompactedView, Facts, make_view, replace_rows
@@ -208,6 +208,27 @@ def test_what_left_the_view_stays_for_its_readers_and_goes_in_the_end(layout, se
     with pytest.raises(FileNotFoundError):
         shown(layout, unread)
     assert unread.look() and shown(layout, unread) == {"a": "3"}
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda file: file.write_bytes(b"PAR1"), lambda file: flip(file)])
+def test_a_view_that_is_harmed_is_an_error_with_a_name(layout, send, harm):
+    send(("a", "1"))
+    compact(layout)
+    (file,) = (read_topic(layout, TOPIC).path / compacted.FOLDER).glob("*.parquet")
+    harm(file)
+    with pytest.raises(CorruptState, match="put it back; or remove the folder"):
+        shown(layout)
+    log = read_topic(layout, TOPIC).path / compacted.FOLDER / "_delta_log"
+    for commit in log.glob("*.json"):
+        commit.write_text("{")
+    with pytest.raises(CorruptState, match="cannot be opened"):
+        shown(layout)
+
+
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[30] ^= 1
+    file.write_bytes(bytes(content))
 
 
 def test_upkeep_of_the_topic_leaves_the_view_alone(layout, send):
