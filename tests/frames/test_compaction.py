@@ -74,7 +74,7 @@ def test_the_view_as_a_frame(spark, root):
     def shown():
         rows = read_messages(spark, root, "t", is_read_compacted=True).collect()
         assert all(row.payload_error is None for row in rows)
-        return sorted((row.partition_key, bytes(row.payload)) for row in rows)
+        return sorted((row.partition_key, bytes(row.payload or b"")) for row in rows)
 
     whole = read_messages(spark, root, "t")
     assert len(shown()) == whole.count() == 5, "what was never compacted is read as it is"
