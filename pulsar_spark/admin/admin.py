@@ -20,6 +20,7 @@ from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.policies import deduplication_status
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
@@ -232,13 +233,16 @@ class Admin(
         found, partitions = resolve_topic(self.layout, topic)
         observed = Observation(self.layout)
         stored = observed.stored(found)
-        compaction = {"compaction": compaction_stats(found)}
-        parts = {index: partition_stats(observed, found, index, stored[index]) | compaction for index in partitions}
+        of_topic = {
+            "deduplicationStatus": deduplication_status(observed.latest.policies, str(found.name)),
+            "compaction": compaction_stats(found),
+        }
+        parts = {index: partition_stats(observed, found, index, stored[index]) | of_topic for index in partitions}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
             return parts[partitions[0]]
         return {
             **sum_stats(parts),
-            **compaction,
+            **of_topic,
             "partitions": {str(found.name.partition(index)): part for index, part in parts.items()},
         }
 

@@ -231,6 +231,17 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
     return max(int(policies.get((owner, DEDUPLICATION_SINCE), 0)) for owner in owners)
 
 
+def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) -> str:
+    """Whether the messages of a topic are deduplicated, as Pulsar's stats say it (MessageDeduplication.Status).
+
+    >>> deduplication_status({("public/default", DEDUPLICATION): "1"}, "persistent://public/default/t")
+    'Enabled'
+    >>> deduplication_status({}, "persistent://public/default/t")
+    'Disabled'
+    """
+    return "Disabled" if deduplication_since(policies, topic) is None else "Enabled"
+
+
 def begins_deduplication(before: str | None, value: str | None) -> bool:
     """May messages be deduplicated from now on that were not, where that policy was *before* and is *value* now? Where
     a topic's own one is removed, its namespace's may be on.
