@@ -17,7 +17,8 @@ class CompactedOut:
 
     def __init__(self, subscription, entries: CompactedEntries):
         self._subscription, self._entries = subscription, entries
-        self._generation, self._told_until = -1, -1
+        self._told_for, self._told_until = (-1, -1), -1
+        """Generation and horizon, and up to which position was told for them."""
 
     def without(self, delivery: Delivery, positions: range | np.ndarray) -> range | np.ndarray:
         """Those of a delivery's *positions* that stay, or are not compacted."""
@@ -29,8 +30,8 @@ class CompactedOut:
         end = subscription.ledgers.next_position(topic.topic_id, partition, horizon + 1, -1)
         if first >= end:
             return positions
-        if delivery.generation != self._generation:
-            self._generation, self._told_until = delivery.generation, -1
+        if self._told_for != (delivery.generation, horizon):
+            self._told_for, self._told_until = (delivery.generation, horizon), -1
         has_more = len(stay) - int(np.searchsorted(stay, last, "right")) == AHEAD
         until = int(stay[-1]) if has_more else end - 1
         begin = max(first, self._told_until + 1)

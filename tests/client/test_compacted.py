@@ -107,6 +107,25 @@ def test_a_topic_that_is_compacted_while_it_is_consumed(client, admin, send):
     assert ("a", b"2") in found
 
 
+def test_what_the_next_compaction_leaves_out_is_passed_over_too(client, broker, admin, send):
+    """What was told ahead for one view is told anew for the next."""
+    send(*[(f"k{number}", b"1") for number in range(6)], ("k0", b"2"))
+    admin.compact("t")
+    consumer = client.subscribe("t", "s", receiver_queue_size=1, **COMPACTED)
+    first = consumer.receive(WAIT)
+    assert first.partition_key() == "k1"
+    send(*[(f"k{number}", b"2") for number in range(2, 6)])
+    admin.compact("t")
+    consumer.acknowledge(first)
+    found = []
+    while not found or found[-1] != ("k5", b"2"):
+        message = consumer.receive(WAIT)
+        consumer.acknowledge(message)
+        found.append((message.partition_key(), message.data()))
+    assert found[-5:] == [("k0", b"2"), ("k2", b"2"), ("k3", b"2"), ("k4", b"2"), ("k5", b"2")]
+    eventually(lambda: broker.cursor("t", "s").mark_delete == 10)
+
+
 def test_messages_of_batches_keep_their_index(client, admin, broker):
     producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=10_000)
     for key, value in (("a", b"1"), ("b", b"1"), ("a", b"2")):
