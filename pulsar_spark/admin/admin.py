@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 from pulsar_spark.admin.chunks import IncompleteChunks
+from pulsar_spark.admin.compaction import TopicCompaction, compaction_stats
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.key_hashes import KeyHashes
 from pulsar_spark.admin.peek import place_of
@@ -19,6 +20,7 @@ from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.policies import deduplication_status
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
@@ -49,6 +51,7 @@ class Admin(
     ScheduledMessages,
     IncompleteChunks,
     RawChunks,
+    TopicCompaction,
     Doctor,
 ):
     """Administration of the root that *service_url* names (``delta:<root>``).
@@ -230,11 +233,16 @@ class Admin(
         found, partitions = resolve_topic(self.layout, topic)
         observed = Observation(self.layout)
         stored = observed.stored(found)
-        parts = {index: partition_stats(observed, found, index, stored[index]) for index in partitions}
+        of_topic = {
+            "deduplicationStatus": deduplication_status(observed.latest.policies, str(found.name)),
+            "compaction": compaction_stats(found),
+        }
+        parts = {index: partition_stats(observed, found, index, stored[index]) | of_topic for index in partitions}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
             return parts[partitions[0]]
         return {
             **sum_stats(parts),
+            **of_topic,
             "partitions": {str(found.name.partition(index)): part for index, part in parts.items()},
         }
 

@@ -9,6 +9,7 @@ from pulsar_spark.client.arguments import check_type
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.policies import (
+    COMPACTION_THRESHOLD,
     DEDUPLICATION,
     DELAYED_DELIVERY_ACTIVE,
     DELAYED_DELIVERY_TICK_MS,
@@ -133,6 +134,19 @@ class Policies:
     def remove_deduplication(self, scope: str) -> None:
         """Undo :meth:`set_deduplication`."""
         self.remove_policy(scope, DEDUPLICATION)
+
+    def set_compaction_threshold(self, scope: str, threshold: int) -> None:
+        """Above how many bytes that are not compacted a broker compacts a topic by itself; 0 = never."""
+        self.set_policy(scope, COMPACTION_THRESHOLD, _limit(threshold))
+
+    def get_compaction_threshold(self, scope: str) -> int | None:
+        """As set on a namespace or a topic; None where nothing is."""
+        found = self.get_policies(scope).get(COMPACTION_THRESHOLD)
+        return None if found is None else policy_number(COMPACTION_THRESHOLD, found)
+
+    def remove_compaction_threshold(self, scope: str) -> None:
+        """Undo :meth:`set_compaction_threshold`."""
+        self.remove_policy(scope, COMPACTION_THRESHOLD)
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""

@@ -46,6 +46,9 @@ would cost time and change nothing.
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |
 | which values a policy takes | ours | requests.Intake._policy | policies.check_policy |
+| who may read compacted | ours | members.Members.subscribe | compaction.reads_compacted_refusal |
+| which topic a broker compacts by itself | ours | compaction_upkeep.CompactionUpkeep._look_at | compaction.is_wanted |
+| which messages stay of a small one | ours | compaction_small.write_small | compaction.survivors |
 | since when messages are deduplicated | ours | requests.Intake._policy | policies.begins_deduplication |
 | what time to live ends | 3.29, 0.26 | maintenance._expire | expiry.expired |
 | which subscription is spared by it | 3.29 | maintenance._expire | expiry.is_spared |

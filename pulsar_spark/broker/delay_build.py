@@ -24,7 +24,7 @@ from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, P
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.entries import is_in_table
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.session import is_running
+from pulsar_spark.storage.session import is_running, side_session
 from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces, without_positions
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.topic_files import is_there
@@ -61,12 +61,7 @@ class SparkBuild:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        session = self._application.newSession()
-        for name, value in _SETTINGS.items():
-            session.conf.set(name, value)
-        catalog = "spark.sql.catalog.spark_catalog"
-        session.conf.set(catalog, self._application.conf.get(catalog))
-        return session
+        return side_session(self._application, _SETTINGS)
 
     def __call__(
         self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]

@@ -20,6 +20,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import initial_read_position
 from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.set_aside import SetAside
 
@@ -109,13 +110,22 @@ class Desk:
         if last > passed:
             self.draft.of(cursor).acks.add(passed + 1, last)
 
-    def new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
+    def first_position(self, state: TopicState, partition: int, *, reads_compacted: bool) -> int:
+        """The first position there is to read: what was trimmed, and is kept, the compacted view has."""
+        first = state.first_position(partition)
+        return 0 if first and reads_compacted and CompactedView(state.topic.path).horizon(partition) else first
+
+    def new_cursor(
+        self, state: TopicState, request: Request, initial_position: str, *, reads_compacted: bool = False
+    ) -> Cursor:
         first = initial_read_position(
-            initial_position, first=state.first_position(request.partition), end=state.end_position(request.partition)
+            initial_position,
+            first=self.first_position(state, request.partition, reads_compacted=reads_compacted),
+            end=state.end_position(request.partition),
         )
         check_name("subscription", request.subscription)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
-        cursor.last_active = self.draft.now
+        cursor.last_active, cursor.reads_compacted = self.draft.now, reads_compacted
         self.bundle.attach_chunks(cursor)
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True

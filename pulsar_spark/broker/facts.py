@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.compaction import IS_READ_COMPACTED
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.delays import Checkpoint, number_at
 from pulsar_spark.protocol.lanes import LaneHashes
@@ -63,6 +64,7 @@ def removed_topic_row(state: "TopicState") -> dict:
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
     rules, due = cursor.key_shared.properties() if cursor.key_shared else {}, cursor.due
+    view = [(IS_READ_COMPACTED, "true")] * cursor.reads_compacted
     of_due_lane = due and dict(due_mark_delete=number_at(due.mark_delete), due_floor=due.floor, due_since=due.since)
     return dict(
         _of(cursor, "cursor"),
@@ -74,7 +76,7 @@ def cursor_row(cursor: Cursor) -> dict:
         subscription_type=cursor.subscription_type,
         is_blocked=cursor.is_blocked,
         status=BLOCKED_BY_BROKER if cursor.is_blocked_by_broker else None,
-        properties=[*cursor.dead_letters.items(), *rules.items()],
+        properties=[*cursor.dead_letters.items(), *rules.items(), *view],
         key_shared_mode=cursor.key_shared_mode,
         allow_out_of_order_delivery=cursor.allows_out_of_order or None,
         join_order=cursor.joined,

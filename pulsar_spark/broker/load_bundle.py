@@ -20,6 +20,7 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.compaction import IS_READ_COMPACTED
 from pulsar_spark.protocol.delays import Checkpoint, virtual
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.key_shared import RULES
@@ -150,7 +151,9 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         row["msg_out_counter"] or 0,
         row["msg_redeliver_counter"] or 0,
     )
-    cursor.dead_letters = {name: value for name, value in row["properties"] or [] if name not in RULES}
+    said = dict(row["properties"] or [])
+    cursor.reads_compacted = said.pop(IS_READ_COMPACTED, None) == "true"
+    cursor.dead_letters = {name: value for name, value in said.items() if name not in RULES}
     for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(

@@ -17,6 +17,7 @@ from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
+from pulsar_spark.protocol.compaction import IS_READ_COMPACTED, reads_compacted_refusal
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
 from pulsar_spark.protocol.instants import from_micros
@@ -51,6 +52,9 @@ class Members(Desk):
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
+        reads_compacted = is_said(request, IS_READ_COMPACTED)
+        if reads_compacted and (refused := reads_compacted_refusal(wanted)):
+            raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
         newcomer = newcomer_of(request, partial(self.bundle.policy, request.topic)) if wanted == KEY_SHARED else None
         self._check_may_join(cursor, request, newcomer)
         # Whatever else may be refused is looked at before anything changes.
@@ -59,7 +63,9 @@ class Members(Desk):
         _check_chunk_limits(request)
         lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor is None:
-            cursor = self.new_cursor(state, request, request.properties.get("initial_position", "Latest"))
+            initial_position = request.properties.get("initial_position", "Latest")
+            cursor = self.new_cursor(state, request, initial_position, reads_compacted=reads_compacted)
+        self._choose_view(cursor, state, reads_compacted)
         has_waited = not cursor.consumers and cursor.subscription_type is None
         cursor.subscription_type = wanted
         if has_waited:
@@ -70,6 +76,14 @@ class Members(Desk):
         self.renew_lease(request.client_id)
         self._join(cursor, request, priority_level, newcomer)
         return "connected"
+
+    def _choose_view(self, cursor: Cursor, state: TopicState, reads_compacted: bool) -> None:
+        """Only who reads compacted is given what was trimmed, of which the compacted view has what it keeps."""
+        if cursor.reads_compacted != reads_compacted and (reads_compacted or not cursor.consumers):
+            cursor.reads_compacted = reads_compacted
+            if not reads_compacted:
+                self.mark_deleted(cursor, state.first_position(cursor.key.partition) - 1)
+            self.draft.of(cursor).is_changed = True
 
     def _change_lanes(self, cursor: Cursor) -> None:
         """The first consumer decides whether deliver times count."""

@@ -33,7 +33,8 @@ class Moves(Desk):
             wanted = request.properties.get("position", "")
             target = {"earliest": 0, "latest": end}.get(wanted)
             target = number_of(request, "position") if target is None else target
-        target = seek_position(target, first=state.first_position(cursor.key.partition), end=end)
+        first = self.first_position(state, cursor.key.partition, reads_compacted=cursor.reads_compacted)
+        target = seek_position(target, first=first, end=end)
         draft = self.draft.of(cursor)
         draft.forget_ranges()
         draft.dropped_pages += cursor.clear()
@@ -80,4 +81,7 @@ class Moves(Desk):
         """Acknowledge what was trimmed from under a cursor that was moved back at that very time."""
         for state in states:
             for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
-                self.mark_deleted(cursor, state.first_position(cursor.key.partition) - 1)
+                partition = cursor.key.partition
+                if cursor.passed_mark_delete + 1 < state.first_position(partition):
+                    first = self.first_position(state, partition, reads_compacted=cursor.reads_compacted)
+                    self.mark_deleted(cursor, first - 1)

@@ -32,6 +32,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.clock import steady_micros
+from pulsar_spark.broker.compaction_job import SparkCompaction
+from pulsar_spark.broker.compaction_upkeep import CompactionUpkeep
 from pulsar_spark.broker.delay_build import SparkBuild
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
@@ -98,6 +100,7 @@ class Broker:
         self.delayed_delivery_max_num_buckets = delayed_delivery_max_num_buckets
         self._delays: DelayUpkeep | None = None
         self._is_housekeeping, self._housekeeping = housekeeping, None
+        self._compaction: CompactionUpkeep | None = None
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
         self.spark, self.layout, self.now, self.on_round = spark, Layout(root), now, on_round
         self.broker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -153,6 +156,7 @@ class Broker:
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
                     self._planner.compile_soon(COMPILE_AFTER_SECONDS)
                     self._keep_house()
+                    self._compact()
                     log.info("broker %s serves %s", self.broker_id, self.layout.root)
                     return True
         except BaseException:
@@ -166,6 +170,11 @@ class Broker:
         if self._is_housekeeping:
             self._housekeeping = Housekeeping(self.layout, self.broker_id, self.rounds.note_housekeeping)
             self._housekeeping.start()
+
+    def _compact(self) -> None:
+        job = SparkCompaction(self.spark) if self.spark is not None else None
+        self._compaction = CompactionUpkeep(self.layout, job, job.cancel if job else lambda: None)
+        self._compaction.start()
 
     @property
     def is_stopping(self) -> bool:
@@ -193,7 +202,7 @@ class Broker:
             self._between_batches.wait(STOP_SECONDS)
             self._stream.stop()
             self._planner.end()
-            for background in (self._delays, self._housekeeping):
+            for background in (self._delays, self._housekeeping, self._compaction):
                 if background is not None:
                     background.close()
             self._tenure.end()

@@ -63,6 +63,8 @@ class Cursor(PagedRanges):
         self.last_active: int | None = None
         self.is_blocked = self.is_blocked_by_broker = False
         self.dead_letters: dict[str, str] = {}
+        self.reads_compacted = False
+        """Did the consumers that connected last ask for the compacted view?"""
         self.joined = 0
         self.key_shared: KeySharedRules | None = None
         self.recently_joined: dict[str, int] = {}

@@ -8,6 +8,7 @@ import typer
 
 from pulsar_spark.cli import (
     chunks,
+    compaction,
     dead_letters,
     deduplication,
     delayed,
@@ -36,6 +37,10 @@ app.add_typer(topics.app, name="topics", help="Create, list, describe and delete
 delayed_delivery.add_commands(topics.app, Topic, delayed_delivery.full_name)
 deduplication.add_commands(topics.app, Topic, delayed_delivery.full_name)
 deduplication.add_commands(delayed_delivery.namespaces, delayed_delivery.Namespace, str)
+compaction.add_commands(topics.app, Topic, delayed_delivery.full_name)
+compaction.add_commands(delayed_delivery.namespaces, delayed_delivery.Namespace, str)
+topics.app.command("compact")(compaction.compact)
+topics.app.command("compaction-status")(compaction.compaction_status)
 app.add_typer(delayed_delivery.namespaces, name="namespaces", help="Set, get and remove what a namespace has.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")
@@ -55,6 +60,7 @@ app.command()(doctor.repair)
 app.command()(doctor.migrate)
 app.command()(messages.produce)
 app.command()(messages.consume)
+app.command()(compaction.compact)
 app.command()(topics.stats)
 app.command()(processes.demo)
 

@@ -24,7 +24,7 @@ from pulsar_spark.client.reader import Reader
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.subscribing import Subscribing
 from pulsar_spark.client.table_view import TableView
-from pulsar_spark.errors import AlreadyClosed, OperationNotSupported, PulsarSparkError, TopicNotFound
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, TopicNotFound
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.message_id import MessageId
@@ -176,7 +176,8 @@ class Client(Producing, Subscribing):
         - ``schema``: turns payloads into values; it is held against the topic's as a consumer's is.
         - ``reader_listener(reader, message)``: is called with each message, from a thread of its own.
         - ``crypto_key_reader`` and ``crypto_failure_action``: as for :meth:`subscribe`.
-        - ``is_read_compacted``: refused, there is no compaction.
+        - ``is_read_compacted``: of what was compacted (``pulsar-spark compact``) the latest message of each key, and
+          what was published since.
         - ``receiver_queue_size``, ``reader_name``, ``subscription_role_prefix``: mean nothing to who reads a table.
         """
         check_type(str, topic, "topic")
@@ -190,13 +191,11 @@ class Client(Producing, Subscribing):
         check_type(bool, is_read_compacted, "is_read_compacted")
         check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
         opener = PayloadOpener(crypto_key_reader, crypto_failure_action)
-        if is_read_compacted:
-            raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
         found, partitions, name = self._resolve(topic)
         self._schemas.check_consumer(found, schema)
         schema.attach_client(self)
         asked_for = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener)
-        reader = Reader(self, found, partitions, name, *asked_for)
+        reader = Reader(self, found, partitions, name, *asked_for, is_read_compacted)
         return self._keep(reader, reader._shutdown)
 
     @public_call
@@ -204,11 +203,12 @@ class Client(Producing, Subscribing):
         self, topic: str, subscription_name: str | None = None, schema: Schema = BytesSchema()
     ) -> TableView:
         """The latest value of each key of *topic*, which is created if it is missing, kept up to date until it is
-        closed; values are decoded by *schema*. It reads the topic's table, so ``subscription_name`` only names it."""
+        closed; values are decoded by *schema*. It reads the topic's table, compacted as far as that goes, so
+        ``subscription_name`` only names it."""
         check_type(str, topic, "topic")
         check_type_or_none(str, subscription_name, "subscription_name")
         check_type(Schema, schema, "schema")
-        reader = self.create_reader(topic, MessageId.earliest, schema)
+        reader = self.create_reader(topic, MessageId.earliest, schema, is_read_compacted=True)
         with ExitStack() as undone:
             undone.callback(reader.close)
             view = TableView(self, reader, subscription_name, schema)

@@ -25,6 +25,7 @@ from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, Pul
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage.compacted_entries import CompactedEntries
 from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import Topic
 
@@ -46,7 +47,7 @@ class Consumer:
         self._client, self._process = client, client._process
         self._channel: Channel = client._channel
         self._ledgers = client._ledgers
-        self._entries = client._entries
+        self._entries = CompactedEntries(client._entries) if settings.is_read_compacted else client._entries
         self._schema = settings.schema
         self._settings = settings
         self._topic_name = topic_name

@@ -14,8 +14,9 @@ from pulsar_spark.client.policies import (
     ConsumerDeadLetterPolicy,
     ConsumerKeySharedPolicy,
 )
-from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
+from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, named
 from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
+from pulsar_spark.protocol.compaction import IS_READ_COMPACTED, reads_compacted_refusal
 from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
@@ -71,6 +72,7 @@ class ConsumerSettings(NamedTuple):
     grouping: Grouping
     opener: PayloadOpener
     chunk_limits: ChunkLimits
+    is_read_compacted: bool
 
     @property
     def is_single_active(self) -> bool:
@@ -113,6 +115,8 @@ class ConsumerSettings(NamedTuple):
             given.update(self.dead_letter_policy.request_properties())
         if self.retry_enable:
             given["retry_enable"] = "true"
+        if self.is_read_compacted:
+            given[IS_READ_COMPACTED] = "true"
         return given
 
 
@@ -146,6 +150,7 @@ def check_consumer_settings(
     max_pending_chunked_message,
     auto_ack_oldest_chunked_message_on_queue_full,
     expire_time_of_incomplete_chunked_message_ms,
+    is_read_compacted,
 ) -> ConsumerSettings:
     """The settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for a name that cannot be."""
     check_type(str, subscription_name, "subscription_name")
@@ -177,6 +182,9 @@ def check_consumer_settings(
     _check_count(ack_group_time_ms, "ack_group_time_ms")
     _check_count(max_ack_group_size, "max_ack_group_size")
     check_type(bool, ack_receipt_enabled, "ack_receipt_enabled")
+    check_type(bool, is_read_compacted, "is_read_compacted")
+    if is_read_compacted and (refused := reads_compacted_refusal(consumer_type.name)):
+        raise named(refused[0])(refused[1])
     check_type(int, max_pending_chunked_message, "max_pending_chunked_message")
     check_type(bool, auto_ack_oldest_chunked_message_on_queue_full, "auto_ack_oldest_chunked_message_on_queue_full")
     _check_count(expire_time_of_incomplete_chunked_message_ms, "expire_time_of_incomplete_chunked_message_ms")
@@ -216,6 +224,7 @@ def check_consumer_settings(
             auto_ack_oldest_chunked_message_on_queue_full,
             expire_time_of_incomplete_chunked_message_ms,
         ),
+        is_read_compacted,
     )
 
 

@@ -54,4 +54,4 @@ def joining_of(subscription, delivery: Delivery, positions: range | np.ndarray) 
     if first_chunks and len(positions) < delivery.entries:
         first_chunks = {last: first_chunks[last] for last in positions.tolist() if last in first_chunks}
     spans_of = partial(subscription.ledgers.spans_of, topic.topic_id, subscription.partition)
-    return Joining(ChunkedMessages(topic.path, subscription.entries, spans_of), first_chunks)
+    return Joining(ChunkedMessages(topic.path, subscription.chunks, spans_of), first_chunks)

@@ -22,7 +22,8 @@ _ENCODED = ("compression", "encryption_keys")
 
 
 class Block:
-    """Some rows of one partition's messages, decoded column by column on demand."""
+    """Some rows of one partition's messages, decoded column by column on demand; of one ledger, or, without a *ledger
+    id*, of those that a column says."""
 
     __slots__ = (
         "_rows",
@@ -35,7 +36,7 @@ class Block:
         "has_chunks",
     )
 
-    def __init__(self, rows: pa.Table, topic_name: str, partition: int, ledger_id: int):
+    def __init__(self, rows: pa.Table, topic_name: str, partition: int, ledger_id: int | None = None):
         self._rows = rows
         names = rows.column_names
         self.has_encoded = any(rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in names)
@@ -56,7 +57,8 @@ class Block:
     def message_id(self, row: int) -> MessageId:
         """Where a row lies."""
         entry_id, batch_index = self.column("entry_id")[row], self.column("batch_index")[row]
-        place = MessageId(self.partition, self.ledger_id, entry_id, -1 if batch_index is None else batch_index)
+        ledger_id = self.column("ledger_id")[row] if self.ledger_id is None else self.ledger_id
+        place = MessageId(self.partition, ledger_id, entry_id, -1 if batch_index is None else batch_index)
         place = place.of_topic(self.topic_name)
         return place if self.first_chunk is None else place.of_chunks(self.first_chunk)
 

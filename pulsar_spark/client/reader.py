@@ -19,6 +19,7 @@ from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import Schema
+from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.topics import Topic
 
 FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
@@ -38,6 +39,7 @@ class Reader:
         schema: Schema,
         listener,
         opener: PayloadOpener,
+        is_read_compacted: bool = False,
     ):
         self._client, self._process = client, client._process
         self._entries = client._entries
@@ -47,6 +49,7 @@ class Reader:
         self._names = {partition: str(topic.name.partition(partition)) for partition in partitions}
         self._schema, self._opener = schema, opener
         self._is_inclusive = is_inclusive
+        self._view = CompactedView(topic.path) if is_read_compacted else None
         is_whole = bool(topic.partitions) and topic.name.partition_index < 0 and topic_name == str(topic.name)
         self._log = TopicLog(topic, partitions, client._ledgers, is_whole=is_whole)
         self._closing = threading.Event()
@@ -90,7 +93,11 @@ class Reader:
                         "or one partition by its own name"
                     )
                 self._start_id = messageid
-            self._messages = self._read(self._log.start_at(1 if self._start_id is None else self._start_id.ledger_id()))
+            first = 1 if self._start_id is None else self._start_id.ledger_id()
+            if self._view is None:
+                self._messages = self._read(self._log.start_at(first))
+            else:
+                self._messages = self._read_compacted(self._view, first)
 
     @public_call
     def read_next(self, timeout_millis: int | None = None) -> Message:
@@ -178,7 +185,7 @@ class Reader:
                     block = Block(rows, self._names[partition], partition, run.ledger_id)
                     for index in range(len(block)):
                         message = Message(block, index, self._schema, -1, None)
-                        if not self._is_wanted(message, partition, run):
+                        if not self._is_wanted(message, partition, run.ledger_id):
                             continue
                         if chunked is not None and message._is_chunk():
                             message = chunked.message(message, message._field("entry_id") + to_position)
@@ -188,15 +195,49 @@ class Reader:
             except MessagesLost as lost:
                 yield lost
 
-    def _is_wanted(self, message: Message, partition: int, run: Run) -> bool:
+    def _read_compacted(self, view: CompactedView, first: int) -> Iterator[Message | MessagesLost | UnreadableMessage]:
+        """The compacted messages from ledger *first* on, then those behind the horizons. Where the topic is compacted
+        again meanwhile, what was behind the horizon may be trimmed: then its view is gone on in."""
+        passed: dict[int, int] = {}
+        view.look()
+        for partition in self._partitions:
+            begin, position = first, -1
+            while begin <= view.horizon(partition):
+                passed[partition] = view.horizon(partition)
+                try:
+                    for rows in view.rows_behind(partition, begin, position):
+                        yield from self._compacted(Block(rows, self._names[partition], partition), partition)
+                        position = rows["position"][-1].as_py()
+                    begin = passed[partition] + 1
+                except FileNotFoundError:  # it left the view long ago, and there is another
+                    if not view.look():
+                        raise
+                    continue
+                view.look()
+        behind = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
+        yield from self._read(self._log.start_at(behind, passed))
+
+    def _compacted(self, block: Block, partition: int) -> Iterator[Message | UnreadableMessage]:
+        for index in range(len(block)):
+            message = Message(block, index, self._schema, -1, None)
+            is_early = self._start_time is not None and message._field("publish_time") < self._start_time
+            if not is_early and self._is_behind_start(message, partition, message._field("ledger_id")):
+                error = message._open(self._opener)
+                if not (error and self._opener.discards(error)):
+                    yield error or message
+
+    def _is_wanted(self, message: Message, partition: int, ledger_id: int) -> bool:
         if self._start_time is not None:
             if message._field("publish_time") < self._start_time:
                 return False
             self._start_time = None
+        return self._is_behind_start(message, partition, ledger_id)
+
+    def _is_behind_start(self, message: Message, partition: int, ledger_id: int) -> bool:
         start = self._start_id
         if start is None or partition != start.partition():
             return True
-        if run.ledger_id > start.ledger_id():
+        if ledger_id > start.ledger_id():
             self._start_id = None
             return True
         here, there = message._field("entry_id"), start.entry_id()

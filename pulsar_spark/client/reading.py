@@ -36,7 +36,10 @@ def read_messages(subscription, delivery: Delivery) -> Generator[Message | Messa
         subscription.tracker.give_back(set(positions.tolist()), 0)
         return 0
     if in_order is None:
-        messages = yield from _read(subscription, delivery, positions)
+        stay = (
+            positions if subscription.compacted_out is None else subscription.compacted_out.without(delivery, positions)
+        )
+        messages = yield from _read(subscription, delivery, stay)
         if len(positions) < delivery.entries:
             yield from _pass_over_unknown(subscription, delivery)
         return messages

@@ -102,7 +102,10 @@ class Subscribing:
         - ``batch_index_ack_enabled``: single messages of a batch are acknowledged, which is on here and off in the
           package.
         - ``properties``: texts by texts, of the consumer, shown in statistics.
-        - ``is_read_compacted``: refused, there is no compaction. ``replicate_subscription_state_enabled``,
+        - ``is_read_compacted``: of what was compacted (``pulsar-spark compact``) the latest message of each key, and
+          what was published since; on Exclusive and Failover. What compaction left out is acknowledged as it is passed
+          over.
+        - ``replicate_subscription_state_enabled``,
           ``broker_consumer_stats_cache_time_ms``: mean nothing for a folder.
 
         What comes after ``crypto_failure_action`` are options of Pulsar's Java client. With ``retry_enable`` the
@@ -133,11 +136,7 @@ class Subscribing:
             ("pattern_auto_discovery_period", pattern_auto_discovery_period),
         ):
             check_type(int, value, name)
-        for name, value in (
-            ("is_read_compacted", is_read_compacted),
-            ("replicate_subscription_state_enabled", replicate_subscription_state_enabled),
-        ):
-            check_type(bool, value, name)
+        check_type(bool, replicate_subscription_state_enabled, "replicate_subscription_state_enabled")
         check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
         settings = check_consumer_settings(
             subscription_name=subscription_name,
@@ -168,9 +167,8 @@ class Subscribing:
             max_pending_chunked_message=max_pending_chunked_message,
             auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
             expire_time_of_incomplete_chunked_message_ms=expire_time_of_incomplete_chunked_message_ms,
+            is_read_compacted=is_read_compacted,
         )
-        if is_read_compacted:
-            _refuse_compacted(consumer_type)
         if not isinstance(topic, re.Pattern):
             return self._join(_topic_names(topic), settings)
         if regex_subscription_mode is RegexSubscriptionMode.NonPersistentOnly:
@@ -254,12 +252,6 @@ class Subscribing:
     def _connect(self, consumer: Consumer) -> None:
         """Wait until the broker knows the consumer."""
         consumer._connect()
-
-
-def _refuse_compacted(consumer_type: ConsumerType) -> None:
-    if consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
-        raise InvalidConfiguration("is_read_compacted works on Exclusive and Failover subscriptions only")
-    raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
 
 
 def _topic_names(topic: str | list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
+from pulsar_spark.client.compacted_out import CompactedOut
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.reading import read_messages
@@ -23,6 +24,7 @@ from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.cursor import IS_UNSEEN
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.compacted_entries import CompactedEntries
 from pulsar_spark.storage.topics import Topic
 
 _RECONNECT_SECONDS = 1.0
@@ -53,6 +55,10 @@ class PartitionSubscription:
         self.topic_name = str(topic.name.partition(partition))
         self._permits = Permits(queue_size, largest_queue)
         self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers, consumer._entries
+        self.chunks = consumer._client._entries
+        """Reads the chunks of messages, which are the topic's own: one may have begun before a compaction."""
+        is_read_compacted = isinstance(self.entries, CompactedEntries)
+        self.compacted_out = CompactedOut(self, self.entries) if is_read_compacted else None
         self._label = (
             f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, "
             f"consumer {consumer.consumer_name()!r}"

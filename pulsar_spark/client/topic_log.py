@@ -7,7 +7,8 @@ MERGE rewrote.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
@@ -35,12 +36,15 @@ class TopicLog:
         self._publish_ids: OrderedDict[str, int] = OrderedDict()
         self._seen = 0
         self._gone: dict[int, int] = {}
+        self._passed: Mapping[int, int] = {}
 
-    def start_at(self, ledger_id: int) -> list[tuple[int, Run]]:
-        """Go on with publish commit *ledger_id*; the runs, by partition, of it and later ones that only the ``ledgers``
-        table still knows."""
+    def start_at(self, ledger_id: int, passed: Mapping[int, int] = MappingProxyType({})) -> list[tuple[int, Run]]:
+        """Go on with publish commit *ledger_id*, in partitions of which some were *passed* up to a commit with the one
+        behind that; the runs, by partition, of it and later ones that only the ``ledgers`` table still knows."""
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)
+        self._gone |= {partition: max(last, self._gone.get(partition, 0)) for partition, last in passed.items()}
+        self._passed = passed
         first = max(1, ledger_id)
         earliest = max(1, self._log.earliest())
         trimmed = (
@@ -61,7 +65,7 @@ class TopicLog:
     def next_runs(self) -> Iterator[tuple[int, Run]]:
         """The runs, by partition, of the commits since, a file each, in order, up to the latest."""
         if self._log.is_shortened(self._seen):
-            yield from self.start_at(self._seen + 1)
+            yield from self.start_at(self._seen + 1, self._passed)
         for commit in self._log.commits(after=self._seen):
             self._seen = commit.version
             yield from self._runs(commit)

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, UnknownError
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.frames import running
 from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.frames.backoff import Backoff
@@ -34,6 +34,7 @@ from pulsar_spark.frames.unreadable import Unreadable
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.session import is_running
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -91,6 +92,10 @@ class Consuming:
         self._key_order = KeyOrder(topic, self._ledgers, is_final=available_now) if options.is_key_shared else None
         self._channel = Channel(layout, uuid.uuid4().hex)
         self._membership: Membership | None = None
+        is_whole = bool(topic.partitions) and len(partitions) == topic.partitions
+        self._watch = PartitionWatch(topic) if is_whole and not available_now else None
+        self._added: list[int] = []
+        """Partitions that were added and are not joined yet."""
         self._thread = threading.Thread(
             target=self._run, name=f"pulsar-spark-consume-{options.subscription}", daemon=True
         )
@@ -107,12 +112,34 @@ class Consuming:
         share = max(1, self._max_messages // len(self._partitions))
         self._channel.submit([self._membership.row("flow", partition, permits=share) for partition in self._partitions])
 
+    def _follow_partitions(self) -> None:
+        """Consume from partitions that were added to the topic, where all of it is consumed, from their first message
+        on. While the broker does not answer it is asked again; a refusal ends the consumer, as at its start."""
+        if self._watch is None:
+            return
+        if (found := self._watch.added()) is not None:
+            self._added = [partition for partition in found.partition_indexes if partition not in self._partitions]
+        if not self._added:
+            return
+        try:
+            self._membership.join_added(self._added, self._timeout)
+        except Timeout as late:
+            log.warning("%s: partitions %s were added and are not consumed yet: %s", self._who(), self._added, late)
+            return
+        added, self._added = self._added, []
+        self._partitions = [*self._partitions, *added]
+        self._options = self._options._replace(initial_position="Earliest")
+        self.seat = self.seat._replace(partitions=tuple(self._partitions))
+        self._flow(dict.fromkeys(added, max(1, self._max_messages // len(self._partitions))))
+        log.info("%s consumes partitions %s too, which were added", self._who(), added)
+
     def _run(self) -> None:
         self._channel.hurry(1)
         error: BaseException | None = UnknownError("the consumer's thread ended: see its traceback")
         try:
             while not self._stopping.is_set() and not self._is_done():
                 self._progress.look()
+                self._follow_partitions()
                 self._take()
                 self._rewind()
                 if self._waiting is not None and not self._stopping.is_set() and not self._backoff.seconds_left:

@@ -137,13 +137,19 @@ class Membership:
 
     def join(self, timeout: float) -> None:
         """Subscribe on every partition or on none; the broker's refusal, or Timeout, otherwise."""
-        for partition in self._partitions:
+        self._join(self._partitions, self._options, timeout)
+
+    def join_added(self, partitions: list[int], timeout: float) -> None:
+        """The same on *partitions* that were added to the topic, whose messages come from the first on."""
+        self._join(partitions, self._options._replace(initial_position="Earliest"), timeout)
+        self._partitions = [*self._partitions, *partitions]
+
+    def _join(self, partitions: list[int], options: SubscribeOptions, timeout: float) -> None:
+        for partition in partitions:
             self._channel.attach(
                 self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self, partition)
             )
-        rows = [
-            self.row("subscribe", partition, properties=self._options.properties()) for partition in self._partitions
-        ]
+        rows = [self.row("subscribe", partition, properties=options.properties()) for partition in partitions]
         is_joined = False
         try:
             if refusals := [reply.error for reply in self._channel.ask(rows, timeout) if reply.error is not None]:
@@ -151,14 +157,17 @@ class Membership:
             is_joined = True
         finally:
             if not is_joined:  # refused, out of time, or interrupted
-                self.leave()
+                self._leave(partitions)
 
     def leave(self) -> None:
         """Close on every partition; what is pending here goes back."""
-        for partition in self._partitions:
+        self._leave(self._partitions)
+
+    def _leave(self, partitions: list[int]) -> None:
+        for partition in partitions:
             self._channel.detach(self.consumer_id, str(self._topic.name), partition)
         if self._channel.is_alive():
-            self._channel.submit([self.row("close", partition) for partition in self._partitions], is_urgent=True)
+            self._channel.submit([self.row("close", partition) for partition in partitions], is_urgent=True)
 
     def row(self, kind: str, partition: int, **columns) -> dict:
         """A request about this consumer on one partition."""

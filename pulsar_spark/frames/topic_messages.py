@@ -12,11 +12,12 @@ from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, PositionRange, message_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.chunks import WRONG, whole_messages
@@ -29,21 +30,50 @@ def read_messages(
     *,
     crypto_key_reader: KeyReader | None = None,
     crypto_failure_action: ConsumerCryptoFailureAction | str = "FAIL",
+    is_read_compacted: bool = False,
 ) -> DataFrame:
     """Every message that *topic*, or a partition of it, has now, one row each, in no order: the columns of its table,
     ``ledger_id``, ``position`` and ``payload_error``. A complete chunked message lies where its last chunk lies and has
     that one's columns, with the payload of all; what is incomplete is not there (see the view ``chunks``). Payloads are
     plain, or null with a ``payload_error`` (see :func:`decode_payloads`): also where the chunks of a message are not as
     large together as they say. No broker is needed.
+
+    With *is_read_compacted* of what was compacted (see :meth:`Admin.compact`) only the messages that stay, trimmed or
+    not, and every one that was published since.
     """
     check_delta(spark)
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
     layout = Layout(root)
     found, partitions = resolve_topic(layout, topic)
-    version = TableLog(found.path).latest()
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
-    messages, has_encoded = messages_at(spark, layout, found, version, columns, partitions)
+    if is_read_compacted:
+        messages, has_encoded = _compacted(spark, layout, found, columns, partitions)
+    else:
+        version = TableLog(found.path).latest()
+        messages, has_encoded = messages_at(spark, layout, found, version, columns, partitions)
     return decoding.shown(messages, has_encoded).drop("redelivery_count")
+
+
+def _compacted(
+    spark: SparkSession, layout: Layout, topic: Topic, columns: Sequence[str], partitions: Sequence[int]
+) -> tuple[DataFrame, bool]:
+    """What :func:`messages_at` gives of the compacted view and what follows it."""
+    view, version = CompactedView(topic.path), TableLog(topic.path).latest()
+    ledgers = ledgers_until(layout, topic, version)
+    ends = {each: known.end_position for each, known in ledgers.items() if each in partitions}
+    firsts = {each: ledgers[each].first_behind(view.horizon(each)) for each in ends}
+    behind = [PositionRange(each, first, ends[each] - 1) for each, first in firsts.items()]
+    messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=behind)
+    if not view.messages(partitions):
+        return messages, has_encoded
+    first = F.lit(0)
+    for partition, position in firsts.items():
+        first = F.when(F.col("partition") == partition, position).otherwise(first)
+    rows = spark.read.format("delta").option("versionAsOf", view.version).load(str(view.path))
+    said = {"redelivery_count": F.lit(0), PAYLOAD_ERROR: F.lit(None).cast("string")}
+    kept = rows.filter(F.col("partition").isin(*partitions)).withColumns(said).select(*messages.columns)
+    has_encoded |= any(run.has_encoded for each in firsts for run in ledgers[each].runs)
+    return messages.filter(F.col("position") >= first).unionByName(kept), has_encoded
 
 
 def messages_at(
@@ -59,22 +89,16 @@ def messages_at(
     those of some *partitions* or *ranges* of positions; of chunked ones there may be some before the ranges, too. One
     whose chunks are not as large together as they say has no payload, and :data:`PAYLOAD_ERROR` says why. And whether
     any may have a payload that is compressed or encrypted."""
-    pieces, has_chunks, has_encoded = [], False, False
-    for partition, ledgers in ledgers_until(layout, topic, version).items():
-        if partitions is not None and partition not in partitions:
-            continue
-        end = ledgers.end_position
-        for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
-            if held.partition == partition and held.first < end:
-                last = min(held.last, end - 1)
-                chunked = next((run for run in ledgers.parts(held.first, last) if run.may_have_chunks), None)
-                if chunked is not None:
-                    held, has_chunks = held._replace(first=min(held.first, chunked.chunks_from or 0)), True
-                pieces += pieces_of(held, ledgers.parts(held.first, last))
-                has_encoded |= any(run.has_encoded for run in ledgers.parts(held.first, last))
-    messages = read_pieces(spark, topic, pieces, columns, version=version)
-    if not has_chunks:
-        return messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")), has_encoded
+    ledgers = ledgers_until(layout, topic, version)
+    chosen = [partition for partition in ledgers if partitions is None or partition in partitions]
+    if ranges is None:
+        ranges = [PositionRange(partition, 0, ledgers[partition].end_position - 1) for partition in chosen]
+    found = message_pieces(ledgers, [held for held in ranges if held.partition in chosen])
+    messages = read_pieces(spark, topic, found.pieces, columns, version=version)
+    if not found.has_chunks:
+        return messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")), found.has_encoded
     error = F.concat(F.lit(f"{UnreadableMessage.__name__}: "), WRONG)
     payload = F.when(F.col(WRONG).isNull(), F.col("payload"))
-    return whole_messages(messages).withColumns({"payload": payload, PAYLOAD_ERROR: error}).drop(WRONG), has_encoded
+    return whole_messages(messages).withColumns({"payload": payload, PAYLOAD_ERROR: error}).drop(
+        WRONG
+    ), found.has_encoded

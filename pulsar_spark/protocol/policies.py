@@ -47,6 +47,10 @@ DEDUPLICATION, INACTIVITY_TIMEOUT = "deduplication_enabled", "deduplication_prod
 """Policies that say whether what a producer sends again is left out, and when its name is forgotten, 0 for never
 (protocol.deduplication)."""
 
+COMPACTION_THRESHOLD, COMPACTION_RETAIN_NULL_KEY = "compaction_threshold", "topic_compaction_retain_null_key"
+"""Policies of compaction: above how many bytes that are not compacted a broker compacts a topic by itself, 0 for never,
+and whether messages without a key stay (protocol.compaction)."""
+
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
     "max_unacked_messages_per_subscription": 200_000,
@@ -71,6 +75,8 @@ POLICIES: dict[str, int | str] = {
     "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": 20_000,
     DEDUPLICATION: 0,
     INACTIVITY_TIMEOUT: 6 * 60,
+    COMPACTION_THRESHOLD: 0,
+    COMPACTION_RETAIN_NULL_KEY: 0,
     HOUSEKEEPING: 1,
     HISTORY_SECONDS: 7 * 24 * 60 * 60,
     TIME_TRAVEL_SECONDS: 7 * 24 * 60 * 60,
@@ -112,6 +118,8 @@ _MOST = {
     "_minutes": 10**9 // 60,
     "_ms": 10**9,
     "_bytes": 10**18,
+    COMPACTION_THRESHOLD: 10**18,
+    COMPACTION_RETAIN_NULL_KEY: 1,
     "max_message_size": 1 << 30,
     "_use_consistent_hashing": 1,
     "_replica_points": 10_000,
@@ -221,6 +229,17 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
         return None
     owners = (topic,) if (topic, DEDUPLICATION) in policies else policy_owners(topic)
     return max(int(policies.get((owner, DEDUPLICATION_SINCE), 0)) for owner in owners)
+
+
+def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) -> str:
+    """Whether the messages of a topic are deduplicated, as Pulsar's stats say it (MessageDeduplication.Status).
+
+    >>> deduplication_status({("public/default", DEDUPLICATION): "1"}, "persistent://public/default/t")
+    'Enabled'
+    >>> deduplication_status({}, "persistent://public/default/t")
+    'Disabled'
+    """
+    return "Disabled" if deduplication_since(policies, topic) is None else "Enabled"
 
 
 def begins_deduplication(before: str | None, value: str | None) -> bool:

@@ -49,7 +49,7 @@ class EntryReader:
         ``position``, null where nobody has numbered the run. :class:`CorruptState` where a file that is the one
         published does not hold what the run says.
         """
-        wanted, search, present = _wanted(run, spans), _Search(table, run, columns), Present()
+        wanted, search, present = entry_ids_of(run, spans), _Search(table, run, columns), Present()
         if wanted.count:
             yield from self._blocks(search, wanted, present)
             missing = _check(wanted, present, search)
@@ -58,7 +58,7 @@ class EntryReader:
 
     def there(self, table, run: Run, columns: Sequence[str], *, as_published: bool = False) -> Iterator[pa.Table]:
         """The blocks of what can be read of a run, whatever is missing; *as_published*: as :func:`read_slice` says."""
-        wanted = _wanted(run, None)
+        wanted = entry_ids_of(run, None)
         yield from self._blocks(_Search(table, run, columns, as_published), wanted, Present())
 
     def _blocks(self, search: "_Search", wanted: EntryIds, present: Present) -> Iterator[pa.Table]:
@@ -170,7 +170,8 @@ def _entries_of(table, run: Run, columns: Sequence[str], as_published: bool) -> 
     return rows.select(columns).add_column(0, "position", pa.array(positions))
 
 
-def _wanted(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
+def entry_ids_of(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
+    """The entries of *run*, or of its positions first..last of each of *spans*."""
     if spans is None:
         return EntryIds.between(run.first_entry_id, run.last_entry_id)
     firsts, lasts = as_array(spans) - run.to_position

@@ -31,6 +31,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -130,6 +131,15 @@ def check_delta(spark: SparkSession) -> None:
             f"spark.sql.extensions={_EXTENSION} and "
             f"spark.sql.catalog.spark_catalog={_CATALOG}, or stop it and let pulsar_spark start one"
         )
+
+
+def side_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session of the same application that has *settings* of its own: nobody else's are changed."""
+    session = spark.newSession()
+    catalog = "spark.sql.catalog.spark_catalog"
+    for name, value in {**settings, catalog: spark.conf.get(catalog)}.items():
+        session.conf.set(name, value)
+    return session
 
 
 def is_running(spark: SparkSession) -> bool:

@@ -31,6 +31,7 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 
@@ -108,6 +109,32 @@ def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange
                     each = next(of_range)
                 pieces.append(_piece(each, run, first, last))
     return pieces
+
+
+class MessagePieces(NamedTuple):
+    """What messages are read from, and whether any of it may be a chunk, or has a payload that is stored compressed or
+    encrypted."""
+
+    pieces: list[Piece]
+    has_chunks: bool
+    has_encoded: bool
+
+
+def message_pieces(ledgers: Mapping[int, PartitionLedgers], ranges: Iterable[PositionRange]) -> MessagePieces:
+    """The pieces of the messages in *ranges*, as far as *ledgers*, by partition, go: of chunked ones there may be some
+    before the ranges, too."""
+    pieces, has_chunks, has_encoded = [], False, False
+    for held in ranges:
+        known = ledgers.get(held.partition)
+        if known is None or held.first >= known.end_position:
+            continue
+        last = min(held.last, known.end_position - 1)
+        chunked = next((run for run in known.parts(held.first, last) if run.may_have_chunks), None)
+        if chunked is not None:
+            held, has_chunks = held._replace(first=min(held.first, chunked.chunks_from or 0)), True
+        pieces += pieces_of(held, known.parts(held.first, last))
+        has_encoded |= any(run.has_encoded for run in known.parts(held.first, last))
+    return MessagePieces(pieces, has_chunks, has_encoded)
 
 
 def by_partition(ranges: Iterable[PositionRange]) -> dict[int, list[PositionRange]]:

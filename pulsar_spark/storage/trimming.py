@@ -12,7 +12,8 @@ until ``vacuum``, an hour later at least, and a reader then passes over what is 
 
 The commit is written here and not by ``deltalake``'s delete, because that would copy the rows that go into the change
 feed; this reads and writes no row. Files that OPTIMIZE filled from several ledgers go when all of these may. Topics
-that nobody subscribes to are left alone, unless a retention is set for them: dead letters wait there. Rules:
+that nobody subscribes to are left alone, unless a retention is set for them: dead letters wait there. Of a topic that
+was ever compacted nothing goes that is not compacted yet (see compacted). Rules:
 ManagedLedgerImpl.internalTrimLedgers; the guard is issue 4's.
 """
 
@@ -29,6 +30,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.policies import policy_number, policy_text, set_policy_text
 from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.commits import commit
+from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic
@@ -39,6 +41,8 @@ from pulsar_spark.storage.tables import append_lock
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic
 
+COMPACTION = "__compaction"
+"""Who needs what is not compacted yet, by the name of Pulsar's subscription."""
 RETENTION = ("retention_seconds", "retention_bytes")
 NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")
 """Kinds of facts that say what may be trimmed."""
@@ -79,15 +83,17 @@ def plan_trim(
     *,
     now: datetime,
     before: int | None = None,
+    compacted_until: int | None = None,
 ) -> Trim:
-    """What may go of a partition at *now*; with *before* all below that position, whatever retention says.
+    """What may go of a partition at *now*; with *before* all below that position, whatever retention says. Of a topic
+    that was compacted, nothing behind the ledger *compacted_until*.
 
     :class:`NotAllowedError` if a subscription needs some of that."""
-    held, holder = _held_from(topic, partition, ledgers, latest)
+    held, holder = _held_from(topic, partition, ledgers, latest, compacted_until)
     if before is not None and before > held:
         raise NotAllowedError(
-            f"topic {str(topic.name.partition(partition))!r}: subscription {holder!r} needs entries from position "
-            f"{held} on: "
+            f"topic {str(topic.name.partition(partition))!r}: subscription {holder or COMPACTION!r} needs "
+            f"entries from position {held} on: "
             f"nothing from there on can go; trim before {held} or less, or move its cursor first"
         )
     retention = _retention(topic, latest)
@@ -122,11 +128,20 @@ def trim_topic(
     log = TableLog(topic.path)
     while True:
         with append_lock(topic.path):
-            latest = read_latest(layout, *NEEDED)
+            latest, view = read_latest(layout, *NEEDED), CompactedView(topic.path)
+            compacted = {each: view.horizon(each) if view.is_made else None for each in partitions}
             known = ledgers_of_topic(layout, topic.topic_id)
             table = open_table(topic.path)
             trims = [
-                plan_trim(topic, partition, known.get(partition, PartitionLedgers()), latest, now=now, before=before)
+                plan_trim(
+                    topic,
+                    partition,
+                    known.get(partition, PartitionLedgers()),
+                    latest,
+                    now=now,
+                    before=before,
+                    compacted_until=compacted[partition],
+                )
                 for partition in partitions
             ]
             is_all_numbered = _is_all_numbered(log, topic, latest, table.version())
@@ -155,9 +170,11 @@ def trim_topic(
                 return done
 
 
-def _held_from(topic: Topic, partition: int, ledgers: PartitionLedgers, latest: LatestRows) -> tuple[int, str | None]:
-    """The first position that some subscription has not acknowledged, or has a letter to come of, and which; the end
-    and None where there is no subscription."""
+def _held_from(
+    topic: Topic, partition: int, ledgers: PartitionLedgers, latest: LatestRows, compacted_until: int | None
+) -> tuple[int, str | None]:
+    """The first position that some subscription has not acknowledged, or has a letter to come of, and which, or that is
+    to be compacted; that, or the end, and None where there is no subscription."""
     held = [
         (row["mark_delete_position"] + 1, key.subscription)
         for key, row in latest.cursors.items()
@@ -168,7 +185,8 @@ def _held_from(topic: Topic, partition: int, ledgers: PartitionLedgers, latest: 
         for row in [*latest.letters, *latest.waiting_letters.values()]
         if (row["topic_id"], row["partition"]) == (topic.topic_id, partition)
     ]
-    return min(held, default=(ledgers.end_position, None))
+    end = ledgers.end_position if compacted_until is None else ledgers.first_behind(compacted_until)
+    return min([*held, (end, COMPACTION)] if held and end < ledgers.end_position else held, default=(end, None))
 
 
 def _retention(topic: Topic, latest: LatestRows) -> Retention | None:

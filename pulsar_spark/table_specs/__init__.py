@@ -7,7 +7,7 @@ names are Pulsar's wire names in snake case; instants end in ``_time`` and are U
 
 from pulsar_spark.table_specs.cursor_ledger import CURSOR_LEDGER
 from pulsar_spark.table_specs.ledgers import DELAY_INDEX, LEDGERS
-from pulsar_spark.table_specs.messages import KEY_FLAGS, MESSAGES, REPROCESSING
+from pulsar_spark.table_specs.messages import COMPACTED, KEY_FLAGS, MESSAGES, REPROCESSING
 from pulsar_spark.table_specs.requests import REQUESTS, VALID_UNTIL
 from pulsar_spark.table_specs.schemas import SCHEMAS
 from pulsar_spark.table_specs.spec import (
@@ -20,11 +20,12 @@ from pulsar_spark.table_specs.spec import (
     TableSpec,
 )
 
-TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, REPROCESSING, SCHEMAS)
+TABLES = (MESSAGES, COMPACTED, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, REPROCESSING, SCHEMAS)
 BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)
 
 __all__ = [
     "BROKER_TABLES",
+    "COMPACTED",
     "CURSOR_LEDGER",
     "Column",
     "DELAY_INDEX",

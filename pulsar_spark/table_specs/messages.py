@@ -1,4 +1,4 @@
-"""Tables of messages: a topic, and the job that sends dead letters back."""
+"""Tables of messages: a topic, its compacted view, and the job that sends dead letters back."""
 
 import pyarrow as pa
 
@@ -52,6 +52,16 @@ MESSAGES = TableSpec(
             ("encryption_algo", pa.string(), "what the data key was encrypted with, as the client names it", 2),
             ("encryption_param", pa.binary(), "initialization vector of the encrypted payload", 2),
         )
+    ),
+)
+
+COMPACTED = TableSpec(
+    "compacted",
+    "a message of a topic that is the latest of its key: beside what says where it lies, as the topic's table has it",
+    (
+        Column("ledger_id", pa.int64(), "ledger of its message id: version of the publish commit"),
+        Column("position", pa.int64(), "position of its entry"),
+        *(column._replace(since=1) for column in MESSAGES.columns),
     ),
 )
 

@@ -29,6 +29,7 @@ def test_by_command(layout):
             assert run(layout, group, "get-deduplication", scope) == "not set\n"
             run(layout, group, "set-deduplication", scope, "--enable")
             assert run(layout, group, "get-deduplication", scope) == "on\n"
+            assert Admin(f"delta:{layout.root}").stats("t")["deduplicationStatus"] == "Enabled"
             run(layout, group, "set-deduplication", scope, "-d")
             assert run(layout, group, "get-deduplication", scope, "--json") == "false\n"
             run(layout, group, "remove-deduplication", scope)

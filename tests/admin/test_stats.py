@@ -119,6 +119,13 @@ def test_a_removed_subscription_and_a_topic_of_the_same_name_leave_nothing(layou
         "storageSize": 0,
         "backlogSize": 0,
         "subscriptions": {},
+        "deduplicationStatus": "Disabled",
+        "compaction": {
+            "lastCompactionRemovedEventCount": 0,
+            "lastCompactionSucceedTimestamp": 0,
+            "lastCompactionFailedTimestamp": 0,
+            "lastCompactionDurationTimeInMills": 0,
+        },
     }
 
 

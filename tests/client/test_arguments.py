@@ -224,7 +224,8 @@ def test_producer_options(lonely_client, options, error):
         ({"properties": {1: "a"}}, ValueError),
         ({"batch_receive_policy": 5}, ValueError),
         ({"dead_letter_policy": 5}, ValueError),
-        ({"is_read_compacted": True}, pulsar.OperationNotSupported),
+        ({"is_read_compacted": 1}, ValueError),
+        ({"is_read_compacted": True, "consumer_type": pulsar.ConsumerType.KeyShared}, pulsar.InvalidConfiguration),
         ({"is_read_compacted": True, "consumer_type": pulsar.ConsumerType.Shared}, pulsar.InvalidConfiguration),
         ({"priority_level": -1}, ValueError),
         ({"crypto_key_reader": object()}, ValueError),
@@ -348,8 +349,8 @@ def test_readers(lonely_client):
     for wrong in (None, "earliest", 5):
         with pytest.raises(ValueError):
             lonely_client.create_reader("t", wrong)
-    with pytest.raises(pulsar.OperationNotSupported):
-        lonely_client.create_reader("t", pulsar.MessageId.earliest, is_read_compacted=True)
+    with pytest.raises(ValueError):
+        lonely_client.create_reader("t", pulsar.MessageId.earliest, is_read_compacted="yes")
 
 
 def test_errors_have_the_names_of_the_package():

@@ -1,0 +1,48 @@
+"""Scheduled job: make the compacted views of topics: of each key the latest message. A broker may run meanwhile.
+
+    spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py --root /data/pulsar --topic orders
+    spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py \\
+        --root /data/pulsar --namespace public/default --threshold 100M
+
+It goes on where the last compaction of a topic ended, and does nothing where there is nothing new. It prints a line of
+JSON a topic; the first that fails ends it, and those before it are done.
+"""
+
+import argparse
+import json
+
+from pulsar_spark.admin import Admin
+from pulsar_spark.broker.compaction import bytes_behind
+from pulsar_spark.cli.common import errors_as_one_line, service_url
+from pulsar_spark.cli.compaction import bytes_of
+from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
+from pulsar_spark.storage.session import spark_session
+from pulsar_spark.storage.topics import read_topic
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--root", required=True, help="folder of the tables")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--topic", action="append", help="a topic, or partition; repeatable")
+    which.add_argument("--namespace", help="the topics of 'tenant/namespace'")
+    parser.add_argument(
+        "--threshold", default="0", help="with --namespace: only topics with more bytes that are not compacted"
+    )
+    add_logging_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    given = parse_arguments(arguments)
+    set_up_job_logging(given)
+    threshold, admin = bytes_of("--threshold", given.threshold), Admin(service_url(given.root))
+    for topic in given.topic or [found["topic"] for found in admin.list_topics(given.namespace)]:
+        if given.topic or bytes_behind(admin.layout, read_topic(admin.layout, topic)) > threshold:
+            status = admin.compact(topic, lambda: spark_session("pulsar_spark compact"))
+            print(json.dumps({"topic": topic, "status": status, **admin.stats(topic)["compaction"]}), flush=True)
+
+
+if __name__ == "__main__":
+    with errors_as_one_line():
+        main()

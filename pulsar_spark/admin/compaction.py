@@ -1,0 +1,52 @@
+"""Compaction, with the verbs of ``pulsar-admin topics``. It needs no broker."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pulsar_spark.broker.compaction import compact
+from pulsar_spark.broker.compaction_plan import Compaction, Written
+from pulsar_spark.storage.compacted import DURATION_MS, REMOVED, SUCCEED_TIME_MS, CompactedView
+from pulsar_spark.storage.compaction_status import compaction_status
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import Topic, resolve_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class TopicCompaction:
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with compaction."""
+
+    layout: Layout
+
+    def compact(self, topic: str, spark: "Callable[[], SparkSession] | None" = None) -> str:
+        """Compact a topic, or one of its partitions, and wait for it; its status then, which is SUCCESS.
+
+        A small topic is compacted in this process; what takes Spark, by the session that *spark* gives, and without it
+        it is refused with :class:`NotAllowedError`, as while another compaction of the topic runs."""
+        found, partitions = resolve_topic(self.layout, topic)
+
+        def by_spark(asked: Compaction) -> Written:
+            from pulsar_spark.broker.compaction_job import SparkCompaction
+
+            return SparkCompaction(spark())(asked)
+
+        compact(self.layout, found, partitions, by_spark if spark is not None else None)
+        return compaction_status(found, CompactedView(found.path)).status
+
+    def compaction_status(self, topic: str) -> dict:
+        """``status`` of the last compaction, NOT_RUN, RUNNING, SUCCESS or ERROR, and ``lastError``, as Pulsar's."""
+        found, _ = resolve_topic(self.layout, topic)
+        said = compaction_status(found, CompactedView(found.path))
+        return {"status": said.status, "lastError": said.last_error}
+
+
+def compaction_stats(topic: Topic) -> dict:
+    """What the stats of a topic say of its compaction, as Pulsar's; times in ms since 1970, 0 for never."""
+    view = CompactedView(topic.path)
+    return {
+        "lastCompactionRemovedEventCount": view.said(REMOVED),
+        "lastCompactionSucceedTimestamp": view.said(SUCCEED_TIME_MS),
+        "lastCompactionFailedTimestamp": compaction_status(topic, view).failed_time_ms,
+        "lastCompactionDurationTimeInMills": view.said(DURATION_MS),
+    }

@@ -1,0 +1,54 @@
+"""Compacting a topic: its compacted view is made anew from the view there was and what was published behind its horizon
+(see storage.compacted, and protocol.compaction for what stays).
+
+Spark does it, as frames (compaction_job), in whatever process asks: the broker's, for a topic above its
+``compaction_threshold`` (compaction_upkeep), a command's, a job's. What is small, at most :data:`SMALL_MESSAGES` and
+:data:`SMALL_BYTES`, is done where it is asked for, without a JVM, by the pure rule (compaction_small). Nobody decides
+anything and no cursor moves, so no round takes part; a broker need not run.
+
+Of a topic one compaction runs at a time (storage.compaction_status). One that finds nothing new since the last changes
+nothing. A crash anywhere before its commit leaves the view that was, and the next takes the same rows again.
+"""
+
+import time
+from collections.abc import Collection
+
+from pulsar_spark.broker.compaction_plan import SMALL_BYTES, SMALL_MESSAGES, Write, plan_compaction
+from pulsar_spark.broker.compaction_small import write_small
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.storage.compacted import CompactedView, Facts, replace_rows
+from pulsar_spark.storage.compaction_status import compacting
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import ledgers_until
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import Topic
+
+
+def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark: Write | None = None) -> bool:
+    """Compact these partitions of the topic, with what Spark writes where it is much; False where there was nothing
+    new. :class:`NotAllowedError` while another compaction of it runs, and without Spark where it takes one."""
+    with compacting(topic):
+        started = time.monotonic()
+        asked = plan_compaction(layout, topic, partitions)
+        if not asked.behind and asked.view.is_made:
+            return False
+        if not asked.is_small and by_spark is None:
+            raise NotAllowedError(
+                f"topic {str(topic.name)!r}: to compact more than {SMALL_MESSAGES} messages or {SMALL_BYTES} bytes "
+                f"takes Spark: 'pulsar-spark compact {topic.name}' starts it"
+            )
+        written = (write_small if asked.is_small else by_spark)(asked)
+        facts = Facts(asked.messages - written.messages, round(1000 * (time.monotonic() - started)))
+        replace_rows(asked.view, dict.fromkeys(asked.behind, asked.until), written.adds, facts)
+        return bool(asked.behind)
+
+
+def bytes_behind(layout: Layout, topic: Topic) -> int:
+    """What was published to a topic behind its horizons, as far as its log goes."""
+    view = CompactedView(topic.path)
+    found: dict[str, int] = {}
+    for partition, ledgers in ledgers_until(layout, topic, TableLog(topic.path).latest()).items():
+        first = ledgers.first_behind(view.horizon(partition))
+        if first < ledgers.end_position:
+            found |= {run.path: run.bytes for run in ledgers.parts(first, ledgers.end_position - 1)}
+    return sum(found.values())

@@ -1,0 +1,126 @@
+"""Compaction by a job of Spark's, for topics that are too large for one process, and for chunked messages.
+
+The places of the messages that stay are found first and kept, on Spark's disk if need be, because three things are made
+of them: how many there are, where a file of the new view ends and the next begins, and the rows. The files are written
+beside the view and moved into it, and one commit names them (see storage.compacted): what is left of a job that ended
+in between is nobody's. A session of its own takes the settings.
+"""
+
+import uuid
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+
+from pulsar_spark.broker.compaction_plan import Compaction, Written
+from pulsar_spark.storage.data_files import place_files, spark_writer_options
+from pulsar_spark.storage.session import check_delta, is_running, side_session
+from pulsar_spark.storage.slices import PositionRange, message_pieces, read_pieces
+from pulsar_spark.storage.staging import staged
+from pulsar_spark.table_specs import COMPACTED, MESSAGES
+from pulsar_spark.transforms.chunks import whole_messages
+from pulsar_spark.transforms.compaction import FILE, in_files, in_one_piece, places_that_stay, rows_at
+
+FILE_BYTES = 256 * 1024 * 1024
+"""A file of the view has about so many bytes."""
+TASK_BYTES = 32 * 1024 * 1024
+"""A task gets about so many, as they are stored."""
+_SETTINGS = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.codegen.wholeStage": "true",
+}
+"""The session of a broker may have neither."""
+_OF_A_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+class SparkCompaction:
+    """Writes the rows of compacted views; from another thread it can be ended with an error."""
+
+    def __init__(self, spark: SparkSession):
+        check_delta(spark)
+        self._application = spark
+        self._group = f"compaction-{uuid.uuid4()}"
+
+    def __call__(self, asked: Compaction) -> Written:
+        """The new rows of a compaction."""
+        tasks = max(self._application.sparkContext.defaultParallelism, -(-asked.size // TASK_BYTES))
+        spark = side_session(self._application, _SETTINGS | {"spark.sql.shuffle.partitions": str(tasks)})
+        context = spark.sparkContext
+        context.setJobGroup(self._group, f"compaction of {asked.topic.name}", interruptOnCancel=True)
+        try:
+            return self._written(spark, asked)
+        finally:
+            for name in _OF_A_GROUP:  # the thread may be somebody's who goes on with jobs of his own
+                context.setLocalProperty(name, None)
+
+    def _written(self, spark: SparkSession, asked: Compaction) -> Written:
+        rows = _published(spark, asked)
+        if asked.view.messages(asked.behind):
+            view = spark.read.format("delta").option("versionAsOf", asked.view.version).load(str(asked.view.path))
+            rows = rows.union(view.filter(F.col("partition").isin(*asked.behind)).select(*COMPACTED.schema.names))
+        places = places_that_stay(rows, retain_null_key=asked.retain_null_key).persist()
+        try:
+            counts = {row.partition: row["count"] for row in places.groupBy("partition").count().collect()}
+            by = ("partition", FILE) if asked.topic.partitions else (FILE,)
+            ordered = in_files(rows_at(rows, places), by, _bounds(places, _file_counts(asked, counts)))
+            with staged(ordered, asked.view.path, by, spark_writer_options()) as files:
+                named = [file._replace(name=_name_in_view(file.name)) for file in files]
+                adds = place_files(asked.view.path, named)
+        finally:
+            places.unpersist()
+        return Written(adds, sum(counts.values()))
+
+    def cancel(self) -> None:
+        """End the job that runs, if one does, with an error."""
+        if is_running(self._application):
+            self._application.sparkContext.cancelJobGroup(self._group)
+
+
+def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
+    """The messages behind the horizons, each one row with the view's columns."""
+    ranges = [
+        PositionRange(partition, first, asked.ledgers[partition].end_position - 1)
+        for partition, first in asked.behind.items()
+    ]
+    found = message_pieces(asked.ledgers, ranges)
+    messages = read_pieces(spark, asked.topic, found.pieces, MESSAGES.schema.names, version=asked.until)
+    if found.has_chunks:  # some that lie before the horizon are among them, for what is complete behind it
+        first = F.lit(None)
+        for partition, position in asked.behind.items():
+            first = F.when(F.col("partition") == partition, position).otherwise(first)
+        messages = in_one_piece(whole_messages(messages)).filter(F.col("position") >= first)
+    types = {field.name: from_arrow_type(field.type) for field in COMPACTED.schema}
+    return messages.select(*(F.col(name).cast(types[name]).alias(name) for name in COMPACTED.schema.names))
+
+
+def _file_counts(asked: Compaction, counts: Mapping[int, int]) -> dict[int, int]:
+    """Into how many files the rows of each partition go, of which so many stay: by their bytes, as if all had as
+    many."""
+    of_a_file = max(1, asked.messages * FILE_BYTES)
+    return {partition: max(1, -(-count * asked.size // of_a_file)) for partition, count in counts.items()}
+
+
+def _bounds(places: DataFrame, files: Mapping[int, int]) -> dict[int, list[int]]:
+    """Where all files of a partition but the first begin."""
+    several = {partition: number for partition, number in files.items() if number > 1}
+    if not several:
+        return {}
+    most = max(several.values())
+    shares = [number / most for number in range(1, most)]
+    chosen = places.filter(F.col("partition").isin(*several)).groupBy("partition")
+    found = chosen.agg(F.percentile_approx("position", shares).alias("firsts")).collect()
+    return {
+        row.partition: sorted(
+            {row.firsts[number * most // several[row.partition] - 1] for number in range(1, several[row.partition])}
+        )
+        for row in found
+    }
+
+
+def _name_in_view(name: str) -> str:
+    """A path in the view for a staged file, whose folder tells its number: a task that writes several calls them all
+    the same."""
+    folders = [part for part in name.split("/")[:-1] if not part.startswith(f"{FILE}=")]
+    return "/".join([*folders, f"part-{uuid.uuid4()}.snappy.parquet"])

@@ -1,0 +1,88 @@
+"""A broker compacts topics by itself that have more behind their horizon than their ``compaction_threshold`` says, in
+the background, one after the other.
+
+Rule: PersistentTopic.checkCompaction, looked at every minute (``brokerServiceCompactionMonitorIntervalInSeconds``). A
+topic to which nothing was published since the last look is not looked into. What fails is the topic's status, and is
+tried again when something was published to it; a broker that stops ends a job of Spark's, and the next begins it anew.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from pulsar_spark.broker.compaction import bytes_behind, compact
+from pulsar_spark.broker.compaction_plan import Write
+from pulsar_spark.protocol.compaction import is_wanted
+from pulsar_spark.storage.compaction_policies import compaction_thresholds
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.table_specs import CURSOR_LEDGER
+
+LOOK_SECONDS = 60.0
+log = logging.getLogger(__name__)
+
+
+class CompactionUpkeep:
+    """The background of one broker. *by_spark* writes what is much, None without a session; *cancel* ends that."""
+
+    def __init__(self, layout: Layout, by_spark: Write | None = None, cancel: Callable[[], None] = lambda: None):
+        self._layout, self._by_spark, self._cancel = layout, by_spark, cancel
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._looked_at: dict[str, int] = {}
+        """By topic id: the version of its table."""
+        self._thresholds: dict[str, int] = {}
+        """By topic: those that are not 0."""
+        self._found_at = -1
+
+    def start(self) -> None:
+        """Begin to work by itself."""
+        self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End when what is under way is done, or given up: a job of Spark's."""
+        self._stopping.set()
+        while self._thread is not None and self._thread.is_alive():
+            self._cancel()
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            self.look()
+
+    def look(self) -> None:
+        """Compact what is to be compacted now. Whatever fails ends it for that topic: it is the broker's that serves,
+        and errors of Spark and of native code have no base of their own."""
+        try:
+            self._find()
+        except Exception as failed:  # see above
+            log.warning("which topics are to be compacted is looked for again: %s", failed)
+            return
+        for name, threshold in self._thresholds.items():
+            if self._stopping.is_set():
+                return
+            try:
+                self._look_at(read_topic(self._layout, name), threshold)
+            except Exception as failed:  # see above
+                if not self._stopping.is_set():
+                    log.warning("topic %s was not compacted: %s: %.300s", name, type(failed).__name__, failed)
+
+    def _find(self) -> None:
+        """The topics with a threshold; the state is read for them only where rounds came since the last time."""
+        version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
+        if version == self._found_at:
+            return
+        thresholds = compaction_thresholds(self._layout)
+        self._looked_at = {} if thresholds != self._thresholds else self._looked_at
+        self._thresholds, self._found_at = thresholds, version
+
+    def _look_at(self, topic: Topic, threshold: int) -> None:
+        version = TableLog(topic.path).latest()
+        if self._looked_at.get(topic.topic_id) == version:
+            return
+        self._looked_at[topic.topic_id] = version
+        if is_wanted(threshold, bytes_behind(self._layout, topic)):
+            compact(self._layout, topic, topic.partition_indexes, self._by_spark)
+            log.info("compacted topic %s, which had more than %d bytes behind", topic.name, threshold)

@@ -1,0 +1,88 @@
+"""``pulsar-spark compact``, ``pulsar-spark topics compact`` and ``compaction-status``, and the threshold of topics and
+namespaces, as ``pulsar-admin`` has them."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, Topic, admin, print_json, shows_work
+from pulsar_spark.errors import InvalidConfiguration
+
+Threshold = Annotated[
+    str,
+    typer.Option(
+        "--threshold", "-t", help="Bytes that are not compacted, such as 500M; 0 = only when it is asked for."
+    ),
+]
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def bytes_of(option: str, text: str) -> int:
+    """A size as ``pulsar-admin`` writes it.
+
+    >>> [bytes_of("--threshold", text) for text in ("100", "2K", "1m")]
+    [100, 2048, 1048576]
+    """
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
+    if not number.isdecimal() or unit not in _UNITS:
+        raise InvalidConfiguration(f"{option} {text!r}: give a size such as 4096, 100M or 10G")
+    return int(number) * _UNITS[unit]
+
+
+@shows_work("compacting")
+def compact(topic: Topic, root: Root, as_json: Json = False):
+    """Make the compacted view of a topic, or a partition: of what there is now the latest message of each key. It
+    starts Spark, but for a small topic; no broker is needed."""
+
+    def session():
+        from pulsar_spark.storage.session import spark_session
+
+        return spark_session("pulsar_spark compact")
+
+    asked = admin(root)
+    asked.compact(topic, session)
+    found = asked.stats(topic)["compaction"]
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(
+            f"compacted {topic}: {found['lastCompactionRemovedEventCount']} messages are not in its compacted view"
+        )
+
+
+def compaction_status(topic: Topic, root: Root, as_json: Json = False):
+    """Show what became of the last compaction of a topic: NOT_RUN, RUNNING, SUCCESS or ERROR."""
+    found = admin(root).compaction_status(topic)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(" ".join(filter(None, found.values())))
+
+
+def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
+    """Add the three commands of the threshold to *app*; their argument is of the type *of*, and *full* makes a scope of
+    it."""
+
+    @app.command("set-compaction-threshold")
+    @shows_work(ASKS_BROKER)
+    def set_compaction_threshold(scope: of, root: Root, threshold: Threshold, timeout: TimeoutSeconds = 30):
+        """Set above how many bytes that are not compacted a broker compacts a topic by itself."""
+        admin(root, timeout).set_compaction_threshold(full(scope), bytes_of("--threshold", threshold))
+        typer.echo("set compaction-threshold")
+
+    @app.command("get-compaction-threshold")
+    def get_compaction_threshold(scope: of, root: Root, as_json: Json = False):
+        """Show what was set of it."""
+        found = admin(root).get_compaction_threshold(full(scope))
+        if as_json:
+            print_json(found)
+        else:
+            typer.echo("not set" if found is None else f"{found} bytes")
+
+    @app.command("remove-compaction-threshold")
+    @shows_work(ASKS_BROKER)
+    def remove_compaction_threshold(scope: of, root: Root, timeout: TimeoutSeconds = 30):
+        """Remove it, so that the namespace's or the default, which is never, applies again."""
+        admin(root, timeout).remove_compaction_threshold(full(scope))
+        typer.echo("removed compaction-threshold")

@@ -1,0 +1,90 @@
+"""Compaction: of the messages with one key the latest stays, and nothing where that one is empty.
+
+Rules: AbstractTwoPhaseCompactor, PublishingOrderCompactor, RawBatchConverter.rebatchMessage. Each partition is
+compacted by itself, in the order of its positions and within an entry of batch indexes; a message of a batch is judged
+by itself, and one that stays keeps its message id. A message without a payload is a tombstone: its key has no message
+afterwards.
+Messages without a key do not stay, unless ``topic_compaction_retain_null_key`` says so, as since Pulsar 4.0
+(``topicCompactionRetainNullKey``). What is encrypted counts by its key, which is not, and is a tombstone where what was
+encrypted is nothing.
+
+Ours: a chunked message is one message, in the place of its last chunk, where Pulsar's compactor would take each chunk
+for one and keep the last; and whether a message is empty is asked of its payload. Pulsar asks the ``uncompressed_size``
+of its metadata, and without it counts the metadata too, so that the tombstones of some clients stay (as the conformance
+scenario ``compaction`` has recorded it, under its quirks).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pulsar_spark.protocol.membership import SINGLE_ACTIVE
+
+NOT_RUN, RUNNING, SUCCESS, ERROR = "NOT_RUN", "RUNNING", "SUCCESS", "ERROR"
+"""What became of the last compaction of a topic (LongRunningProcessStatus)."""
+
+IS_READ_COMPACTED = "is_read_compacted"
+"""Property of a subscribe request, "true" where the consumer reads the compacted view."""
+
+TAG_BYTES = 16
+"""What encryption adds to a payload (payloads.encryption)."""
+
+
+class Keyed(NamedTuple):
+    """What compaction asks of a message: its place, its key (None for none) and the bytes of its payload."""
+
+    position: int
+    batch_index: int
+    key: str | None
+    size: int
+
+
+def payload_size(stored: int | None, *, uncompressed: int | None = None, is_encrypted: bool = False) -> int:
+    """Bytes of a payload as it was sent, of which so many are *stored*; 0 for a null value.
+
+    >>> payload_size(None), payload_size(5), payload_size(16, is_encrypted=True), payload_size(9, uncompressed=0)
+    (0, 5, 0, 0)
+    """
+    if uncompressed is not None:
+        return uncompressed
+    return max(0, (stored or 0) - (TAG_BYTES if is_encrypted else 0))
+
+
+def survivors(messages: Iterable[Keyed], *, retain_null_key: bool = False) -> list[tuple[int, int]]:
+    """(position, batch index) of those of a partition's *messages* that stay, in order.
+
+    >>> sent = [("a", 1), ("b", 1), (None, 1), ("a", 2), ("b", 0)]
+    >>> keys = [Keyed(position, 0, *each) for position, each in enumerate(sent)]
+    >>> survivors(keys), survivors(keys, retain_null_key=True)
+    ([(3, 0)], [(2, 0), (3, 0)])
+    """
+    latest: dict[str, Keyed] = {}
+    keyless = []
+    for message in messages:
+        if message.key is None:
+            keyless.append(message)
+        elif message.key not in latest or message[:2] > latest[message.key][:2]:
+            latest[message.key] = message
+    stay = [message for message in latest.values() if message.size > 0]
+    return sorted(message[:2] for message in (stay + keyless if retain_null_key else stay))
+
+
+def reads_compacted_refusal(subscription_type: str) -> tuple[str, str] | None:
+    """Why a consumer that reads compacted may not have a subscription of this type: (error name, words), None when it
+    may (ServerCnx.handleSubscribe).
+
+    >>> reads_compacted_refusal("Shared")[0], reads_compacted_refusal("Failover")
+    ('InvalidConfiguration', None)
+    """
+    if subscription_type in SINGLE_ACTIVE:
+        return None
+    return "InvalidConfiguration", "is_read_compacted works on Exclusive and Failover subscriptions only"
+
+
+def is_wanted(threshold: int, bytes_behind: int) -> bool:
+    """Is a topic to be compacted without being asked for it, of which so many bytes were published since it was last
+    compacted, or ever (PersistentTopic.checkCompaction)? A *threshold* of 0 is none.
+
+    >>> is_wanted(100, 100), is_wanted(100, 101), is_wanted(0, 101)
+    (False, True, False)
+    """
+    return 0 < threshold < bytes_behind

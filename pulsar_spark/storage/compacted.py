@@ -1,0 +1,270 @@
+"""The compacted view of a topic: the latest message of each key, as protocol.compaction says, up to a horizon.
+
+**Where it lies.** In ``_compacted``, a table of its own within the folder of the topic's, which Delta passes over for
+its first letter: so it comes and goes with the topic, whatever its name. It has the topic's rows as they were
+published, payloads included, and beside them ledger id and position; chunked messages are put together, and lie where
+their last chunk lay. What it holds stays when trimming takes the topic's own rows; what DELETE takes from the topic's
+table afterwards stays, too, until a later message has the key. Why whole rows and not places: the oldest row that stays
+would hold back all that was published since.
+
+**The horizon** of a partition is the publish commit, a ledger id, up to which the view stands for the topic; what comes
+behind is read from the topic itself. One commit takes the rows of a partition out, puts the new ones in and says the
+horizon (:data:`HORIZON`), and when, how long, and of how many messages. So a crash before it leaves the view that was,
+and files that no commit names; after it the new view. The commit is of exactly the next version, so that of two that
+compact, wherever they run, one has worked in vain.
+
+**Trimming** takes nothing behind the horizon of a topic that was ever compacted, as Pulsar's subscription
+``__compaction`` holds it (see trimming). Who reads holds nothing: files that left the view stay for
+:data:`GRACE_SECONDS`, and who needs one of those that are gone goes on in the view of then.
+
+Rows lie in order of position, in files and row groups that do not overlap, so a reader reads what it wants of them and
+no more. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.errors import CorruptState, NotAllowedError
+from pulsar_spark.storage.commits import commit, now_micros
+from pulsar_spark.storage.data_files import conform
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.tables import create_table
+from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
+from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.upkeep import remove_unseen
+from pulsar_spark.table_specs import COMPACTED
+
+FOLDER = "_compacted"
+HORIZON = "compacted/"
+"""Transaction of the view's commits: this and the partition; its version is the last ledger that is compacted."""
+REMOVED, SUCCEED_TIME_MS, DURATION_MS = "compacted_removed", "compacted_time_ms", "compacted_duration_ms"
+"""Transactions that say of the last compaction how many messages it left out, when it was done and how long it took."""
+GRACE_SECONDS = 60 * 60
+IN_PROGRESS = "Compaction already in progress"
+BLOCK_ROWS = 2048
+
+
+class Facts(NamedTuple):
+    """What the commit of a compaction says of it."""
+
+    removed: int
+    duration_ms: int
+
+
+class _File(NamedTuple):
+    path: str
+    partition: int
+    first: int
+    last: int
+    size: int
+    rows: int
+
+
+class CompactedView:
+    """The view of the topic whose table is at a path, as it was when it was looked at last. A topic that was never
+    compacted has one without rows, whose horizons are 0."""
+
+    def __init__(self, table: Path | str):
+        self.path = Path(table) / FOLDER
+        self._log = TableLog(self.path)
+        self._opened: DeltaTable | None = None
+        self._said: dict[str, int] = {}
+        self._files: list[_File] = []
+        self._group: tuple[tuple[str, int], pa.Table] | None = None
+        self._bounds: dict[str, list[_Bounds]] = {}
+        self.look()
+
+    def look(self) -> bool:
+        """Look whether the topic was compacted since; True if it was."""
+        if not (self._log.has(0) if self._opened is None else self._log.has_news(self.version)):
+            return False
+        try:
+            self._opened = open_table(self.path)
+        except DeltaError as broken:
+            raise CorruptState(
+                f"{str(self.path)!r}: the compacted view cannot be opened ({broken}): restore it, or remove the folder "
+                "and compact the topic again, of what was not trimmed"
+            ) from broken
+        self._files, self._said, self._bounds = sorted(_files(self._opened), key=lambda file: file[1:3]), {}, {}
+        return True
+
+    @property
+    def version(self) -> int:
+        """Of its table; -1 where there is none."""
+        return -1 if self._opened is None else self._opened.version()
+
+    @property
+    def is_made(self) -> bool:
+        """Was the topic ever compacted?"""
+        return self.said(SUCCEED_TIME_MS) > 0
+
+    def said(self, transaction: str) -> int:
+        """What the view's commits say in a transaction; 0 for nothing."""
+        if transaction not in self._said:
+            found = self._opened and self._opened.transaction_version(transaction)
+            self._said[transaction] = found or 0
+        return self._said[transaction]
+
+    def horizon(self, partition: int) -> int:
+        """The last ledger of a partition that is compacted; 0 where none is."""
+        return self.said(f"{HORIZON}{partition}")
+
+    def size(self, partitions: Collection[int]) -> int:
+        """Bytes of its files of some partitions."""
+        return sum(file.size for file in self._files if file.partition in partitions)
+
+    def messages(self, partitions: Collection[int]) -> int:
+        """Messages that it has of them."""
+        return sum(file.rows for file in self._files if file.partition in partitions)
+
+    def removes(self, partitions: Collection[int]) -> list[dict]:
+        """The ``remove`` actions of the files of some partitions."""
+        return [
+            {"path": file.path, "size": file.size, "partitionValues": _partition(file)}
+            for file in self._files
+            if file.partition in partitions
+        ]
+
+    def rows_between(self, partition: int, spans: Iterable[tuple[int, int]]) -> Iterator[pa.Table]:
+        """The rows at positions first..last of each of *spans*, which are in order, in blocks, in order of position and
+        batch index. FileNotFoundError where a file is gone, because it left the view long ago: look again."""
+        for first, last in spans:
+            for file in self._files:
+                if file.partition == partition and file.first <= last and file.last >= first:
+                    for rows in self._groups(file, lambda has: has.last >= first and has.first <= last):
+                        positions = rows["position"].to_numpy()
+                        yield from _blocks(rows, *np.searchsorted(positions, [first, last + 1]))
+
+    def rows_behind(self, partition: int, ledger_id: int, position: int = -1) -> Iterator[pa.Table]:
+        """The same of the ledgers from *ledger_id* on, behind a *position*."""
+        for file in self._files:
+            if file.partition == partition and file.last > position:
+                for rows in self._groups(file, lambda has: has.last_ledger_id >= ledger_id):
+                    begin = max(
+                        np.searchsorted(rows["ledger_id"].to_numpy(), ledger_id),
+                        np.searchsorted(rows["position"].to_numpy(), position, "right"),
+                    )
+                    yield from _blocks(rows, begin, rows.num_rows)
+
+    def positions(self, partition: int, first: int, last: int, more: int) -> np.ndarray:
+        """Where the entries lie that the view has messages of, in order: those at *first*..*last*, and so many *more*
+        behind them, if there are."""
+        found, behind = [np.empty(0, np.int64)], 0
+        for here in self._positions_from(partition, first):
+            found.append(here)
+            behind += int((here > last).sum())
+            if behind >= more:
+                break
+        there = np.concatenate(found)
+        return there[: int(np.searchsorted(there, last, "right")) + more]
+
+    def _positions_from(self, partition: int, first: int) -> Iterator[np.ndarray]:
+        for file in self._files:
+            if file.partition == partition and file.last >= first:
+                for number, has in enumerate(self._bounds_of(file)):
+                    if has.last >= first:
+                        here = np.unique(self._positions_of(file, number))
+                        yield here[here >= first]
+
+    def _positions_of(self, file: _File, number: int) -> np.ndarray:
+        if self._group is not None and self._group[0] == (file.path, number):
+            return self._group[1]["position"].to_numpy()
+        with self._reading(file) as opened:
+            return opened.read_row_group(number, columns=["position"])["position"].to_numpy()
+
+    def _groups(self, file: _File, is_wanted: Callable[["_Bounds"], bool]) -> Iterator[pa.Table]:
+        """The row groups of a file that may hold something wanted; the latest stays decoded."""
+        for number, has in enumerate(self._bounds_of(file)):
+            if is_wanted(has):
+                if self._group is None or self._group[0] != (file.path, number):
+                    with self._reading(file) as opened:
+                        rows = conform(opened.read_row_group(number), COMPACTED.schema, _partition(file))
+                    self._group = (file.path, number), rows
+                yield self._group[1]
+
+    def _bounds_of(self, file: _File) -> list["_Bounds"]:
+        if file.path not in self._bounds:
+            with self._reading(file) as opened:
+                groups = map(opened.metadata.row_group, range(opened.metadata.num_row_groups))
+                self._bounds[file.path] = [_bounds(group) for group in groups]
+        return self._bounds[file.path]
+
+    @contextlib.contextmanager
+    def _reading(self, file: _File) -> Iterator[pq.ParquetFile]:
+        """A file, open. FileNotFoundError where it left the view, :class:`CorruptState` where it is the view's and
+        cannot be read."""
+        try:
+            with pq.ParquetFile(self.path / file.path, page_checksum_verification=True) as opened:
+                yield opened
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
+            if isinstance(error, FileNotFoundError) and self._log.has_news(self.version):
+                raise
+            raise CorruptState(
+                f"{str(self.path / file.path)!r}, a file of the compacted view, is gone, not whole or damaged: put it "
+                f"back; or remove the folder {str(self.path)!r} and compact the topic again, of what was not trimmed"
+            ) from error
+
+
+class _Bounds(NamedTuple):
+    """Of a row group: the first and the last position, and the last ledger id."""
+
+    first: int
+    last: int
+    last_ledger_id: int
+
+
+def _bounds(group: pq.RowGroupMetaData) -> _Bounds:
+    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+    positions, ledgers = columns["position"].statistics, columns["ledger_id"].statistics
+    return _Bounds(positions.min, positions.max, ledgers.max)
+
+
+def _files(opened: DeltaTable) -> Iterator[_File]:
+    found = pa.table(opened.get_add_actions(flatten=True))
+    if not found.num_rows:
+        return
+    partitions = "partition.partition"
+    names = ["path", "size_bytes", "num_records", "min.position", "max.position"]
+    for row in found.select([*names, *([partitions] if partitions in found.column_names else [])]).to_pylist():
+        path, size, rows, first, last, partition = *(row[name] for name in names), row.get(partitions, -1)
+        yield _File(unquote(path), int(partition), first, last, size, rows)
+
+
+def _partition(file: _File) -> dict[str, str]:
+    return {"partition": str(file.partition)} if file.partition >= 0 else {}
+
+
+def _blocks(rows: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
+    for at in range(int(begin), int(end), BLOCK_ROWS):
+        yield rows.slice(at, min(BLOCK_ROWS, int(end) - at))
+
+
+def make_view(topic: Topic) -> CompactedView:
+    """The view of a topic, whose table is made where there is none."""
+    definition = {"topic": str(topic.name), "topic_id": topic.topic_id}
+    by = ("partition",) if topic.partitions else ()
+    create_table(topic.path / FOLDER, COMPACTED, definition, partition_by=by, statistics_of=("position", "ledger_id"))
+    return CompactedView(topic.path)
+
+
+def replace_rows(view: CompactedView, horizons: Mapping[int, int], adds: list[dict], facts: Facts) -> None:
+    """Put the files of *adds* in the place of all rows of the partitions that *horizons* names, in one commit, and
+    remove the files that left the view long ago. :class:`NotAllowedError` where the view is another meanwhile."""
+    said = {f"{HORIZON}{partition}": ledger_id for partition, ledger_id in horizons.items()}
+    said |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}
+    if commit(view.path, [view.version + 1], adds, said, view.removes(horizons)) is None:
+        raise NotAllowedError(f"{str(view.path)!r}: {IN_PROGRESS}: another was quicker; ask again")
+    for _ in remove_unseen(view.path, time.time() - GRACE_SECONDS, frozenset()):
+        """What left the view long ago goes."""
