@@ -210,16 +210,17 @@ def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | Non
 def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
     """Those of rewritten rows that have a place in their entry: whoever rewrote them may have given them any, and what
     has an impossible one is a message no more."""
-    if not batch_size:
+    index, is_outside = rows["batch_index"], batch_size == 1
+    if not batch_size or (is_outside and index.null_count == rows.num_rows):
         return rows
-    index = rows["batch_index"]
-    is_outside = batch_size == 1
     inside = pc.and_(pc.greater_equal(index, 0), pc.less(index, batch_size))
     return rows.filter(pc.fill_null(inside, is_outside))
 
 
 def _once(rows: pa.Table) -> pa.Table:
     """*rows* of one publish without copies that somebody made of them: the first of each entry and batch index."""
+    if rows.num_rows < 2:
+        return rows
     places = rows.select(["entry_id", "batch_index"]).append_column("row", pa.array(np.arange(rows.num_rows)))
     kept = places.group_by(["entry_id", "batch_index"]).aggregate([("row", "min")])["row_min"]
     return rows if len(kept) == rows.num_rows else rows.take(kept.sort())

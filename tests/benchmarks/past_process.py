@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.housekeeping import give_memory_back
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.memory import give_memory_back
 from tests.benchmarks.bench import resident_memory, seconds
 from tests.benchmarks.past import TOPIC
 from tests.plain_broker import PlainBroker
