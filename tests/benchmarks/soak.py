@@ -12,21 +12,17 @@ else each checkpoint would repeat them for Delta's week, and be made the more ra
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
-from unittest.mock import patch
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import housekeeping
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.storage import checkpoints, kept_tables, shortening, tables
-from pulsar_spark.storage import housekeeping as storage_housekeeping
-from pulsar_spark.storage.retention import FILES_PROPERTY
 from pulsar_spark.storage.session import spark_session
 from tests.benchmarks.bench import Bench, resident_memory
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
+from tests.benchmarks.kept_broker import quickly_old
 from tests.plain_broker import PlainBroker
 
 TOPIC = "persistent://public/default/soak"
@@ -34,8 +30,7 @@ SETTLED, PARTS, SAMPLES = 1000, 10, 20
 """Rounds that are left out, parts of a run, and in each so many looks, of which the median counts: files are opened and
 written all the time."""
 MESSAGES_A_LIFE = 200
-KEPT_SECONDS, TOLD_SECONDS = 10, 60
-"""So long things stay, and tables tell of files that left them: longer, or nobody would know that they may go."""
+KEPT_SECONDS = 10
 NO_DRIFT = Budget(1.1, is_ratio=True)
 
 
@@ -72,16 +67,8 @@ def _soak(bench: Bench, family: str, jvm: int | None, broker: Callable) -> Itera
         if len(took) >= rounds:
             done.set()
 
-    with ExitStack() as hurried:
-        for module in (checkpoints, shortening):
-            hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", KEPT_SECONDS))
-        hurried.enter_context(patch.object(kept_tables, "_seconds", lambda latest, topic: [KEPT_SECONDS] * 2))
-        hurried.enter_context(patch.dict(tables._CONFIGURATION, {FILES_PROPERTY: f"interval {TOLD_SECONDS} seconds"}))
-        hurried.enter_context(patch.object(storage_housekeeping, "promised_seconds", lambda table: KEPT_SECONDS))
-        for name, value in {"LOOK_SECONDS": 2.0, "IDLE_SECONDS": 10.0, "REST": 0}.items():
-            hurried.enter_context(patch.object(housekeeping, name, value))
-        with broker(root, on_round=note):
-            _come_and_go(root, done)
+    with quickly_old(KEPT_SECONDS, LOOK_SECONDS=2.0, IDLE_SECONDS=10.0, REST=0), broker(root, on_round=note):
+        _come_and_go(root, done)
     yield from _figures(family, rounds, took, states)
 
 
