@@ -30,7 +30,7 @@ from pulsar_spark.table_specs import LEDGERS
 _COLUMNS = ["topic_id", "partition", *Run._fields]
 STRETCH = 1 << 14
 """So many runs of a topic partition are loaded at a time, or twice as many."""
-_STRETCHES = 4
+_STRETCHES = 2
 """Of each topic partition so many stay in memory beside its last runs."""
 
 

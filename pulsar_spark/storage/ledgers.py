@@ -19,7 +19,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.scan import FRUGAL, dataset_of, open_table
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
@@ -35,7 +35,7 @@ def stored_rows(table: DeltaTable, columns: list[str], wanted: pc.Expression | N
     """Some columns of the rows that are *wanted*; one that the table does not have yet is null."""
     dataset = dataset_of(table)
     there = [name for name in columns if name in dataset.schema.names]
-    rows = dataset.to_table(columns=there, filter=wanted, cache_metadata=False)
+    rows = dataset.to_table(columns=there, filter=wanted, **FRUGAL)
     return conform(rows, pa.schema([LEDGERS.schema.field(name) for name in columns]))
 
 

@@ -23,7 +23,7 @@ from pulsar_spark.storage.ledgers import by_partition, groups, stored_rows
 from pulsar_spark.storage.packed_columns import numbers
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.publish_ids import PublishIds
-from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.scan import FRUGAL, dataset_of, open_table
 from pulsar_spark.table_specs import LEDGERS
 
 ROWS_A_STEP = 1 << 16
@@ -128,8 +128,7 @@ def _parts(opened: DeltaTable, columns: list[str], wanted: pc.Expression | None 
     dataset, waiting, count = dataset_of(opened), [], 0
     there = [name for name in columns if name in dataset.schema.names]
     schema = pa.schema([LEDGERS.schema.field(name) for name in columns])
-    options = dict(batch_size=ROWS_A_STEP, batch_readahead=1, fragment_readahead=1, cache_metadata=False)
-    for batch in dataset.to_batches(columns=there, filter=wanted, **options):
+    for batch in dataset.to_batches(columns=there, filter=wanted, **FRUGAL):
         waiting.append(conform(pa.table(batch), schema))
         count += batch.num_rows
         if count >= ROWS_A_STEP:
