@@ -78,7 +78,7 @@ def write_past(folder: Path, commits: int) -> SparkEngine:
         commit(table, [version], write_files(table, _messages(first, last), False), {})
     for first in range(1, commits + 1, ROWS):
         ledgers.append(_runs(engine.topic_ids[TOPIC], first, min(first + ROWS, commits + 1) - 1))
-    _begin_at(log, commits)
+    begin_at(log, commits)
     engine.published = commits
     engine.start()
     engine.rounds.take_over()
@@ -89,7 +89,7 @@ def write_past(folder: Path, commits: int) -> SparkEngine:
     return engine
 
 
-def _begin_at(log: TableLog, version: int) -> None:
+def begin_at(log: TableLog, version: int) -> None:
     """Let the log begin with its latest commit, as *version*."""
     made = make_checkpoint(log.folder.parent)
     log.keep_first_commit()
