@@ -15,6 +15,7 @@ from pulsar_spark.broker.keyed import LOOK_AHEAD
 from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
+from pulsar_spark.storage.python_rows import uncollected
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
@@ -114,6 +115,7 @@ def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection
         )
 
 
+@uncollected()
 def lay_all_to_rest(bundle: Bundle, now: Instant) -> None:
     """The same of all that would take no part in a round."""
     draft = RoundDraft(0, now.own, now.wall)

@@ -10,12 +10,10 @@ looked at again when so many commits have been made to it, and now and then in a
 
 How long things stay, and whether a topic is kept at all, policies say (see storage.kept_tables).
 
-Each look also gives memory back. What threads have freed the C library keeps for them, and it is in pieces: 80 KB more
-a round over thousands of rounds, of which nothing is in use (``python -m tests.benchmarks --only soak_plain``).
+Each look also gives memory back: what is free and in pieces were 80 KB more a round over thousands of rounds
+(``python -m tests.benchmarks --only soak_plain``).
 """
 
-import contextlib
-import ctypes
 import logging
 import threading
 import time
@@ -23,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import PulsarSparkError
@@ -33,6 +30,7 @@ from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.memory import give_memory_back
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 30.0
@@ -47,14 +45,6 @@ BEHIND = 4 * COMMITS
 they are."""
 MAY_PASS = (OSError, PulsarSparkError, DeltaError)
 log = logging.getLogger(__name__)
-
-
-def give_memory_back() -> None:
-    """Let Arrow and the C library return to the system what is free; nothing with a library that has no such call.
-    Some milliseconds, without Python's lock."""
-    pa.default_memory_pool().release_unused()
-    with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Housekeeping:

@@ -90,7 +90,7 @@ class Pages(Sequence[Page]):
 
     def __init__(self, pages: Iterable[Page] = ()):
         self._pages = sorted(pages, key=attrgetter("first"))
-        self._facts = _facts(self._pages)
+        self._facts = _facts(self._pages) if self._pages else _NO_FACTS
 
     def __len__(self) -> int:
         return len(self._pages)
@@ -147,6 +147,10 @@ def _facts(pages: list[Page]) -> np.ndarray:
         for page in pages
     ]
     return np.array(facts, np.int64).reshape(-1, 4).T
+
+
+_NO_FACTS = _facts([])
+"""Those of no pages, which most of very many cursors have."""
 
 
 def chunks(ranges: list[Range], borders: np.ndarray, most: int) -> Iterator[list[Range]]:

@@ -35,10 +35,10 @@ class PageRows(NamedTuple):
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, then a row a page and a row a range of *pages*. Pages
-    and letters among the facts, of which there may be many, stand behind the others, so that they need not be asked for
-    columns they lack."""
-    many: dict[str, list[dict]] = {"": [], "page": [], "letter": []}
+    """The Arrow rows of one round: *facts* as dicts of columns, then a row a page and a row a range of *pages*.
+    Consumers, pages and letters among the facts, of which there may be many, stand behind the others, so that they need
+    not be asked for columns they lack."""
+    many: dict[str, list[dict]] = {"": [], "consumer": [], "page": [], "letter": []}
     for fact in facts:
         many.get(fact["kind"], many[""]).append(fact)
     table = pa.concat_tables(CURSOR_LEDGER.rows(same) for same in many.values() if same)

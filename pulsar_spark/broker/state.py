@@ -227,12 +227,16 @@ class Cursor(PagedRanges):
 
     def returns_at(self) -> Iterator[int]:
         """When pending entries come back by themselves: the earliest instant of each page, or of all lanes."""
+        if self.lanes is None and not self.pages:
+            return iter(())
         dues = self.pages.returns_at.tolist() if self.lanes is None else [self.lanes.returns_at()]
         return (due for due in dues if due is not None and due < NEVER)
 
     def replays_at(self) -> Iterator[int]:
         """When what is to be delivered again may be, 0 for at once: the earliest instant of each page, or all of lanes'
         ranges."""
+        if self.lanes is None and not self.pages:
+            return iter(())
         dues = self.pages.replays_at.tolist() if self.lanes is None else self.lanes.replays_at()
         return (due for due in dues if due is not None and due < NEVER)
 

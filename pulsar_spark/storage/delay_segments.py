@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.sticky_key import NO_KEY_HASH
 from pulsar_spark.storage.delay_files import check_name, footer_of
 from pulsar_spark.storage.delayed import NONE_DUE, Due
+from pulsar_spark.storage.file_statistics import footer_columns
 
 SEGMENT_ENTRIES = 1 << 15
 FILE_ENTRIES = 1 << 21
@@ -188,7 +189,7 @@ class SegmentFile:
     def bounds(self) -> Iterator[tuple[int, int, int, int]]:
         """(segment, first deliver time, last, entries) of each segment, as the file's footer says."""
         metadata = self._file.metadata
-        paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+        paths = footer_columns(metadata)
         for segment in range(self.segments):
             group = metadata.row_group(segment)
             found = group.column(paths.index("due_time")).statistics

@@ -10,6 +10,7 @@ runs for the bounds of what it reads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from pulsar_spark.storage.topic_files import READ_ERRORS, files_of, partition_of
 from pulsar_spark.table_specs import MESSAGES
 
 BLOCK_ROWS = 2048
-CACHED_BYTES = 64 * 1024 * 1024
+CACHED_BYTES = 32 * 1024 * 1024
 
 
 class EntryReader:
@@ -85,7 +86,7 @@ class EntryReader:
     def _rows(self, search: "_Search", wanted: EntryIds) -> Iterator:
         """The rows of *wanted*, and perhaps others around them, in order."""
         run = search.run
-        if search.as_published or is_in_table(search.table, run):
+        if search.as_published or search.holders == [run.path]:
             groups = self._groups.read(f"{search.table}/{run.path}", wanted, search.columns)
             try:
                 rows = next(groups, None)
@@ -113,7 +114,7 @@ class EntryReader:
             path = f"{search.table}/{holder}"
             return holder, list(self._groups.read_of_publish(path, run.publish_id, wanted, search.columns))
 
-        found, lost = read_where(search.table, run.path, run.publish_id, run.ledger_id, read)
+        found, lost = read_where(search.table, run.path, run.publish_id, search.holders, read)
         search.lost += lost
         search.lost += [holder for holder, parts in found if any(isinstance(part, Damaged) for part in parts)]
         if rows := [part for _, parts in found for part in parts if not isinstance(part, Damaged)]:
@@ -130,6 +131,11 @@ class _Search:
         self.names = [name for name in ENTRY_COLUMNS if name in ("entry_id", "batch_index", *self.columns)]
         self.is_elsewhere = False
         self.lost: list[str] = []
+
+    @cached_property
+    def holders(self) -> list[str]:
+        """The files that hold the rows, as far as the log tells."""
+        return files_of(self.table).holders(self.run.path, self.run.publish_id, self.run.ledger_id)
 
     def is_published_file(self) -> bool:
         """Is the file that was published the table's, at this moment?"""
@@ -211,16 +217,17 @@ def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | Non
 def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
     """Those of rewritten rows that have a place in their entry: whoever rewrote them may have given them any, and what
     has an impossible one is a message no more."""
-    if not batch_size:
+    index, is_outside = rows["batch_index"], batch_size == 1
+    if not batch_size or (is_outside and index.null_count == rows.num_rows):
         return rows
-    index = rows["batch_index"]
-    is_outside = batch_size == 1
     inside = pc.and_(pc.greater_equal(index, 0), pc.less(index, batch_size))
     return rows.filter(pc.fill_null(inside, is_outside))
 
 
 def _once(rows: pa.Table) -> pa.Table:
     """*rows* of one publish without copies that somebody made of them: the first of each entry and batch index."""
+    if rows.num_rows < 2:
+        return rows
     places = rows.select(["entry_id", "batch_index"]).append_column("row", pa.array(np.arange(rows.num_rows)))
     kept = places.group_by(["entry_id", "batch_index"]).aggregate([("row", "min")])["row_min"]
     return rows if len(kept) == rows.num_rows else rows.take(kept.sort())

@@ -23,7 +23,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, clusters, expanded
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
 from pulsar_spark.storage.entries import is_in_table, read_slice
-from pulsar_spark.storage.file_statistics import file_statistics
+from pulsar_spark.storage.file_statistics import file_statistics, footer_schema
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.table_specs import KEY_FLAGS
 
@@ -56,7 +56,7 @@ def is_by_hash(table, run: Run) -> bool:
 @lru_cache(maxsize=4096)
 def _key_columns(path: str) -> tuple[str, ...] | None:
     footer = pq.read_metadata(path)
-    found, names = file_statistics(footer), footer.schema.to_arrow_schema().names
+    found, names = file_statistics(footer), footer_schema(footer).to_arrow_schema().names
     if found["nullCount"].get("sticky_key_hash") == 0:
         return None
     return tuple(name for name in _KEYS if name in names and found["nullCount"].get(name) != found["numRecords"])

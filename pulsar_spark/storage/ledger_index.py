@@ -21,15 +21,16 @@ from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import by_partition, stored_rows
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.memory import give_memory_back
 from pulsar_spark.storage.needed_runs import last_runs, stored_runs
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]
-STRETCH = 1 << 15
+STRETCH = 1 << 14
 """So many runs of a topic partition are loaded at a time, or twice as many."""
-_STRETCHES = 4
+_STRETCHES = 2
 """Of each topic partition so many stay in memory beside its last runs."""
 
 
@@ -171,6 +172,7 @@ class LedgerIndex:
         if not found.begins_at <= first or last >= found.end_position:
             raise CorruptState(f"{str(self._path)!r}: positions {first} to {last} are not all there: {DOCTOR}")
         kept.append(found)
+        give_memory_back()
         return found
 
     def _partition(self, topic_id: str, partition: int, until: int = -1) -> PartitionLedgers:
@@ -191,6 +193,7 @@ class LedgerIndex:
             wanted = pc.field("topic_id") == topic_id
             if (pc.sum(pa.table(opened.get_add_actions())["num_records"]).as_py() or 0) > 2 * STRETCH:
                 partitions = last_runs(opened, topic_id, STRETCH)
+                give_memory_back()
                 wanted &= pc.field("first_position") == NO_POSITION
             self._append(topic_id, partitions, stored_rows(opened, _COLUMNS, wanted))
         self._version = version

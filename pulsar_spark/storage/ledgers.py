@@ -19,7 +19,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.scan import FRUGAL, dataset_of, open_table
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
@@ -35,7 +35,7 @@ def stored_rows(table: DeltaTable, columns: list[str], wanted: pc.Expression | N
     """Some columns of the rows that are *wanted*; one that the table does not have yet is null."""
     dataset = dataset_of(table)
     there = [name for name in columns if name in dataset.schema.names]
-    rows = dataset.to_table(columns=there, filter=wanted, cache_metadata=False)
+    rows = dataset.to_table(columns=there, filter=wanted, **FRUGAL)
     return conform(rows, pa.schema([LEDGERS.schema.field(name) for name in columns]))
 
 
@@ -84,24 +84,23 @@ def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int,
 
 def by_partition(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
     """(topic id, partition, rows) of every topic partition that has runs: without notes, in no order."""
-    rows = _in_order(rows.filter(pc.greater(rows["first_position"], NO_POSITION)), "topic_id")
-    for topic_id, first, last in stretches(rows["topic_id"]):
-        of_topic = _in_order(rows.slice(first, last - first), "partition")
-        for partition, begin, end in stretches(of_topic["partition"]):
-            yield topic_id, partition, of_topic.slice(begin, end - begin)
+    for topic_id, of_topic in groups(rows.filter(pc.greater(rows["first_position"], NO_POSITION)), "topic_id"):
+        for partition, runs in groups(of_topic, "partition"):
+            yield topic_id, partition, runs
 
 
-def _in_order(rows: pa.Table, name: str) -> pa.Table:
-    """*rows* in the order of a column, as they are where it is the same in all."""
+def groups(rows: pa.Table, name: str) -> Iterator[tuple[object, pa.Table]]:
+    """(value, rows) of every value of a column, which is null in none; *rows* as they are where it is the same in
+    all."""
     least, most = pc.min_max(rows[name]).as_py().values()
-    return rows if least == most else rows.sort_by(name)
-
-
-def stretches(values: pa.ChunkedArray) -> Iterator[tuple[object, int, int]]:
-    """(value, first, end) of each stretch of equal *values*, which are in order."""
-    found = pc.run_end_encode(values.combine_chunks()) if len(values) else None
-    ends = [] if found is None else found.run_ends.to_pylist()
-    yield from zip([] if found is None else found.values.to_pylist(), [0, *ends], ends)
+    if least == most:
+        yield from [(least, rows)] if rows.num_rows else []
+        return
+    rows = rows.sort_by(name)
+    values = pc.run_end_encode(rows[name].combine_chunks())
+    ends = values.run_ends.to_pylist()
+    for value, first, end in zip(values.values.to_pylist(), [0, *ends], ends):
+        yield value, rows.slice(first, end - first)
 
 
 def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:

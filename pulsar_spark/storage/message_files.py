@@ -8,8 +8,11 @@ for somebody who reads on where he stopped.
 """
 
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import cache, cached_property
+from operator import methodcaller
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.storage.data_files import conform
+from pulsar_spark.storage.file_statistics import footer_columns
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 
@@ -81,6 +85,40 @@ class Rows(NamedTuple):
     entry_ids: np.ndarray
 
 
+class _Published(NamedTuple):
+    """Rows of several publishes: all of one behind each other, as those of *publish_ids*, which ascend, from each of
+    *starts* on."""
+
+    table: pa.Table
+    publish_ids: pa.Array
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "_Published":
+        """Of rows that have a column of their publish ids, in any order."""
+        table = table.filter(pc.is_valid(table["publish_id"]))
+        known = table["publish_id"].combine_chunks().dictionary_encode()
+        in_order = pc.array_sort_indices(known.dictionary)
+        places = np.empty(len(in_order), np.int64)
+        places[in_order.to_numpy()] = np.arange(len(in_order))
+        each = places[known.indices.to_numpy()]
+        table = table.drop_columns("publish_id")
+        if (np.diff(each) < 0).any():
+            table = table.take(np.argsort(each, kind="stable"))
+        sizes = np.bincount(each, minlength=len(in_order))
+        return cls(table, known.dictionary.take(in_order), np.concatenate(([0], np.cumsum(sizes))))
+
+    def rows_of(self, publish_id: str) -> pa.Table:
+        """Those of a publish, in the order they were in; of few among many a copy."""
+        at = bisect_left(self.publish_ids, publish_id, key=methodcaller("as_py"))
+        if at == len(self.publish_ids) or self.publish_ids[at].as_py() != publish_id:
+            return self.table.slice(0, 0)
+        first, end = self.starts[at].item(), self.starts[at + 1].item()
+        if self.table.num_rows > 4 * (end - first):
+            return self.table.take(pa.array(np.arange(first, end)))
+        return self.table.slice(first, end - first)
+
+
 class Damaged(NamedTuple):
     """Rows of entries *first*..*last* are in bytes that cannot be read."""
 
@@ -88,15 +126,17 @@ class Damaged(NamedTuple):
     last: int
 
 
-class _Footer(NamedTuple):
+class _Footer:
     """What a file says of itself, with the bounds of each row group: None where a group does not tell."""
 
-    metadata: pq.FileMetaData
-    entry_ids: list[tuple[int, int] | None]
+    def __init__(self, metadata: pq.FileMetaData):
+        self.metadata = metadata
+        self.entry_ids: list[tuple[int, int] | None] = _bounds_of(metadata, "entry_id")
 
-    @classmethod
-    def of(cls, metadata: pq.FileMetaData) -> "_Footer":
-        return cls(metadata, _bounds_of(metadata, "entry_id"))
+    @cached_property
+    def publish_ids(self) -> list[tuple[str, str] | None]:
+        """The bounds of these, which only files of several publishes are asked for."""
+        return _bounds_of(self.metadata, "publish_id")
 
 
 class RowGroups:
@@ -105,7 +145,7 @@ class RowGroups:
 
     def __init__(self, cached_bytes: int = 0):
         self._cached_bytes = cached_bytes
-        self._groups: OrderedDict[tuple[str, int, tuple[str, ...]], Rows] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int, tuple[str, ...]], Rows | _Published] = OrderedDict()
         self._footers: OrderedDict[str, _Footer] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
@@ -139,24 +179,40 @@ class RowGroups:
         self, path: str, publish_id: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS
     ) -> Iterator[pa.Table | Damaged]:
         """The rows of *wanted*, and no others, of a file that may hold several publishes; in no order."""
-        schema = _schema(("publish_id", *columns))
-        with self._open(path) as file:
-            entry_ids, publish_ids = (
-                self._footer(path, file.metadata).entry_ids,
-                _bounds_of(file.metadata, "publish_id"),
-            )
-            for number, (ids, publishes) in enumerate(zip(entry_ids, publish_ids)):
-                if (ids is None or wanted.meets(*ids)) and (
-                    publishes is None or publishes[0] <= publish_id <= publishes[1]
-                ):
-                    try:
-                        rows = conform(file.read_row_group(number, columns=schema.names), schema)
-                    except READ_ERRORS as error:
-                        raise_unless_damage(error)
-                        yield Damaged(*ids or (int(wanted.firsts[0]), int(wanted.lasts[-1])))
-                        continue
-                    rows = in_order(rows.filter(pc.equal(rows["publish_id"], publish_id)).drop_columns("publish_id"))
+        with self._lock:
+            footer = self._footers.get(path)
+        if footer is None:
+            with self._open(path) as file:
+                footer = self._footer(path, file.metadata)
+        for number, (ids, publishes) in enumerate(zip(footer.entry_ids, footer.publish_ids)):
+            if (ids is None or wanted.meets(*ids)) and (
+                publishes is None or publishes[0] <= publish_id <= publishes[1]
+            ):
+                published = self._published(path, number, columns)
+                if published is None:
+                    yield Damaged(*ids or (int(wanted.firsts[0]), int(wanted.lasts[-1])))
+                else:
+                    rows = in_order(published.rows_of(publish_id))
                     yield taken(rows.table, wanted.rows_in(rows.entry_ids))
+
+    def _published(self, path: str, number: int, columns: tuple[str, ...]) -> _Published | None:
+        """A row group of a file that may hold several publishes; None where it cannot be read."""
+        schema = _schema(("publish_id", *columns))
+        key = path, number, tuple(schema.names)
+        with self._lock:
+            found = self._groups.get(key)
+            if found is not None:
+                self._groups.move_to_end(key)
+                return found
+        with self._open(path) as file:
+            try:
+                rows = conform(file.read_row_group(number, columns=schema.names), schema)
+            except READ_ERRORS as error:
+                raise_unless_damage(error)
+                return None
+        found = _Published.of(rows)
+        self._keep(key, found)
+        return found
 
     def _open(self, path: str) -> pq.ParquetFile:
         with self._lock:
@@ -168,7 +224,7 @@ class RowGroups:
         with self._lock:
             found = self._footers.get(path)
         if found is None:
-            found = _Footer.of(metadata)
+            found = _Footer(metadata)
             with self._lock:
                 self._footers[path] = found
                 while len(self._footers) > (_KNOWN_FOOTERS if self._cached_bytes else 0):
@@ -199,7 +255,7 @@ class RowGroups:
                     return self._groups[key]
         return None
 
-    def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: Rows) -> None:
+    def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: Rows | _Published) -> None:
         with self._lock:
             if self._cached_bytes and key not in self._groups:
                 self._groups[key] = rows
@@ -208,8 +264,9 @@ class RowGroups:
                 self._size -= _size(self._groups.popitem(last=False)[1])
 
 
-def _size(rows: Rows) -> int:
-    return rows.table.nbytes + _OF_A_GROUP
+def _size(rows: Rows | _Published) -> int:
+    of_publishes = rows.publish_ids.nbytes + rows.starts.nbytes if isinstance(rows, _Published) else 0
+    return rows.table.nbytes + of_publishes + _OF_A_GROUP
 
 
 def is_sound(path: str) -> bool:
@@ -224,13 +281,14 @@ def is_sound(path: str) -> bool:
     return True
 
 
+@cache
 def _schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([field for field in MESSAGES.schema if field.name in (*_PLACE, *columns)])
 
 
 def _bounds_of(metadata: pq.FileMetaData, name: str) -> list[tuple | None]:
     """The least and the greatest value of a column in each row group."""
-    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    paths = footer_columns(metadata)
     if name not in paths:
         return [None] * metadata.num_row_groups
     index = paths.index(name)

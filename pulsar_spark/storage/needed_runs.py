@@ -6,7 +6,7 @@ publishes have left are 230 MB.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,11 +19,11 @@ from pyarrow import fs
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import NO_POSITION
 from pulsar_spark.storage.data_files import conform
-from pulsar_spark.storage.ledgers import by_partition, stored_rows
+from pulsar_spark.storage.ledgers import by_partition, groups, stored_rows
 from pulsar_spark.storage.packed_columns import numbers
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.publish_ids import PublishIds
-from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.scan import FRUGAL, dataset_of, open_table
 from pulsar_spark.table_specs import LEDGERS
 
 ROWS_A_STEP = 1 << 16
@@ -45,7 +45,7 @@ class NeededRuns:
         """The runs behind the past."""
         self.delayed: dict[Place, pa.Table] = {}
         """All runs with delayed entries."""
-        rows, delayed, passed = (defaultdict(list) for _ in range(3))
+        rows, delayed, passed = defaultdict(list), defaultdict(list), defaultdict(_Passed)
         for some in _parts(opened, LEDGERS.schema.names):
             for topic_id, partition, runs in by_partition(some):
                 place = topic_id, partition
@@ -53,11 +53,11 @@ class NeededRuns:
                     runs["publish_id"].to_pylist()
                 )
                 is_past = pc.less_equal(pc.add(runs["first_position"], runs["entries"]), first_needed(*place))
-                passed[place].append(_numbers(runs.filter(is_past)))
+                passed[place].add(runs.filter(is_past))
                 delayed[place].append(runs.filter(pc.is_valid(runs["delayed_after"])))
                 rows[place].append(runs.filter(pc.invert(is_past)))
         for place, found in passed.items():
-            past = _past(np.concatenate(found, axis=1))
+            past = found.past()
             self.past[place] = past or Past()
             self.delayed[place] = pa.concat_tables(delayed[place])
             if past is None:  # some are missing, or there twice: they are taken in one by one
@@ -81,21 +81,36 @@ def _between(topic_id: str, partition: int, first: int, below: int) -> pc.Expres
 def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, PartitionLedgers]:
     """Of each partition of a topic the last runs, so many or up to twice as many; all where some are missing."""
     path, found = Path(fs.FileSystem.from_uri(opened.table_uri)[1]), {}
-    known: dict[int, list[np.ndarray]] = defaultdict(list)
-    for some in _parts(opened, ["topic_id", "partition", *_NUMBERS], pc.field("topic_id") == topic_id):
-        for _, partition, runs in by_partition(some):
-            known[partition].append(_numbers(runs))
-    for partition in list(known):
-        numbered = np.concatenate(known.pop(partition), axis=1)
-        firsts = np.sort(numbered[0])
-        begins = int(firsts[-count]) if len(firsts) > 2 * count else 0
-        past = _past(numbered[:, numbered[0] < begins])
-        wanted = _between(topic_id, partition, 0, MAX_LONG)
+    begins, passed = _begins(opened, topic_id, count), defaultdict(_Passed)
+    for partition, runs in _runs_of_topic(opened, topic_id, _NUMBERS):
+        passed[partition].add(runs.filter(pc.less(runs["first_position"], begins[partition])))
+    for partition, seen in passed.items():
+        past, wanted = seen.past(), _between(topic_id, partition, 0, MAX_LONG)
         if past is not None:
-            wanted &= pc.field("first_position") >= begins
+            wanted &= pc.field("first_position") >= begins[partition]
         found[partition] = PartitionLedgers(past or Past(), partial(stored_runs, path, topic_id, partition))
         found[partition].extend(stored_rows(opened, LEDGERS.schema.names, wanted))
     return found
+
+
+def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
+    """Of each partition of a topic the position from which on there are that many runs; 0 for all, where these are no
+    more than twice as many."""
+    firsts = defaultdict(list)
+    for partition, runs in _runs_of_topic(opened, topic_id, ["first_position"]):
+        firsts[partition].append(numbers(runs["first_position"].combine_chunks()))
+    begins = {}
+    for partition, parts in firsts.items():
+        known = np.concatenate(parts)
+        begins[partition] = int(np.partition(known, -count)[-count]) if len(known) > 2 * count else 0
+    return begins
+
+
+def _runs_of_topic(opened: DeltaTable, topic_id: str, columns: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
+    """Some columns of the runs of a topic, by partition, so many at a time."""
+    wanted = (pc.field("topic_id") == topic_id) & (pc.field("first_position") > NO_POSITION)
+    for some in _parts(opened, ["partition", *columns], wanted):
+        yield from groups(some, "partition")
 
 
 def published(path: Path, topic_id: str) -> PublishIds:
@@ -113,8 +128,7 @@ def _parts(opened: DeltaTable, columns: list[str], wanted: pc.Expression | None 
     dataset, waiting, count = dataset_of(opened), [], 0
     there = [name for name in columns if name in dataset.schema.names]
     schema = pa.schema([LEDGERS.schema.field(name) for name in columns])
-    options = dict(batch_size=ROWS_A_STEP, batch_readahead=1, fragment_readahead=2, cache_metadata=False)
-    for batch in dataset.to_batches(columns=there, filter=wanted, **options):
+    for batch in dataset.to_batches(columns=there, filter=wanted, **FRUGAL):
         waiting.append(conform(pa.table(batch), schema))
         count += batch.num_rows
         if count >= ROWS_A_STEP:
@@ -124,25 +138,40 @@ def _parts(opened: DeltaTable, columns: list[str], wanted: pc.Expression | None 
         yield pa.concat_tables(waiting)
 
 
-def _numbers(runs: pa.Table) -> np.ndarray:
-    is_delayed = pc.is_valid(runs["delayed_after"])
-    runs = runs.set_column(runs.schema.get_field_index("delayed_after"), "delayed_after", is_delayed)
-    return np.stack([numbers(runs[name].combine_chunks()).astype(np.int64) for name in _NUMBERS])
+class _Passed:
+    """What is known of the runs before a position, of which any number are taken in a part at a time, in any order: no
+    more than where each begins and ends is kept of one."""
 
+    def __init__(self):
+        self._firsts, self._ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        self._messages, self._last = 0, (-1, -1)
+        self._last_chunk = self._last_delayed = -1
 
-def _past(found: np.ndarray) -> Past | None:
-    """None where the runs do not follow each other from the first position on."""
-    firsts, entries, batch_sizes, ledger_ids, has_chunks, is_delayed = found[:, np.argsort(found[0], kind="stable")]
-    if not len(firsts):
-        return Past()
-    ends = firsts + entries
-    if firsts[0] != 0 or (firsts[1:] != ends[:-1]).any():
-        return None
-    chunks, delayed = ends[(has_chunks > 0) & (batch_sizes == 1)], ends[is_delayed > 0]
-    return Past(
-        len(firsts),
-        int(ends[-1]),
-        int(ledger_ids[-1]),
-        int((entries * batch_sizes).sum()),
-        *(int(found[-1]) - 1 if len(found) else -1 for found in (chunks, delayed)),
-    )
+    def add(self, runs: pa.Table) -> None:
+        """Take in some more."""
+        if not runs.num_rows:
+            return
+        firsts, entries, batch_sizes, ledger_ids = (
+            numbers(runs[name].combine_chunks()).astype(np.int64) for name in _NUMBERS[:4]
+        )
+        ends = firsts + entries
+        self._firsts.append(firsts)
+        self._ends.append(ends)
+        self._messages += int((entries * batch_sizes).sum())
+        last = int(firsts.argmax())
+        self._last = max(self._last, (int(firsts[last]), int(ledger_ids[last])))
+        has_chunks = pc.fill_null(runs["has_chunks"], False).to_numpy() & (batch_sizes == 1)
+        is_delayed = pc.is_valid(runs["delayed_after"]).to_numpy()
+        self._last_chunk = max(self._last_chunk, int(ends[has_chunks].max(initial=0)) - 1)
+        self._last_delayed = max(self._last_delayed, int(ends[is_delayed].max(initial=0)) - 1)
+
+    def past(self) -> Past | None:
+        """None where the runs do not follow each other from the first position on. It ends the taking in."""
+        firsts, ends = np.concatenate(self._firsts), np.concatenate(self._ends)
+        if not len(firsts):
+            return Past()
+        firsts.sort()
+        ends.sort()  # where each begins at the end of another, in order of both, it is the one before it
+        if firsts[0] != 0 or (firsts[1:] != ends[:-1]).any():
+            return None
+        return Past(len(firsts), int(ends[-1]), self._last[1], self._messages, self._last_chunk, self._last_delayed)

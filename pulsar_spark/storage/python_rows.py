@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_spark.protocol.instants import from_micros
+from pulsar_spark.table_specs.spec import TIME
+
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Python's calendar, in microseconds."""
 
@@ -25,15 +28,20 @@ def uncollected() -> Iterator[None]:
 
 
 def values_of(column: pa.ChunkedArray) -> list:
-    """*column* as a list; many a column says nothing in any row."""
-    return column.to_pylist() if column.null_count < len(column) else [None] * len(column)
+    """*column* as a list; many a column says nothing in any row. Instants in a third of Arrow's time."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if column.type != TIME:
+        return column.to_pylist()
+    return [None if micros is None else from_micros(micros) for micros in column.cast(pa.int64()).to_pylist()]
 
 
 def python_rows(rows: pa.Table) -> list[dict]:
     """*rows* as dicts. An instant beyond Python's calendar, which an earlier release let through, is the last one it
     knows."""
     try:
-        return rows.to_pylist()
+        names, columns = rows.column_names, [values_of(column) for column in rows.columns]
+        return [dict(zip(names, row)) for row in zip(*columns)]  # quicker than to_pylist()
     except (OverflowError, ValueError):
         for number, field in enumerate(rows.schema):
             if pa.types.is_timestamp(field.type):

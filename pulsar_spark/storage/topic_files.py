@@ -153,16 +153,13 @@ def files_of(table: str | os.PathLike) -> TopicFiles:
 
 
 def read_where(
-    table: str | os.PathLike, path: str, publish_id: str, ledger_id: int, read: Callable[[str], T]
+    table: str | os.PathLike, path: str, publish_id: str, holders: list[str], read: Callable[[str], T]
 ) -> tuple[list[T], list[str]]:
-    """What *read* gives of each file that holds the rows now, and the files of them that are lost: of which *read*
-    raises a damage (see :func:`is_damage`)."""
-    files = files_of(table)
-    holders = files.holders(path, publish_id, ledger_id)
+    """What *read* gives of each file that holds the rows, *holders* as was known or else those of this moment, and the
+    files of them that are lost: of which *read* raises a damage (see :func:`is_damage`)."""
     found, lost = _read_each(holders, read)
     if lost:
-        holders = files.holders_now(path, publish_id)
-        found, lost = _read_each(holders, read)
+        found, lost = _read_each(files_of(table).holders_now(path, publish_id), read)
     return found, lost
 
 

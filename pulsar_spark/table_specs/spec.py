@@ -1,5 +1,6 @@
 """What a table is made from: its name, what a row is, and its columns."""
 
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -48,11 +49,19 @@ class TableSpec(NamedTuple):
             raise KeyError(f"{self.name} has no column {sorted(unknown)}")
         return pa.Table.from_arrays(
             [
-                _array([row.get(name) for row in rows], kind) if name in known else pa.nulls(len(rows), kind)
+                _array(_values(rows, name), kind) if name in known else pa.nulls(len(rows), kind)
                 for name, kind in zip(schema.names, schema.types)  # a field makes its name anew whenever it is asked
             ],
             schema=schema,
         )
+
+
+def _values(rows: list[dict], name: str) -> list:
+    """What *rows* say of a column; quicker where each says something, as most of a kind do."""
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def _array(values: list, kind: pa.DataType) -> pa.Array:

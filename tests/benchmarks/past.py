@@ -24,11 +24,11 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
 from tests.benchmarks.bench import Bench
-from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
+from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
+from tests.benchmarks.past_client import TOPIC
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
-TOPIC = "persistent://public/default/past"
 JOINED, ROWS = 4096, 1 << 16
 PAYLOAD = b"x" * 100
 FLAT = Budget(1.3, is_ratio=True)
@@ -38,7 +38,8 @@ WHAT = {
     "broker_bytes": ("memory of the state", BYTES, None),
     "first": ("a new consumer's first message", SECONDS, None),
     "delivery": ("publish to receive, one at a time", SECONDS, FLAT),
-    "client_bytes": ("memory of a consumer that received and acknowledged each", BYTES, Budget(300e6)),
+    "client_bytes": ("largest memory of a client that received and acknowledged each", BYTES, Budget(300e6)),
+    "client_rate": ("what it received and acknowledged", PER_SECOND, None),
 }
 
 
@@ -51,9 +52,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
         found[size] = {"files": [sum(path.is_file() for path in folder.rglob("*"))]}
         bench.say(f"past: a start after {size:,} publish commits")
         found[size] |= _process("start", folder, size)
-        if size <= 100_000:
-            bench.say(f"past: a client receives {size:,} messages")
-            found[size] |= _process("receive", folder, size)
+        bench.say(f"past: a client receives {size:,} messages")
+        found[size] |= _process("receive", folder, size)
         for name, runs in found[size].items():
             what, unit, budget = WHAT[name]
             other = () if size == sizes[0] else found[sizes[0]][name]
@@ -78,7 +78,7 @@ def write_past(folder: Path, commits: int) -> SparkEngine:
         commit(table, [version], write_files(table, _messages(first, last), False), {})
     for first in range(1, commits + 1, ROWS):
         ledgers.append(_runs(engine.topic_ids[TOPIC], first, min(first + ROWS, commits + 1) - 1))
-    _begin_at(log, commits)
+    begin_at(log, commits)
     engine.published = commits
     engine.start()
     engine.rounds.take_over()
@@ -89,7 +89,7 @@ def write_past(folder: Path, commits: int) -> SparkEngine:
     return engine
 
 
-def _begin_at(log: TableLog, version: int) -> None:
+def begin_at(log: TableLog, version: int) -> None:
     """Let the log begin with its latest commit, as *version*."""
     made = make_checkpoint(log.folder.parent)
     log.keep_first_commit()

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.housekeeping import give_memory_back
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.memory import give_memory_back
 from tests.benchmarks.bench import resident_memory, seconds
-from tests.benchmarks.past import TOPIC
+from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC
 from tests.plain_broker import PlainBroker
 
 DELIVERIES = 20
-TIMEOUT_MS = 120_000
 SHARED = pulsar.ConsumerType.Shared
 
 
@@ -49,27 +48,11 @@ def start(root: Path, commits: int) -> dict[str, list[float]]:
 def receive(root: Path, commits: int) -> dict[str, list[float]]:
     """A broker in this process, a client in another, which receives and acknowledges all."""
     with PlainBroker(root):
-        command = [sys.executable, "-m", __spec__.name, "client", str(root), str(commits)]
+        command = [sys.executable, "-m", "tests.benchmarks.past_client", str(root), str(commits)]
         return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def client(root: Path, commits: int) -> dict[str, list[float]]:
-    """The client of :func:`receive`: its largest memory."""
-    connected, largest = pulsar.Client(f"delta:{root}"), 0
-    consumer = connected.subscribe(TOPIC, "all", consumer_type=SHARED, initial_position=pulsar.InitialPosition.Earliest)
-    for number in range(commits):
-        consumer.acknowledge(consumer.receive(TIMEOUT_MS))
-        if number % 100 == 0:
-            largest = max(largest, resident_memory())
-    connected.close()
-    return {"client_bytes": [largest]}
-
-
-MEASURED: dict[str, Callable[[Path, int], dict[str, list[float]]]] = {
-    "start": start,
-    "receive": receive,
-    "client": client,
-}
+MEASURED: dict[str, Callable[[Path, int], dict[str, list[float]]]] = {"start": start, "receive": receive}
 
 if __name__ == "__main__":
     print(json.dumps(MEASURED[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))

@@ -1,9 +1,10 @@
 """Does anything grow while a broker serves for long, with clients that come and go, and keeps house?
 
 One producer sends message by message; consumers of a Shared subscription receive and acknowledge them, each for a
-while, then it closes and another comes. The first tenth of the rounds is left out: what is compared is the tenth
-behind it with the last one. Nothing is kept for its time and housekeeping takes no rests, since rounds follow each
-other as quickly as they can: so what it leaves is all there is. Tables tell of files that left them for a minute:
+while, then it closes and another comes. The first thousand rounds are left out, or a third where there are fewer:
+nothing is old enough yet to be put away, and housekeeping has less to do than ever after. Compared is the tenth of the
+rounds behind them with the last one. Nothing is kept for its time and housekeeping takes no rests, since rounds follow
+each other as quickly as they can: so what it leaves is all there is. Tables tell of files that left them for a minute:
 else each checkpoint would repeat them for Delta's week, and be made the more rarely the more they are.
 ``PULSAR_SPARK_SOAK_ROUNDS`` says how many rounds there are.
 """
@@ -11,29 +12,25 @@ else each checkpoint would repeat them for Delta's week, and be made the more ra
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
-from unittest.mock import patch
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import housekeeping
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.storage import checkpoints, kept_tables, shortening, tables
-from pulsar_spark.storage import housekeeping as storage_housekeeping
-from pulsar_spark.storage.retention import FILES_PROPERTY
 from pulsar_spark.storage.session import spark_session
 from tests.benchmarks.bench import Bench, resident_memory
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
+from tests.benchmarks.kept_broker import quickly_old
 from tests.plain_broker import PlainBroker
 
 TOPIC = "persistent://public/default/soak"
-PARTS, SAMPLES = 10, 20
-"""Parts of a run, and in each so many looks, of which the median counts: files are opened and written all the time."""
+SETTLED, PARTS, SAMPLES = 1000, 10, 20
+"""Rounds that are left out, parts of a run, and in each so many looks, of which the median counts: files are opened and
+written all the time."""
 MESSAGES_A_LIFE = 200
-KEPT_SECONDS, TOLD_SECONDS = 10, 60
-"""So long things stay, and tables tell of files that left them: longer, or nobody would know that they may go."""
+KEPT_SECONDS = 10
 NO_DRIFT = Budget(1.1, is_ratio=True)
 
 
@@ -70,16 +67,8 @@ def _soak(bench: Bench, family: str, jvm: int | None, broker: Callable) -> Itera
         if len(took) >= rounds:
             done.set()
 
-    with ExitStack() as hurried:
-        for module in (checkpoints, shortening):
-            hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", KEPT_SECONDS))
-        hurried.enter_context(patch.object(kept_tables, "_seconds", lambda latest, topic: [KEPT_SECONDS] * 2))
-        hurried.enter_context(patch.dict(tables._CONFIGURATION, {FILES_PROPERTY: f"interval {TOLD_SECONDS} seconds"}))
-        hurried.enter_context(patch.object(storage_housekeeping, "promised_seconds", lambda table: KEPT_SECONDS))
-        for name, value in {"LOOK_SECONDS": 2.0, "IDLE_SECONDS": 10.0, "REST": 0}.items():
-            hurried.enter_context(patch.object(housekeeping, name, value))
-        with broker(root, on_round=note):
-            _come_and_go(root, done)
+    with quickly_old(KEPT_SECONDS, LOOK_SECONDS=2.0, IDLE_SECONDS=10.0, REST=0), broker(root, on_round=note):
+        _come_and_go(root, done)
     yield from _figures(family, rounds, took, states)
 
 
@@ -114,15 +103,16 @@ def _state(root: Path, jvm: int | None) -> State:
 
 
 def _figures(family: str, rounds: int, took: list[float], states: list[State]) -> Iterator[Figure]:
-    part = rounds // PARTS
-    early, late = took[part : 2 * part], took[rounds - part : rounds]
-    compared = f"the second {part:,} of them"
+    part, settled = rounds // PARTS, min(SETTLED, rounds // 3)
+    early, late = took[settled : settled + part], took[rounds - part : rounds]
+    compared = f"the {part:,} behind the first {settled:,}"
     words = f"the last {part:,} of {rounds:,} rounds"
     yield Figure(family, f"a round: {words}", SECONDS, [median(late)], compared, [median(early)], NO_DRIFT)
     units = {"python": BYTES, "jvm": BYTES, "open_files": COUNT, "files": COUNT}
     names = {"python": "memory of Python", "jvm": "memory of the JVM", "open_files": "open files", "files": "files"}
     for name, unit in units.items():
         found = [getattr(state, name) for state in states]
-        before, after = found[len(found) // PARTS : 2 * len(found) // PARTS], found[-(len(found) // PARTS) :]
+        looks, first = len(found) // PARTS, settled * len(found) // rounds
+        before, after = found[first : first + looks], found[-looks:]
         if any(before):
             yield Figure(family, f"{names[name]} in {words}", unit, after, compared, before, NO_DRIFT)

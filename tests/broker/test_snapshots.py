@@ -12,10 +12,15 @@ TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
 
 
-@pytest.mark.parametrize(("ranges_a_snapshot", "snapshots"), [(1000, [3, 6, 9, 12]), (4, [6, 12])])
-def test_a_larger_state_is_written_whole_less_often(tmp_path, monkeypatch, ranges_a_snapshot, snapshots):
+@pytest.mark.parametrize(
+    ("ranges_a_snapshot", "as_ranges", "snapshots"),
+    [(1000, 10, [3, 6, 9, 12]), (4, 0, [6, 12]), (20, 20, [6, 12])],
+    ids=["small", "many ranges", "many cursors and consumers"],
+)
+def test_a_larger_state_is_written_whole_less_often(tmp_path, monkeypatch, ranges_a_snapshot, as_ranges, snapshots):
     monkeypatch.setattr(rounds_module, "SNAPSHOT_EVERY", 3)
     monkeypatch.setattr(rounds_module, "RANGES_A_SNAPSHOT", ranges_a_snapshot)
+    monkeypatch.setattr(rounds_module, "AS_RANGES", as_ranges)
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     engine.publish(TOPIC, -1, [1] * 40)

@@ -1,5 +1,6 @@
 """Reading entries: the one door."""
 
+import gc
 from collections import Counter
 from datetime import datetime, timezone
 
@@ -12,6 +13,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage import message_files
 from pulsar_spark.storage.entries import EntryReader, read_slice
+from pulsar_spark.storage.file_statistics import file_statistics
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
@@ -143,6 +145,65 @@ def test_a_file_that_was_rewritten_is_found_in_the_table(topic):
     table.optimize.compact()
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert payloads(EntryReader().rows_of(topic.path, run(version, "p1", 1, 1, 2, 1, path))) == ["1/None", "2/None"]
+
+
+def joined(topic: Topic, commits: int) -> list[Run]:
+    """So many publishes of two messages, of which one file has become in any order; their runs."""
+    runs = []
+    for number in range(commits):
+        version, path = published(topic, rows([(0, None), (1, None)], f"p{number * 7 % commits}"))
+        runs.append(run(version, f"p{number * 7 % commits}", 0, 2 * number, 2, 1, path))
+    table = DeltaTable(str(topic.path))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    return runs
+
+
+def test_a_file_of_many_publishes_is_decoded_once_for_who_reads_on(topic, monkeypatch):
+    runs, read, read_row_group = joined(topic, 10), [], pq.ParquetFile.read_row_group
+
+    def counting(self, group, *arguments, **options):
+        read.append(group)
+        return read_row_group(self, group, *arguments, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
+    files = EntryReader(1 << 20)
+    for held in [*runs, runs[3]]:
+        (block,) = files.rows_of(topic.path, held)
+        assert payloads([block]) == ["0/None", "1/None"]
+        assert block.get_total_buffer_size() < 2 * block.nbytes, "one kept message does not keep the file's others"
+    assert read == [0]
+    assert payloads(EntryReader().rows_of(topic.path, runs[3])) == ["0/None", "1/None"] and read == [0, 0]
+
+
+def test_a_file_of_many_publishes_that_goes_while_it_is_read_is_found_again(topic):
+    runs, files = joined(topic, 10), EntryReader(cached_bytes=1)
+    published(topic, rows([(0, None)], "later"))
+    assert payloads(files.rows_of(topic.path, runs[3])) == ["0/None", "1/None"]
+    table = DeltaTable(str(topic.path))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    files._groups._groups.clear()
+    assert payloads(files.rows_of(topic.path, runs[4])) == ["0/None", "1/None"]
+
+
+def test_footers_that_were_read_leave_nothing_for_the_collector(topic):
+    """In a cycle they would stay for thousands of messages, 40 KB each."""
+    commits = [published(topic, rows([(0, None)], f"p{number}")) for number in range(5)]
+
+    def footers() -> int:
+        return sum(isinstance(found, pq.FileMetaData) for found in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = footers()  # which others keep
+        for number, (version, path) in enumerate(commits):
+            file_statistics(pq.read_metadata(f"{topic.path}/{path}"))
+            assert payloads(EntryReader().rows_of(topic.path, run(version, f"p{number}", 0, 0, 1, 1, path)))
+        assert footers() == before
+    finally:
+        gc.enable()
 
 
 def test_missing_messages_are_corrupt_state(topic):
