@@ -5,6 +5,9 @@ import pytest
 import pulsar_spark as pulsar
 from tests.plain_broker import PlainBroker
 
+collect_ignore_glob = ["scripts/*"]
+"""Scripts for the ``pulsar`` package, which is not there: test_scripts runs them."""
+
 
 @pytest.fixture
 def broker(tmp_path):
