@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from pulsar_spark.broker.compaction_plan import Compaction, Written
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.compacted import is_in_order
 from pulsar_spark.storage.data_files import place_files, spark_writer_options
 from pulsar_spark.storage.session import check_delta, is_running, side_session
 from pulsar_spark.storage.slices import PositionRange, message_pieces, read_pieces
@@ -66,6 +68,8 @@ class SparkCompaction:
             by = ("partition", FILE) if asked.topic.partitions else (FILE,)
             ordered = in_files(rows_at(rows, places), by, _bounds(places, _file_counts(asked, counts)))
             with staged(ordered, asked.view.path, by, spark_writer_options()) as files:
+                if not all(is_in_order(file.source) for file in files):  # whoever configures Spark may change its plans
+                    raise CorruptState(f"topic {str(asked.topic.name)!r}: Spark wrote rows out of order: compact again")
                 named = [file._replace(name=_name_in_view(file.name)) for file in files]
                 adds = place_files(asked.view.path, named)
         finally:

@@ -251,6 +251,18 @@ def _blocks(rows: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
         yield rows.slice(at, min(BLOCK_ROWS, int(end) - at))
 
 
+def is_in_order(path: Path) -> bool:
+    """Are the rows of a file in order of position, as its readers search them?"""
+    last = -1
+    with pq.ParquetFile(path) as opened:
+        for number in range(opened.num_row_groups):
+            positions = opened.read_row_group(number, columns=["position"])["position"].to_numpy()
+            if positions[0] < last or (np.diff(positions) < 0).any():
+                return False
+            last = positions[-1]
+    return True
+
+
 def make_view(topic: Topic) -> CompactedView:
     """The view of a topic, whose table is made where there is none."""
     definition = {"topic": str(topic.name), "topic_id": topic.topic_id}

@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,7 +16,15 @@ from pulsar_spark.broker import compaction, compaction_plan
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.storage import compacted
-from pulsar_spark.storage.compacted import DURATION_MS, REMOVED, CompactedView, Facts, make_view, replace_rows
+from pulsar_spark.storage.compacted import (
+    DURATION_MS,
+    REMOVED,
+    CompactedView,
+    Facts,
+    is_in_order,
+    make_view,
+    replace_rows,
+)
 from pulsar_spark.storage.compacted_entries import CompactedEntries
 from pulsar_spark.storage.compaction_status import ENDED, compacting, compaction_status
 from pulsar_spark.storage.entries import EntryReader
@@ -223,6 +232,15 @@ def test_a_view_that_is_harmed_is_an_error_with_a_name(layout, send, harm):
         commit.write_text("{")
     with pytest.raises(CorruptState, match="cannot be opened"):
         shown(layout)
+
+
+def test_a_file_out_of_order_is_known(tmp_path):
+    for number, (positions, is_sorted) in enumerate(
+        (([1, 1, 2, 5], True), ([1, 5, 2, 6], False), ([5, 6, 1, 2], False))
+    ):
+        path = tmp_path / str(number)
+        pq.write_table(pa.table({"position": pa.array(positions, pa.int64())}), path, row_group_size=2)
+        assert is_in_order(path) is is_sorted
 
 
 def flip(file):
