@@ -8,24 +8,27 @@ those payloads, row group by row group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
+from pulsar_spark.frames.chunk_payloads import Parts, with_payloads
 from pulsar_spark.frames.delivery import Delivery, between, without
+from pulsar_spark.frames.payloads import plain_or_refused
 from pulsar_spark.protocol.chunking import wrong_size
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.slices import PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.transforms.chunks import MOST_BYTES, TOO_LARGE, join_parts
+from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 
 
 class ChunkedMessage(NamedTuple):
@@ -53,12 +56,23 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
     return delivery._replace(ranges=without(delivery.ranges, holes), chunked=()), found
 
 
-class Parts(NamedTuple):
-    """Positions of chunks in *partition* and, of each, that of its message's last one."""
+def across(ranges: Sequence[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:
+    """*ranges* in order, those as one between which nothing but chunks lies: whoever reads no chunks reads the same,
+    and compares each row with fewer bounds."""
+    chunks = {each.partition: Positions(ranges_of(np.unique(each.positions))) for each in parts}
+    found: list[PositionRange] = []
+    for held in sorted(ranges, key=attrgetter("partition", "first")):
+        before = found[-1] if found else None
+        is_alike = before is not None and before._replace(first=held.first, last=held.last) == held
+        if is_alike and held.ack_set is None and _is_all(chunks.get(held.partition), before.last + 1, held.first - 1):
+            found[-1] = before._replace(last=held.last)
+        else:
+            found.append(held)
+    return tuple(found)
 
-    partition: int
-    positions: np.ndarray
-    lasts: np.ndarray
+
+def _is_all(chunks: Positions | None, first: int, last: int) -> bool:
+    return first > last or (chunks is not None and next(chunks.gaps(first, last), None) is None)
 
 
 class Usable(NamedTuple):
@@ -73,34 +87,18 @@ class Usable(NamedTuple):
 
 def find_parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]) -> list[Parts]:
     """The chunks of *messages*; of one that is not whole none."""
-    return [
-        Parts(
-            partition,
-            np.concatenate([np.zeros(0, np.int64), *found.values()]),
-            np.repeat(np.array([*found], np.int64), [len(parts) for parts in found.values()]),
-        )
-        for partition, found in _parts(topic, ledgers, messages).items()
-    ]
-
-
-def _of_messages(parts: Parts, lasts: list[int]) -> Parts:
-    """Those of the messages that end at *lasts*."""
-    is_asked = np.isin(parts.lasts, lasts)
-    return parts._replace(positions=parts.positions[is_asked], lasts=parts.lasts[is_asked])
-
-
-def _parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]) -> dict[int, dict[int, np.ndarray]]:
     units: dict[int, dict[int, int]] = {}
     for each in messages:
         units.setdefault(each.partition, {})[each.last] = each.first
-
-    def found(partition: int) -> dict[int, np.ndarray]:
-        def spans_of(spans: Sequence[tuple[int, int]]):
-            return ledgers.spans_of(topic.topic_id, partition, spans)
-
-        return ChunkedMessages(topic.path, EntryReader(), spans_of).parts(units[partition])
-
-    return {partition: found(partition) for partition in sorted(units)}
+    return [
+        Parts.of(
+            partition,
+            ChunkedMessages(topic.path, EntryReader(), partial(ledgers.spans_of, topic.topic_id, partition)).parts(
+                units[partition]
+            ),
+        )
+        for partition in sorted(units)
+    ]
 
 
 def find_usable(topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
@@ -182,20 +180,13 @@ def read_chunked(
 ) -> DataFrame:
     """*messages*, one row each, as :func:`read_pieces` gives messages, with their payload; *parts* are their chunks,
     and perhaps those of others."""
-    counts = {(each.partition, each.last): each.redelivery_count for each in messages}
-    found = [_of_messages(each, [last for partition, last in counts if partition == each.partition]) for each in parts]
-    ranges = [
-        PositionRange(part.partition, first, last, counts[part.partition, end])
-        for part in found
-        for end in np.unique(part.lasts).tolist()
-        for first, last in ranges_of(np.sort(part.positions[part.lasts == end]))
-    ]
-    chunks = read_pieces(
-        spark, topic, find_pieces(ledgers, topic, ranges), columns, without=ledgers.foreign_files(topic.topic_id)
-    )
-    rows = {
-        "partition": pa.array(np.concatenate([np.full(len(part.lasts), part.partition) for part in found]), pa.int32()),
-        "position": np.concatenate([part.positions for part in found]),
-        "last": np.concatenate([part.lasts for part in found]),
-    }
-    return join_parts(chunks, spark.createDataFrame(pa.table(rows)))
+    ends = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
+    added = [] if columns is None or SIZE in columns else [SIZE]
+    wanted = None if columns is None else [*columns, *added]
+    pieces = find_pieces(ledgers, topic, ends)
+    last_chunks = read_pieces(spark, topic, pieces, wanted, without=ledgers.foreign_files(topic.topic_id))
+    lasts = {each.partition: [one.last for one in messages if one.partition == each.partition] for each in parts}
+    found = [each.of_messages(lasts[each.partition]) for each in parts]
+    spans_of = partial(partial, ledgers.spans_of, topic.topic_id)
+    whole = plain_or_refused(with_payloads(spark, last_chunks.drop("payload"), topic.path, found, spans_of))
+    return whole.select(*(name for name in last_chunks.columns if name not in added))

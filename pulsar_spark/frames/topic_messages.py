@@ -8,10 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
-from pulsar_spark.errors import UnreadableMessage
+from pulsar_spark.frames.chunk_payloads import Parts, with_payloads
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunks import ChunkedMessages
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
@@ -19,7 +22,7 @@ from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.topics import Topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS
-from pulsar_spark.transforms.chunks import WRONG, whole_messages
+from pulsar_spark.transforms.chunks import is_chunk
 
 
 def read_messages(
@@ -56,25 +59,31 @@ def messages_at(
     ranges: Sequence[PositionRange] | None = None,
 ) -> tuple[DataFrame, bool]:
     """*columns* of the messages of *topic* as of *version* of its table, as :func:`read_pieces` gives them: all, or
-    those of some *partitions* or *ranges* of positions; of chunked ones there may be some before the ranges, too. One
-    whose chunks are not as large together as they say has no payload, and :data:`PAYLOAD_ERROR` says why. And whether
-    any may have a payload that is compressed or encrypted."""
-    pieces, has_chunks, has_encoded = [], False, False
-    for partition, ledgers in ledgers_until(layout, topic, version).items():
+    those of some *partitions* or *ranges* of positions. Of a chunked one whose chunks cannot be put together there is
+    no payload, and :data:`PAYLOAD_ERROR` says why. And whether any may have a payload that is compressed or
+    encrypted."""
+    pieces, parts, has_chunks, has_encoded = [], [], False, False
+    known = ledgers_until(layout, topic, version)
+    for partition, ledgers in known.items():
         if partitions is not None and partition not in partitions:
             continue
-        end = ledgers.end_position
+        end, groups, units = ledgers.end_position, ChunkGroups(topic.path, ledgers), {}
         for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
             if held.partition == partition and held.first < end:
                 last = min(held.last, end - 1)
-                chunked = next((run for run in ledgers.parts(held.first, last) if run.may_have_chunks), None)
-                if chunked is not None:
-                    held, has_chunks = held._replace(first=min(held.first, chunked.chunks_from or 0)), True
+                if any(run.may_have_chunks for run in ledgers.parts(held.first, last)):
+                    has_chunks, (firsts, lasts) = True, groups.units(held.first, last)
+                    units |= zip(lasts.tolist(), firsts.tolist())
                 pieces += pieces_of(held, ledgers.parts(held.first, last))
                 has_encoded |= any(run.has_encoded for run in ledgers.parts(held.first, last))
+        if units:
+            chunked = ChunkedMessages(topic.path, EntryReader(), ledgers.spans_of)
+            parts.append(Parts.of(partition, chunked.parts(units)))
     messages = read_pieces(spark, topic, pieces, columns, version=version)
-    if not has_chunks:
-        return messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")), has_encoded
-    error = F.concat(F.lit(f"{UnreadableMessage.__name__}: "), WRONG)
-    payload = F.when(F.col(WRONG).isNull(), F.col("payload"))
-    return whole_messages(messages).withColumns({"payload": payload, PAYLOAD_ERROR: error}).drop(WRONG), has_encoded
+    small = messages.filter(~is_chunk()) if has_chunks else messages
+    small = small.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string"))
+    if not parts:
+        return small, has_encoded
+    last_chunks = messages.filter(is_chunk()).drop("payload")
+    chunked = with_payloads(spark, last_chunks, topic.path, parts, lambda partition: known[partition].spans_of)
+    return small.unionByName(chunked), has_encoded

@@ -73,10 +73,10 @@ class ChunkedMessages(NamedTuple):
         are lost."""
         return pa.concat_tables(self._read(parts, None))
 
-    def joined(self, parts: np.ndarray) -> bytes | None:
+    def joined(self, parts: np.ndarray, most_bytes: int | None = None) -> bytes | None:
         """The payload of the chunks at these positions; None where some are deleted, or are rewritten so that they are
         no message in this order. :class:`MessagesLost` where some are lost, :class:`UnreadableMessage` where they are
-        not as large together as they say."""
+        not as large together as they say, or have more than *most_bytes*."""
         payload, found, said, message = io.BytesIO(), 0, set(), None
         for rows in self._read(parts, (_PAYLOAD, _SIZE, *_PLACE)):
             places = zip(*(rows[name].to_pylist() for name in _PLACE))
@@ -88,7 +88,9 @@ class ChunkedMessages(NamedTuple):
                 found += 1
                 said.add(size)
                 if wrong := wrong_size(payload.tell(), said, is_whole=found == len(parts)):
-                    raise UnreadableMessage(f"{wrong}; acknowledge it to be rid of it")
+                    raise UnreadableMessage(wrong)
+                if most_bytes is not None and payload.tell() > most_bytes:
+                    raise UnreadableMessage(f"its chunks have more than {most_bytes} bytes together")
         return payload.getvalue() if found == len(parts) else None
 
     def _read(self, parts: np.ndarray, columns: Sequence[str] | None) -> Iterator[pa.Table]:
