@@ -1,13 +1,13 @@
 """Chunked messages in deliveries: one row each, in the place of the last chunk.
 
 The broker says of each where it begins and ends; which chunks between make it up is read on the driver, without
-payloads, and the payloads are joined by Spark (see transforms.chunks). Before that the driver looks whether they can
-be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to what they say
+payloads, and Python workers put the payloads together (see chunk_payloads). Before that the driver looks whether they
+can be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to what they say
 (``total_chunk_msg_size``), or are more than a row of Spark holds, is an error of its own. That costs one reading of
 those payloads, row group by row group.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -26,9 +26,9 @@ from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.missing import Missing, lost_error
-from pulsar_spark.storage.slices import PositionRange, find_pieces, read_pieces
+from pulsar_spark.storage.slices import WIDE_GAP, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
+from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE, is_chunk
 
 
 class ChunkedMessage(NamedTuple):
@@ -56,23 +56,32 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
     return delivery._replace(ranges=without(delivery.ranges, holes), chunked=()), found
 
 
-def across(ranges: Sequence[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:
-    """*ranges* in order, those as one between which nothing but chunks lies: whoever reads no chunks reads the same,
-    and compares each row with fewer bounds."""
+def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:
+    """*ranges* in order, those as one between which nothing but chunks of *parts* lies: whoever reads no chunks reads
+    the same, and compares each row with fewer bounds."""
     chunks = {each.partition: Positions(ranges_of(np.unique(each.positions))) for each in parts}
+
+    def are_bridged(before: PositionRange, held: PositionRange) -> bool:
+        first, last = before.last + 1, held.first - 1
+        between = chunks.get(held.partition, Positions()).gaps(first, last)
+        return held.ack_set is None and next(between, None) is None
+
+    return tuple(_together(ranges, are_bridged))
+
+
+def _together(
+    ranges: Iterable[PositionRange], are_bridged: Callable[[PositionRange, PositionRange], bool]
+) -> list[PositionRange]:
+    """*ranges* in order, those as one of which the same is said but for where they lie."""
     found: list[PositionRange] = []
     for held in sorted(ranges, key=attrgetter("partition", "first")):
         before = found[-1] if found else None
         is_alike = before is not None and before._replace(first=held.first, last=held.last) == held
-        if is_alike and held.ack_set is None and _is_all(chunks.get(held.partition), before.last + 1, held.first - 1):
+        if is_alike and are_bridged(before, held):
             found[-1] = before._replace(last=held.last)
         else:
             found.append(held)
-    return tuple(found)
-
-
-def _is_all(chunks: Positions | None, first: int, last: int) -> bool:
-    return first > last or (chunks is not None and next(chunks.gaps(first, last), None) is None)
+    return found
 
 
 class Usable(NamedTuple):
@@ -183,8 +192,9 @@ def read_chunked(
     ends = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
     added = [] if columns is None or SIZE in columns else [SIZE]
     wanted = None if columns is None else [*columns, *added]
-    pieces = find_pieces(ledgers, topic, ends)
-    last_chunks = read_pieces(spark, topic, pieces, wanted, without=ledgers.foreign_files(topic.topic_id))
+    around = _together(ends, lambda before, held: held.first - before.last <= WIDE_GAP)
+    pieces, foreign = find_pieces(ledgers, topic, around), ledgers.foreign_files(topic.topic_id)
+    last_chunks = read_pieces(spark, topic, pieces, wanted, without=foreign, where=is_chunk())
     lasts = {each.partition: [one.last for one in messages if one.partition == each.partition] for each in parts}
     found = [each.of_messages(lasts[each.partition]) for each in parts]
     spans_of = partial(partial, ledgers.spans_of, topic.topic_id)
