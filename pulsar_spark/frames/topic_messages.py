@@ -3,6 +3,7 @@ are put together, and with the position that each has, whether a broker has numb
 
 import os
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,6 +13,7 @@ from pulsar_spark.frames.chunk_payloads import Parts, with_payloads
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
@@ -62,7 +64,7 @@ def messages_at(
     those of some *partitions* or *ranges* of positions. Of a chunked one whose chunks cannot be put together there is
     no payload, and :data:`PAYLOAD_ERROR` says why. And whether any may have a payload that is compressed or
     encrypted."""
-    pieces, parts, has_chunks, has_encoded = [], [], False, False
+    small, ends, parts, has_chunks, has_encoded = [], [], [], False, False
     known = ledgers_until(layout, topic, version)
     for partition, ledgers in known.items():
         if partitions is not None and partition not in partitions:
@@ -70,20 +72,39 @@ def messages_at(
         end, groups, units = ledgers.end_position, ChunkGroups(topic.path, ledgers), {}
         for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
             if held.partition == partition and held.first < end:
-                last = min(held.last, end - 1)
-                if any(run.may_have_chunks for run in ledgers.parts(held.first, last)):
-                    has_chunks, (firsts, lasts) = True, groups.units(held.first, last)
-                    units |= zip(lasts.tolist(), firsts.tolist())
-                pieces += pieces_of(held, ledgers.parts(held.first, last))
-                has_encoded |= any(run.has_encoded for run in ledgers.parts(held.first, last))
+                runs = list(ledgers.parts(held.first, min(held.last, end - 1)))
+                has_encoded |= any(run.has_encoded for run in runs)
+                has_chunks |= any(run.may_have_chunks for run in runs)
+                small += pieces_of(held, (run for run in runs if not _is_all_chunks(groups, run)))
+                for run in runs:
+                    units |= (found := _units(groups, run))
+                    ends += pieces_of(held, [run] if found else ())
         if units:
             chunked = ChunkedMessages(topic.path, EntryReader(), ledgers.spans_of)
             parts.append(Parts.of(partition, chunked.parts(units)))
-    messages = read_pieces(spark, topic, pieces, columns, version=version)
-    small = messages.filter(~is_chunk()) if has_chunks else messages
-    small = small.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string"))
-    if not parts:
-        return small, has_encoded
-    last_chunks = messages.filter(is_chunk()).drop("payload")
-    chunked = with_payloads(spark, last_chunks, topic.path, parts, lambda partition: known[partition].spans_of)
-    return small.unionByName(chunked), has_encoded
+    found = []
+    if small or not parts:
+        where = ~is_chunk() if has_chunks else None
+        messages = read_pieces(spark, topic, small, columns, version=version, where=where)
+        found.append(messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")))
+    if parts:
+        rows = read_pieces(spark, topic, ends, columns, version=version, where=is_chunk())
+        chunked = with_payloads(
+            spark, rows.drop("payload"), topic.path, parts, lambda partition: known[partition].spans_of
+        )
+        found.append(chunked.select(*rows.columns, PAYLOAD_ERROR))
+    return reduce(DataFrame.unionByName, found), has_encoded
+
+
+def _units(groups: ChunkGroups, run: Run) -> dict[int, int]:
+    """Where the complete messages that end in *run* begin, by where they end."""
+    firsts, lasts = groups.units(run.first_position, run.last_position) if run.may_have_chunks else ((), ())
+    return {int(last): int(first) for first, last in zip(firsts, lasts)}
+
+
+def _is_all_chunks(groups: ChunkGroups, run: Run) -> bool:
+    """Does *run* hold nothing but chunks? Then nothing of it is read as if it held messages in one piece."""
+    if not run.may_have_chunks:
+        return False
+    of_none = sum(last - first + 1 for first, last in groups.parts(run.first_position, run.last_position))
+    return of_none + len(_units(groups, run)) == run.entries

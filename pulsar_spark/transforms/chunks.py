@@ -4,11 +4,14 @@
 only payload and ``chunk_id`` differ; every other message stays one row without chunk columns. The payload is never in a
 row beside a chunk: where Spark compiles the stage, a chunk is cut from the one array that the source gave.
 
-**Joining** is a ``groupBy``. Which rows make up a message is decided by the rule of ``protocol.chunking`` over the
-chunks of one (producer name, uuid) in order of position, as windows over the few columns that it needs
-(:func:`parts_of_messages`); who knows it already says so instead. Only then are payloads read, and those of the rows
-alone that make up messages (:func:`join_parts`): ``listagg`` collects what each task has of a message where it was
-read, in pieces as large as a file's split, and puts them end to end once, in the task that gets all of them.
+**Joining** is a ``groupBy``, for whoever has chunks as a frame, wherever they are from (:func:`reassemble_chunks`,
+:func:`whole_messages`). Which rows make up a message is decided by the rule of ``protocol.chunking`` over the chunks of
+one (producer name, uuid) in order of position, as windows over the few columns that it needs
+(:func:`parts_of_messages`). Only then are payloads read, and those of the rows alone that make up messages
+(:func:`join_parts`): ``listagg`` collects what each task has of a message where it was read, in pieces as large as a
+file's split, and puts them end to end once, in the task that gets all of them. What a topic of a root holds is known to
+be there, and where, so consumers and ``read_messages`` put it together by the same rule without a shuffle of payloads
+(see frames.chunk_payloads).
 
 **Memory.** That task needs at least four times the largest message: its chunks, the message, and twice the message for
 the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a split, which it
