@@ -7,7 +7,8 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, Parts, apart, read_chunked
+from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, across, apart, read_chunked
+from pulsar_spark.frames.chunk_payloads import Parts
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.frames.lane_frames import MOST_LANES, by_lane, read_lane
@@ -165,6 +166,7 @@ class Caller:
         if delivery.chunked:
             delivery, chunked = apart(self.exact(delivery))
             found = [] if not chunked else [self._chunked(chunked, parts, columns)]
+            delivery = delivery._replace(ranges=across(delivery.ranges, parts))
             found += [] if chunked and not delivery.ranges else [self._stored(delivery, (), columns)]
             return reduce(DataFrame.unionByName, found)
         lanes = by_lane([held for held in delivery.ranges if isinstance(held, LaneRange)])

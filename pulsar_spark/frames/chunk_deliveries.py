@@ -1,31 +1,34 @@
 """Chunked messages in deliveries: one row each, in the place of the last chunk.
 
 The broker says of each where it begins and ends; which chunks between make it up is read on the driver, without
-payloads, and the payloads are joined by Spark (see transforms.chunks). Before that the driver looks whether they can
-be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to what they say
+payloads, and Python workers put the payloads together (see chunk_payloads). Before that the driver looks whether they
+can be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to what they say
 (``total_chunk_msg_size``), or are more than a row of Spark holds, is an error of its own. That costs one reading of
 those payloads, row group by row group.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
+from pulsar_spark.frames.chunk_payloads import Parts, with_payloads
 from pulsar_spark.frames.delivery import Delivery, between, without
+from pulsar_spark.frames.payloads import plain_or_refused
 from pulsar_spark.protocol.chunking import wrong_size
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.missing import Missing, lost_error
-from pulsar_spark.storage.slices import PositionRange, find_pieces, read_pieces
+from pulsar_spark.storage.slices import WIDE_GAP, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.transforms.chunks import MOST_BYTES, TOO_LARGE, join_parts
+from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE, is_chunk
 
 
 class ChunkedMessage(NamedTuple):
@@ -53,12 +56,32 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
     return delivery._replace(ranges=without(delivery.ranges, holes), chunked=()), found
 
 
-class Parts(NamedTuple):
-    """Positions of chunks in *partition* and, of each, that of its message's last one."""
+def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:
+    """*ranges* in order, those as one between which nothing but chunks of *parts* lies: whoever reads no chunks reads
+    the same, and compares each row with fewer bounds."""
+    chunks = {each.partition: Positions(ranges_of(np.unique(each.positions))) for each in parts}
 
-    partition: int
-    positions: np.ndarray
-    lasts: np.ndarray
+    def are_bridged(before: PositionRange, held: PositionRange) -> bool:
+        first, last = before.last + 1, held.first - 1
+        between = chunks.get(held.partition, Positions()).gaps(first, last)
+        return held.ack_set is None and next(between, None) is None
+
+    return tuple(_together(ranges, are_bridged))
+
+
+def _together(
+    ranges: Iterable[PositionRange], are_bridged: Callable[[PositionRange, PositionRange], bool]
+) -> list[PositionRange]:
+    """*ranges* in order, those as one of which the same is said but for where they lie."""
+    found: list[PositionRange] = []
+    for held in sorted(ranges, key=attrgetter("partition", "first")):
+        before = found[-1] if found else None
+        is_alike = before is not None and before._replace(first=held.first, last=held.last) == held
+        if is_alike and are_bridged(before, held):
+            found[-1] = before._replace(last=held.last)
+        else:
+            found.append(held)
+    return found
 
 
 class Usable(NamedTuple):
@@ -73,34 +96,18 @@ class Usable(NamedTuple):
 
 def find_parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]) -> list[Parts]:
     """The chunks of *messages*; of one that is not whole none."""
-    return [
-        Parts(
-            partition,
-            np.concatenate([np.zeros(0, np.int64), *found.values()]),
-            np.repeat(np.array([*found], np.int64), [len(parts) for parts in found.values()]),
-        )
-        for partition, found in _parts(topic, ledgers, messages).items()
-    ]
-
-
-def _of_messages(parts: Parts, lasts: list[int]) -> Parts:
-    """Those of the messages that end at *lasts*."""
-    is_asked = np.isin(parts.lasts, lasts)
-    return parts._replace(positions=parts.positions[is_asked], lasts=parts.lasts[is_asked])
-
-
-def _parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]) -> dict[int, dict[int, np.ndarray]]:
     units: dict[int, dict[int, int]] = {}
     for each in messages:
         units.setdefault(each.partition, {})[each.last] = each.first
-
-    def found(partition: int) -> dict[int, np.ndarray]:
-        def spans_of(spans: Sequence[tuple[int, int]]):
-            return ledgers.spans_of(topic.topic_id, partition, spans)
-
-        return ChunkedMessages(topic.path, EntryReader(), spans_of).parts(units[partition])
-
-    return {partition: found(partition) for partition in sorted(units)}
+    return [
+        Parts.of(
+            partition,
+            ChunkedMessages(topic.path, EntryReader(), partial(ledgers.spans_of, topic.topic_id, partition)).parts(
+                units[partition]
+            ),
+        )
+        for partition in sorted(units)
+    ]
 
 
 def find_usable(topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
@@ -182,20 +189,14 @@ def read_chunked(
 ) -> DataFrame:
     """*messages*, one row each, as :func:`read_pieces` gives messages, with their payload; *parts* are their chunks,
     and perhaps those of others."""
-    counts = {(each.partition, each.last): each.redelivery_count for each in messages}
-    found = [_of_messages(each, [last for partition, last in counts if partition == each.partition]) for each in parts]
-    ranges = [
-        PositionRange(part.partition, first, last, counts[part.partition, end])
-        for part in found
-        for end in np.unique(part.lasts).tolist()
-        for first, last in ranges_of(np.sort(part.positions[part.lasts == end]))
-    ]
-    chunks = read_pieces(
-        spark, topic, find_pieces(ledgers, topic, ranges), columns, without=ledgers.foreign_files(topic.topic_id)
-    )
-    rows = {
-        "partition": pa.array(np.concatenate([np.full(len(part.lasts), part.partition) for part in found]), pa.int32()),
-        "position": np.concatenate([part.positions for part in found]),
-        "last": np.concatenate([part.lasts for part in found]),
-    }
-    return join_parts(chunks, spark.createDataFrame(pa.table(rows)))
+    ends = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
+    added = [] if columns is None or SIZE in columns else [SIZE]
+    wanted = None if columns is None else [*columns, *added]
+    around = _together(ends, lambda before, held: held.first - before.last <= WIDE_GAP)
+    pieces, foreign = find_pieces(ledgers, topic, around), ledgers.foreign_files(topic.topic_id)
+    last_chunks = read_pieces(spark, topic, pieces, wanted, without=foreign, where=is_chunk())
+    lasts = {each.partition: [one.last for one in messages if one.partition == each.partition] for each in parts}
+    found = [each.of_messages(lasts[each.partition]) for each in parts]
+    spans_of = partial(partial, ledgers.spans_of, topic.topic_id)
+    whole = plain_or_refused(with_payloads(spark, last_chunks.drop("payload"), topic.path, found, spans_of))
+    return whole.select(*(name for name in last_chunks.columns if name not in added))

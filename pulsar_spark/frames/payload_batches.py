@@ -8,6 +8,7 @@ that makes a reader of his own. Both are used where the rows are, once in each t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.errors import InvalidConfiguration
@@ -16,8 +17,9 @@ from pulsar_spark.frames.message_columns import REFUSED
 from pulsar_spark.payloads.keys import CryptoKeyReader
 
 KeyReader = CryptoKeyReader | Callable[[], CryptoKeyReader]
-_BATCH_BYTES = 64 << 20
-"""A column of so many bytes goes back to Spark at a time: what was small compressed may be large."""
+_BATCH_BYTES = 4 << 20
+"""A column of so many bytes goes back to Spark at a time, or one payload: what was small compressed may be large, and
+Spark goes on while the next are made."""
 
 
 def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | None:
@@ -73,7 +75,11 @@ def _up_to(rows: Iterator[tuple], most: int) -> Iterator[tuple]:
 
 
 def _array(values: tuple, kind: pa.DataType) -> pa.Array:
-    """*values*, of which those of a nested type are mostly one and the same object."""
+    """*values*, of which those of a nested type are mostly one and the same object. What is one large payload is not
+    copied."""
+    if kind == pa.binary() and len(values) == 1 and values[0]:
+        ends = pa.py_buffer(np.array([0, len(values[0])], np.int32))
+        return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(values[0])])
     if not pa.types.is_nested(kind):
         return pa.array(values, kind)
     places = {id(value): value for value in values}

@@ -21,8 +21,8 @@ from pulsar_spark.payloads.keys import CryptoKeyReader
 PAYLOAD_ERROR = "payload_error"
 """Column that says why a payload cannot be read; null where it can."""
 
-_PLAIN = pa.struct({"payload": pa.binary(), PAYLOAD_ERROR: pa.string()})
-_PLAIN_TYPE = f"struct<payload: binary, {PAYLOAD_ERROR}: string>"
+PLAIN = pa.struct({"payload": pa.binary(), PAYLOAD_ERROR: pa.string()})
+PLAIN_TYPE = f"struct<payload: binary, {PAYLOAD_ERROR}: string>"
 
 
 class Decoding(NamedTuple):
@@ -79,9 +79,9 @@ class Decoding(NamedTuple):
         ) -> Iterator[pa.Array]:
             decoder = PayloadDecoder(made(key_reader))
             for batch in batches:
-                yield from in_pieces(_plain_rows(decoder, batch), _PLAIN)
+                yield from in_pieces(_plain_rows(decoder, batch), PLAIN)
 
-        return arrow_udf(plain, _PLAIN_TYPE)
+        return arrow_udf(plain, PLAIN_TYPE)
 
 
 def _error_before(messages: DataFrame) -> Column:
@@ -179,6 +179,6 @@ def register_plain_payload(
         for batch in batches:
             rows = zip(_plain_rows(decoder, batch), batch[0], _is_plain(batch), strict=True)
             read = ((stored.as_py() if is_plain else plain, None) for (plain, _), stored, is_plain in rows)
-            yield from (piece.field("payload") for piece in in_pieces(read, _PLAIN))
+            yield from (piece.field("payload") for piece in in_pieces(read, PLAIN))
 
     spark.udf.register(name, arrow_udf(plain_payload, "binary"))

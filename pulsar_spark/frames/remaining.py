@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
-from pulsar_spark.frames.chunk_deliveries import Parts, apart, find_usable
+from pulsar_spark.frames.chunk_deliveries import apart, find_usable
+from pulsar_spark.frames.chunk_payloads import Parts
 from pulsar_spark.frames.delivery import Delivery, without
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.protocol.positions import Positions

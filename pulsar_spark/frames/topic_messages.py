@@ -3,24 +3,29 @@ are put together, and with the position that each has, whether a broker has numb
 
 import os
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
-from pulsar_spark.errors import UnreadableMessage
+from pulsar_spark.frames.chunk_payloads import Parts, with_payloads
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.compacted import CompactedView
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import DELIVERED, PositionRange, message_pieces, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.topics import Topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS
-from pulsar_spark.transforms.chunks import WRONG, whole_messages
+from pulsar_spark.transforms.chunks import is_chunk
 
 
 def read_messages(
@@ -86,19 +91,50 @@ def messages_at(
     ranges: Sequence[PositionRange] | None = None,
 ) -> tuple[DataFrame, bool]:
     """*columns* of the messages of *topic* as of *version* of its table, as :func:`read_pieces` gives them: all, or
-    those of some *partitions* or *ranges* of positions; of chunked ones there may be some before the ranges, too. One
-    whose chunks are not as large together as they say has no payload, and :data:`PAYLOAD_ERROR` says why. And whether
-    any may have a payload that is compressed or encrypted."""
-    ledgers = ledgers_until(layout, topic, version)
-    chosen = [partition for partition in ledgers if partitions is None or partition in partitions]
-    if ranges is None:
-        ranges = [PositionRange(partition, 0, ledgers[partition].end_position - 1) for partition in chosen]
-    found = message_pieces(ledgers, [held for held in ranges if held.partition in chosen])
-    messages = read_pieces(spark, topic, found.pieces, columns, version=version)
-    if not found.has_chunks:
-        return messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")), found.has_encoded
-    error = F.concat(F.lit(f"{UnreadableMessage.__name__}: "), WRONG)
-    payload = F.when(F.col(WRONG).isNull(), F.col("payload"))
-    return whole_messages(messages).withColumns({"payload": payload, PAYLOAD_ERROR: error}).drop(
-        WRONG
-    ), found.has_encoded
+    those of some *partitions* or *ranges* of positions. Of a chunked one whose chunks cannot be put together there is
+    no payload, and :data:`PAYLOAD_ERROR` says why. And whether any may have a payload that is compressed or
+    encrypted."""
+    small, ends, parts, has_chunks, has_encoded = [], [], [], False, False
+    known = ledgers_until(layout, topic, version)
+    for partition, ledgers in known.items():
+        if partitions is not None and partition not in partitions:
+            continue
+        end, groups, units = ledgers.end_position, ChunkGroups(topic.path, ledgers), {}
+        for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
+            if held.partition == partition and held.first < end:
+                runs = list(ledgers.parts(held.first, min(held.last, end - 1)))
+                has_encoded |= any(run.has_encoded for run in runs)
+                has_chunks |= any(run.may_have_chunks for run in runs)
+                small += pieces_of(held, (run for run in runs if not _is_all_chunks(groups, run)))
+                for run in runs:
+                    units |= (found := _units(groups, run))
+                    ends += pieces_of(held, [run] if found else ())
+        if units:
+            chunked = ChunkedMessages(topic.path, EntryReader(), ledgers.spans_of)
+            parts.append(Parts.of(partition, chunked.parts(units)))
+    found = []
+    if small or not parts:
+        where = ~is_chunk() if has_chunks else None
+        messages = read_pieces(spark, topic, small, columns, version=version, where=where)
+        found.append(messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")))
+    if parts:
+        rows = read_pieces(spark, topic, ends, columns, version=version, where=is_chunk())
+        chunked = with_payloads(
+            spark, rows.drop("payload"), topic.path, parts, lambda partition: known[partition].spans_of
+        )
+        found.append(chunked.select(*rows.columns, PAYLOAD_ERROR))
+    return reduce(DataFrame.unionByName, found), has_encoded
+
+
+def _units(groups: ChunkGroups, run: Run) -> dict[int, int]:
+    """Where the complete messages that end in *run* begin, by where they end."""
+    firsts, lasts = groups.units(run.first_position, run.last_position) if run.may_have_chunks else ((), ())
+    return {int(last): int(first) for first, last in zip(firsts, lasts)}
+
+
+def _is_all_chunks(groups: ChunkGroups, run: Run) -> bool:
+    """Does *run* hold nothing but chunks? Then nothing of it is read as if it held messages in one piece."""
+    if not run.may_have_chunks:
+        return False
+    of_none = sum(last - first + 1 for first, last in groups.parts(run.first_position, run.last_position))
+    return of_none + len(_units(groups, run)) == run.entries

@@ -16,6 +16,8 @@ from pulsar_spark.storage.entries import is_in_table, read_slice
 
 COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
 
+_FEW = 1 << 10
+
 
 class Chunks(NamedTuple):
     """Chunks in order of position: whose group each is of, by index into ``keys``, which ascend."""
@@ -47,7 +49,10 @@ def read_published_chunks(table: Path, run: Run) -> tuple[Chunks, np.ndarray]:
 
 
 def _rows_of(table: Path, run: Run, *, as_published: bool = False) -> pa.Table:
-    """The rows that are chunks."""
+    """The rows that are chunks. Of many entries those of which any is one are found out first."""
+    if run.entries <= _FEW:
+        rows = read_slice(table, [run], COLUMNS, as_published=as_published)
+        return rows.filter(rows["uuid"].is_valid())
     uuids = read_slice(table, [run], COLUMNS[:1], as_published=as_published)["uuid"]
     places = np.flatnonzero(uuids.is_valid().to_numpy())
     wanted = (

@@ -23,8 +23,42 @@ from pulsar_spark.storage.entries import EntryReader
 _PAYLOAD, _SIZE = "payload", "total_chunk_msg_size"
 _PLACE = ("uuid", "producer_name", "num_chunks_from_msg", "chunk_id")
 
+_AT_ONCE_BYTES = 64 << 20
+
 SpansOf = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[Run, list[tuple[int, int]]]]]
 """The runs of a topic partition that hold positions, as PartitionLedgers.spans_of gives them."""
+
+
+def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
+    """The bytes of each value, none for null; where they lie, as a scalar of Arrow would be a copy."""
+    for values in column.chunks:
+        _, ends, held = values.buffers()
+        ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
+        for begin, end, is_there in zip(ends, ends[1:], values.is_valid().to_pylist()):
+            yield held.slice(begin, end - begin) if is_there and end > begin else b""
+
+
+class _Payload:
+    """Pieces of a payload: a small one is put together at once, into memory of its size; of a large one no more is held
+    than what is put together so far and some row groups."""
+
+    def __init__(self):
+        self.size, self._pieces, self._begin = 0, [], io.BytesIO()
+
+    def add(self, piece: pa.Buffer | bytes) -> None:
+        """The next one."""
+        self.size += len(piece)
+        self._pieces.append(piece)
+        if self.size - self._begin.tell() > _AT_ONCE_BYTES:
+            self._begin.writelines(self._pieces)
+            self._pieces = []
+
+    def whole(self) -> bytes:
+        """All of them."""
+        if not self._begin.tell():
+            return b"".join(self._pieces)
+        self._begin.writelines(self._pieces)
+        return self._begin.getvalue()
 
 
 class ChunkedMessages(NamedTuple):
@@ -73,23 +107,25 @@ class ChunkedMessages(NamedTuple):
         are lost."""
         return pa.concat_tables(self._read(parts, None))
 
-    def joined(self, parts: np.ndarray) -> bytes | None:
+    def joined(self, parts: np.ndarray, most_bytes: int | None = None) -> bytes | None:
         """The payload of the chunks at these positions; None where some are deleted, or are rewritten so that they are
         no message in this order. :class:`MessagesLost` where some are lost, :class:`UnreadableMessage` where they are
-        not as large together as they say."""
-        payload, found, said, message = io.BytesIO(), 0, set(), None
+        not as large together as they say, or have more than *most_bytes*."""
+        payload, found, said, message = _Payload(), 0, set(), None
         for rows in self._read(parts, (_PAYLOAD, _SIZE, *_PLACE)):
             places = zip(*(rows[name].to_pylist() for name in _PLACE))
-            for piece, size, (*of, chunk_id) in zip(rows[_PAYLOAD], rows[_SIZE].to_pylist(), places):
+            for piece, size, (*of, chunk_id) in zip(_buffers_of(rows[_PAYLOAD]), rows[_SIZE].to_pylist(), places):
                 message = message or (of[0], of[1], len(parts))
                 if (*of, chunk_id) != (*message, found):
                     return None
-                payload.write(piece.as_buffer() or b"")
+                payload.add(piece)
                 found += 1
                 said.add(size)
-                if wrong := wrong_size(payload.tell(), said, is_whole=found == len(parts)):
-                    raise UnreadableMessage(f"{wrong}; acknowledge it to be rid of it")
-        return payload.getvalue() if found == len(parts) else None
+                if wrong := wrong_size(payload.size, said, is_whole=found == len(parts)):
+                    raise UnreadableMessage(wrong)
+                if most_bytes is not None and payload.size > most_bytes:
+                    raise UnreadableMessage(f"its chunks have more than {most_bytes} bytes together")
+        return payload.whole() if found == len(parts) else None
 
     def _read(self, parts: np.ndarray, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         for run, spans in self.spans_of(ranges_of(parts)):

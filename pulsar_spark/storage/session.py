@@ -19,8 +19,9 @@ the shell for permissions: that takes longer, and a query that is stopped meanwh
 Half of a start is spent on loading classes; a JVM that finds them kept in an archive maps them instead
 (:func:`class_archive`).
 
-The heap is Spark's default of a gigabyte. A row lies in it several times, so who publishes or reads messages of 100 MiB
-and more as DataFrames gives ``spark.driver.memory`` eight times the largest and a gigabyte (see transforms.chunks).
+The heap is Spark's default of a gigabyte. A row lies in it several times, so who publishes messages of 100 MiB and more
+as DataFrames gives ``spark.driver.memory`` eight times the largest and a gigabyte, and who reads them four times (see
+frames.chunk_payloads).
 
 Rounds are many and small, so their JVM keeps to the simple collector. It has both compilers: kept to the quick one it
 starts no sooner (5.8 s to the first plan either way) and runs a small round no quicker (60 to 62 ms either way), but a

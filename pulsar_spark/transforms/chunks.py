@@ -4,11 +4,14 @@
 only payload and ``chunk_id`` differ; every other message stays one row without chunk columns. The payload is never in a
 row beside a chunk: where Spark compiles the stage, a chunk is cut from the one array that the source gave.
 
-**Joining** is a ``groupBy``. Which rows make up a message is decided by the rule of ``protocol.chunking`` over the
-chunks of one (producer name, uuid) in order of position, as windows over the few columns that it needs
-(:func:`parts_of_messages`); who knows it already says so instead. Only then are payloads read, and those of the rows
-alone that make up messages (:func:`join_parts`): ``listagg`` collects what each task has of a message where it was
-read, in pieces as large as a file's split, and puts them end to end once, in the task that gets all of them.
+**Joining** is a ``groupBy``, for whoever has chunks as a frame, wherever they are from (:func:`reassemble_chunks`,
+:func:`whole_messages`). Which rows make up a message is decided by the rule of ``protocol.chunking`` over the chunks of
+one (producer name, uuid) in order of position, as windows over the few columns that it needs
+(:func:`parts_of_messages`). Only then are payloads read, and those of the rows alone that make up messages
+(:func:`join_parts`): ``listagg`` collects what each task has of a message where it was read, in pieces as large as a
+file's split, and puts them end to end once, in the task that gets all of them. What a topic of a root holds is known to
+be there, and where, so consumers and ``read_messages`` put it together by the same rule without a shuffle of payloads
+(see frames.chunk_payloads).
 
 **Memory.** That task needs at least four times the largest message: its chunks, the message, and twice the message for
 the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a split, which it
@@ -30,7 +33,8 @@ MOST_BYTES = 2**31 - 1 - 64
 TOO_LARGE = f"its %d bytes are more than a row of Spark holds, {MOST_BYTES}: receive it with a client"
 CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
 WRONG = "wrong_size"
-_GROUP, _SIZE = ("partition", "producer_name", "uuid"), "total_chunk_msg_size"
+SIZE = "total_chunk_msg_size"
+_GROUP = ("partition", "producer_name", "uuid")
 _PLACE = ("partition", "position")
 
 
@@ -123,13 +127,13 @@ def join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
     rows = chunks.join(F.broadcast(parts.select(*_PLACE, "last")), on=[*_PLACE], how="inner")
     whole = F.expr("listagg(payload) WITHIN GROUP (ORDER BY position)")
     of_last = F.max_by(F.struct(*rest), "position") if rest else F.lit(None)
-    said = [bound(_SIZE) if _SIZE in rest else F.lit(None) for bound in (F.min, F.max)]
+    said = [bound(SIZE) if SIZE in rest else F.lit(None) for bound in (F.min, F.max)]
     joined = rows.groupBy(*place).agg(
         whole.alias("payload"), of_last.alias("of_last"), said[0].alias("least"), said[1].alias("most")
     )
     columns = {name: F.col(f"of_last.`{name}`") for name in rest}
-    if _SIZE in rest:
-        columns[_SIZE] = F.when(F.col("least") != _payload_bytes(), F.col("least")).otherwise(F.col("most"))
+    if SIZE in rest:
+        columns[SIZE] = F.when(F.col("least") != _payload_bytes(), F.col("least")).otherwise(F.col("most"))
     named = joined.select(
         "partition", F.col("last").alias("position"), "payload", *(value.alias(name) for name, value in columns.items())
     )
@@ -140,9 +144,9 @@ def wrong_size() -> Column:
     """Why a row of a chunked message that was put together is not the message that its chunks say
     (``protocol.chunking.wrong_size``); null where it is, and of every other row."""
     size = _payload_bytes()
-    is_too_large = is_chunk() & (F.col(_SIZE) > MOST_BYTES)
-    wrong = F.when(is_chunk() & (size != F.col(_SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), _SIZE))
-    return F.when(is_too_large, F.format_string(TOO_LARGE, _SIZE)).otherwise(wrong)
+    is_too_large = is_chunk() & (F.col(SIZE) > MOST_BYTES)
+    wrong = F.when(is_chunk() & (size != F.col(SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), SIZE))
+    return F.when(is_too_large, F.format_string(TOO_LARGE, SIZE)).otherwise(wrong)
 
 
 def _holdable() -> Column:
@@ -151,7 +155,7 @@ def _holdable() -> Column:
     it. What is left is of the wrong size then."""
     is_last = F.col("chunk_id") + 1 >= F.col("num_chunks_from_msg")
     so_far = F.when(~is_last, (F.col("chunk_id") + 1).cast("bigint") * F.octet_length("payload"))
-    holds = F.coalesce(F.greatest(so_far, F.col(_SIZE)), F.lit(0)) <= MOST_BYTES
+    holds = F.coalesce(F.greatest(so_far, F.col(SIZE)), F.lit(0)) <= MOST_BYTES
     return F.when(holds, F.col("payload"))
 
 

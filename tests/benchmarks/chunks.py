@@ -28,8 +28,9 @@ from tests.orphans import orphans
 
 FAMILY = "chunks"
 MB = 10**6
-SIZES = {"6 MB": (6 * MB, 16), "64 MB": (64 * MB, 3), "1 GiB": (1 << 30, 1)}
-"""Bytes of a message, and how many are sent in a run."""
+SIZES = {"6 MB": (6 * MB, 64), "64 MB": (64 * MB, 7), "1 GiB": (1 << 30, 1)}
+"""Bytes of a message, and how many are sent in a run: 400 MB and more, so that what a run takes whatever its bytes does
+not decide."""
 
 LARGE = 1 << 30
 """Of smaller ones a process's memory holds more than three at no harm: row groups take it 200 MB."""

@@ -1,15 +1,20 @@
 """Chunked messages of a delivery, before Spark reads them: which chunks they are, and which cannot be put together."""
 
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames import chunk_deliveries
-from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, apart, find_parts, find_usable
+from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, across, apart, find_parts, find_usable
+from pulsar_spark.frames.chunk_payloads import Parts
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.remaining import remaining
+from pulsar_spark.storage.chunks import ChunkedMessages
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import create_topic, read_topic
@@ -65,6 +70,27 @@ def test_a_message_is_apart_only_while_it_is_in_the_delivery(broker):
     served = Served(broker)
     plain, chunked = apart(served.delivery._replace(ranges=(PositionRange(0, 7, 7), PositionRange(1, 6, 6))))
     assert (plain.ranges, chunked) == ((PositionRange(1, 6, 6),), [B])
+
+
+def test_ranges_are_read_as_one_across_chunks_alone():
+    """Not across other messages, and not those of which something else is said."""
+    chunks = [Parts.of(0, {3: np.array([2, 3]), 6: np.array([6])}), Parts.of(1, {3: np.array([2, 3])})]
+    ranges = [PositionRange(0, 4, 5), PositionRange(0, 0, 1), PositionRange(0, 7, 8), PositionRange(0, 10, 11)]
+    assert across(ranges, chunks) == (PositionRange(0, 0, 8), PositionRange(0, 10, 11))
+    for other in (PositionRange(0, 4, 5, 1), PositionRange(0, 4, 5, 0, (1,), 2), PositionRange(1, 4, 5)):
+        assert across([ranges[1], other], chunks) == (ranges[1], other)
+    assert len(across([PositionRange(2, 0, 1), PositionRange(2, 4, 5)], chunks)) == 2
+
+
+def test_what_is_larger_than_is_asked_for_is_not_put_together(broker):
+    """Whatever its chunks say."""
+    served = Served(broker, sizes=(None, None))
+    chunked = ChunkedMessages(
+        served.topic.path, EntryReader(), partial(served.ledgers.spans_of, served.topic.topic_id, 0)
+    )
+    assert chunked.joined(np.array([3, 6]), 10) == b"A:0:2A:1:2"
+    with pytest.raises(UnreadableMessage, match="its chunks have more than 9 bytes together"):
+        chunked.joined(np.array([3, 6]), 9)
 
 
 def test_one_of_which_a_chunk_was_deleted_is_deleted(broker):

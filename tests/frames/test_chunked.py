@@ -17,6 +17,7 @@ from pulsar_spark.frames import (
     reprocess_dead_letters,
 )
 from pulsar_spark.frames.chunk_deliveries import find_parts
+from pulsar_spark.frames.chunk_payloads import GONE
 from pulsar_spark.protocol.chunking import metadata_bytes
 from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
 from pulsar_spark.storage.layout import Layout
@@ -238,6 +239,20 @@ def test_one_that_does_not_add_up_is_an_error_and_the_rest_flows(spark, served):
     for messages in (read, decode_payloads(read)):
         rows = messages.select("position", "payload", "payload_error").collect()
         assert sorted(map(tuple, rows)) == [(1, None, f"UnreadableMessage: {wrong}"), (5, b"C:0:2C:1:2", None)]
+
+
+def test_a_frame_tells_of_what_was_deleted_since(spark, served):
+    """Chunks are read when somebody asks for their payload, and only then; another message is as it was."""
+    create_topic(served.layout, "t")
+    arrive(served, "t", "A:0:2", "A:1:2", "B:0:2", "B:1:2", total_chunk_msg_size=10)
+    read = read_messages(spark, served.layout.root, "t")
+    path = read_topic(served.layout, "t").path
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE uuid = 'B' AND chunk_id = 0")
+    rows = read.select("position", "payload", "payload_error").collect()
+    assert sorted(map(tuple, rows)) == [(1, b"A:0:2A:1:2", None), (3, None, f"UnreadableMessage: {GONE}")]
+    without = read.select("position", "partition_key")
+    assert without.count() == 2 and "Python" not in without._jdf.queryExecution().executedPlan().toString()
+    assert [row.position for row in read_messages(spark, served.layout.root, "t").collect()] == [1]
 
 
 def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served, caplog):
