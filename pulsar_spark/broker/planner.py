@@ -18,7 +18,6 @@ take 0.21 s either way, and one plan of two partitions would have an exchange, w
 
 import logging
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -33,7 +32,7 @@ from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.storage.python_rows import uncollected, values_of
-from pulsar_spark.transforms.round import only_acknowledges, plan_acknowledgements, plan_round
+from pulsar_spark.transforms.round import PLANS, Plan, plan_for
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
@@ -50,9 +49,6 @@ HALVED_FROM = 100_000
 
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
-Plan = Callable[[DataFrame], DataFrame]
-"""One of transforms.round: rows of a round's inputs in, rows of its result out."""
-
 log = logging.getLogger(__name__)
 
 
@@ -69,7 +65,7 @@ class Planner:
 
     def run(self, work: Work) -> list[Outcome]:
         """What becomes of each cursor of *work*."""
-        plan = plan_acknowledgements if only_acknowledges(work.rows) else plan_round
+        plan = plan_for(work.rows)
         mode = self._interpreted
         if work.rows.num_rows >= COMPILED_FROM:
             if self._is_compiled.is_set():
@@ -139,7 +135,7 @@ class _Mode:
 
     def warm_up(self) -> None:
         """Build and run the smallest of each."""
-        for plan in (plan_round, plan_acknowledgements):
+        for plan in PLANS:
             self.run(SCHEMA.empty_table(), plan)
 
     def run(self, rows: pa.Table, plan: Plan) -> pa.Table:
