@@ -7,7 +7,8 @@ partition without exchange and broadcast, which keep their first result.
 
 Small rounds are interpreted: generating code costs 0.1 s a round, whatever the rows. From :data:`COMPILED_FROM` rows on
 that pays, because a compiled plan takes a sixth of the time a row. The first execution of a compiled plan takes some
-seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Each of the
+seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Then the
+compiled plans are run in: Java compiles what runs often, and till then a plan takes twice as long. Each of the
 two has a session of its own, since Spark takes that choice from the session. Inputs beyond the largest of
 :data:`LENGTHS` get a plan of their own.
 
@@ -28,8 +29,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
-from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Rows, Work
+from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.storage.python_rows import uncollected, values_of
 from pulsar_spark.transforms.round import PLANS, Plan, plan_for
@@ -41,6 +42,9 @@ LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
 END_SECONDS = 20.0
 COMPILE_AFTER_SECONDS = 15.0
 """How long after its start a broker prepares the compiled plan, unless a round needs it before."""
+RUN_IN, PAUSE_SECONDS = 20, 0.05
+"""How often each compiled plan is run in, on as many rows as pay it, and the rest that rounds are left in between."""
+
 COMPILED_FROM = 500
 """Rows from which on a compiled plan is quicker than an interpreted one."""
 
@@ -112,24 +116,33 @@ class Planner:
         try:
             self._compiled.warm_up()
             self._is_compiled.set()
+            self._run_in()
         except Exception:  # its folder went, Spark ends...: rounds are interpreted, and the next large one tries again
             log.debug("the compiled plans could not be prepared", exc_info=True)
         finally:
             self._is_compiling.release()
+
+    def _run_in(self) -> None:
+        """Run the compiled plans in, on files of their own, since rounds may use the others by now."""
+        apart, rows = _Mode(self._compiled.application, self.folder / "run-in", _COMPILED), _acknowledged_one_by_one()
+        for plan in PLANS * RUN_IN:
+            if self._is_ending.wait(PAUSE_SECONDS):
+                return
+            apart.run(rows, plan)
 
 
 class _Mode:
     """Prepared plans, each by the length of its file, with one way to evaluate expressions."""
 
     def __init__(self, spark: SparkSession, folder: Path, settings: dict[str, str]):
-        self._application, self._folder, self._settings = spark, folder, settings
+        self.application, self._folder, self._settings = spark, folder, settings
         self._prepared: dict[tuple[Plan, int], DataFrame] = {}
 
     @cached_property
     def _spark(self) -> SparkSession:
         """A session of its own, made when it is needed."""
-        session = self._application.newSession()
-        for name, value in {**_of(self._application), **self._settings}.items():
+        session = self.application.newSession()
+        for name, value in {**_of(self.application), **self._settings}.items():
             session.conf.set(name, value)
         return session
 
@@ -155,6 +168,17 @@ class _Mode:
 def _of(spark: SparkSession) -> dict[str, str]:
     """What a sibling session does not inherit and a plan of one partition asks for."""
     return {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
+
+
+def _acknowledged_one_by_one() -> pa.Table:
+    """Rows of a round in which every second entry of a Shared cursor is acknowledged, each for itself."""
+    rows, nothing = Rows(), dict(limit=0, unacked_elsewhere=0, is_blocked=False, permits=0)
+    rows.add("cursor", 0, first=0, last=0, max_redeliver_count=0, left=[], redelivered=[], now=0, **nothing)
+    pending = [Range(at, at, PENDING, "c", 0, 0, None, None, 1) for at in range(2 * COMPILED_FROM)]
+    rows.extend("range", 0, pending)
+    rows.extend("ack", 0, [held[:2] for held in pending[::2]])
+    rows.add("consumer", 0, first=0, last=0, consumer_id="c", lap=0, **nothing)
+    return rows.table()
 
 
 def _middle(work: Work) -> int:

@@ -31,6 +31,7 @@ def test_halves_are_of_like_size_and_none_is_empty(ranges, middle):
 def test_halves_side_by_side_are_planned_as_at_once(spark, monkeypatch):
     monkeypatch.setattr(planner_module, "COMPILED_FROM", 1)
     monkeypatch.setattr(planner_module, "HALVED_FROM", 1)
+    monkeypatch.setattr(planner_module, "RUN_IN", 1)
     planner = planner_of(spark)
     eventually(lambda: planner.compile() or planner._is_compiled.is_set(), 120)  # it may be under way already
     halved, run_halves = [], planner._run_halves
