@@ -1,4 +1,4 @@
-"""Executing the plan of a round, small or large; of one that only acknowledges, the shorter plan (transforms.round).
+"""Executing the plan of a round, small or large; of one that only acknowledges, a shorter plan (transforms.round).
 
 A **prepared plan** is built once and executed every round. Its leaf is a Parquet file that the round replaces; Spark
 opens the file again at each execution, because the plan holds only its path and its length, and the length never
@@ -19,6 +19,7 @@ take 0.21 s either way, and one plan of two partitions would have an exchange, w
 
 import logging
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -33,7 +34,7 @@ from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.storage.python_rows import uncollected, values_of
-from pulsar_spark.transforms.round import PLANS, Plan, plan_for
+from pulsar_spark.transforms.round import PLANS, Plan, plan_for, plan_round, plan_whole_acknowledgements
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
@@ -51,6 +52,7 @@ COMPILED_FROM = 500
 HALVED_FROM = 100_000
 """Rows from which on two plans side by side are quicker than one."""
 
+AT_START = (plan_round, plan_whole_acknowledgements)
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
 log = logging.getLogger(__name__)
@@ -89,8 +91,9 @@ class Planner:
         return [outcome for half, result in zip(halves, found) for outcome in outcomes(result, len(half.cursors))]
 
     def warm_up(self) -> None:
-        """Build and run the smallest prepared plans, so that the first rounds need not."""
-        self._interpreted.warm_up()
+        """Build and run the smallest prepared plans, so that the first rounds need not; not the one of them that is
+        needed least, since a start waits for this."""
+        self._interpreted.warm_up(AT_START)
 
     def compile_soon(self, after_seconds: float = 0.0) -> None:
         """Prepare the compiled plans in the background, unless that is under way. *after_seconds* leave the processor
@@ -114,7 +117,7 @@ class Planner:
         if not self._is_compiling.acquire(blocking=False):
             return
         try:
-            self._compiled.warm_up()
+            self._compiled.warm_up(PLANS)
             self._is_compiled.set()
             self._run_in()
         except Exception:  # its folder went, Spark ends...: rounds are interpreted, and the next large one tries again
@@ -146,9 +149,9 @@ class _Mode:
             session.conf.set(name, value)
         return session
 
-    def warm_up(self) -> None:
+    def warm_up(self, plans: Sequence[Plan]) -> None:
         """Build and run the smallest of each."""
-        for plan in PLANS:
+        for plan in plans:
             self.run(SCHEMA.empty_table(), plan)
 
     def run(self, rows: pa.Table, plan: Plan) -> pa.Table:
