@@ -6,7 +6,7 @@ from pulsar_spark.broker import planner as planner_module
 from pulsar_spark.broker.planner import _middle
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.transforms.round import plan_acknowledgements, plan_for, plan_whole_acknowledgements
+from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_whole_acknowledgements
 from tests.benchmarks.plan_twin import NOW, one_cursor
 from tests.client.waiting import eventually
 from tests.plain_planner import PlainPlanner, by_position
@@ -41,6 +41,18 @@ def test_halves_side_by_side_are_planned_as_at_once(spark, monkeypatch):
         for found, expected in zip(planner.run(work), PlainPlanner().run(work), strict=True):
             assert (sorted(found.ranges), found[1:]) == (sorted(expected.ranges), expected[1:])
     assert len(halved) == 3
+
+
+def test_compiled_plans_are_run_in_on_rows_of_a_round_as_large_as_theirs(spark, monkeypatch):
+    rows = planner_module._acknowledged_one_by_one()
+    assert plan_for(rows) is plan_whole_acknowledgements and rows.num_rows > planner_module.COMPILED_FROM
+    run, real = [], planner_module._Mode.run
+    monkeypatch.setattr(planner_module, "RUN_IN", 1)
+    monkeypatch.setattr(
+        planner_module._Mode, "run", lambda mode, rows, plan: run.append((plan, real(mode, rows, plan).num_rows))
+    )
+    planner_of(spark)._run_in()
+    assert dict(run) == dict.fromkeys(PLANS, 2 * planner_module.COMPILED_FROM + 2)
 
 
 @pytest.mark.parametrize(
