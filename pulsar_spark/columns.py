@@ -18,7 +18,7 @@ def unacked_messages(ack_set: Column, batch_size: Column) -> Column:
     66
     """
     bits = F.aggregate(ack_set, F.lit(0), lambda total, word: total + F.bit_count(word))
-    return F.coalesce(bits, batch_size).cast("bigint")
+    return F.when(ack_set.isNull(), batch_size).otherwise(bits).cast("bigint")
 
 
 def sticky_key_hash(

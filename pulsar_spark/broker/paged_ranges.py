@@ -105,9 +105,12 @@ class PagedRanges:
 
     def _count_unacked(self, pages: Iterable[Page], sign: int) -> None:
         """Count what is unacknowledged in *pages*; a sign of -1 takes it away."""
+        counted: dict[str, int] = {}
         for page in pages:
             for consumer_id, messages in page.unacked.items():
-                self.unacked[consumer_id] += sign * messages
+                counted[consumer_id] = counted.get(consumer_id, 0) + messages
+        for consumer_id, messages in counted.items():
+            self.unacked[consumer_id] += sign * messages
 
     def _advance_mark_delete(self) -> list[Page]:
         """Let mark-delete pass what is acknowledged behind it, that of the due lane too; the pages it took ranges from,

@@ -1,4 +1,4 @@
-"""Executing the plan of a round, small or large; of one that only acknowledges, the shorter plan (transforms.round).
+"""Executing the plan of a round, small or large; of one that only acknowledges, a shorter plan (transforms.round).
 
 A **prepared plan** is built once and executed every round. Its leaf is a Parquet file that the round replaces; Spark
 opens the file again at each execution, because the plan holds only its path and its length, and the length never
@@ -7,7 +7,8 @@ partition without exchange and broadcast, which keep their first result.
 
 Small rounds are interpreted: generating code costs 0.1 s a round, whatever the rows. From :data:`COMPILED_FROM` rows on
 that pays, because a compiled plan takes a sixth of the time a row. The first execution of a compiled plan takes some
-seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Each of the
+seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Then the
+compiled plans are run in: Java compiles what runs often, and till then a plan takes twice as long. Each of the
 two has a session of its own, since Spark takes that choice from the session. Inputs beyond the largest of
 :data:`LENGTHS` get a plan of their own.
 
@@ -18,7 +19,7 @@ take 0.21 s either way, and one plan of two partitions would have an exchange, w
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -29,11 +30,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
-from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Rows, Work
+from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.storage.python_rows import uncollected, values_of
-from pulsar_spark.transforms.round import only_acknowledges, plan_acknowledgements, plan_round
+from pulsar_spark.transforms.round import PLANS, Plan, plan_for, plan_round, plan_whole_acknowledgements
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
@@ -42,17 +43,18 @@ LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
 END_SECONDS = 20.0
 COMPILE_AFTER_SECONDS = 15.0
 """How long after its start a broker prepares the compiled plan, unless a round needs it before."""
+RUN_IN, PAUSE_SECONDS = 20, 0.05
+"""How often each compiled plan is run in, on as many rows as pay it, and the rest that rounds are left in between."""
+
 COMPILED_FROM = 500
 """Rows from which on a compiled plan is quicker than an interpreted one."""
 
 HALVED_FROM = 100_000
 """Rows from which on two plans side by side are quicker than one."""
 
+AT_START = (plan_round, plan_whole_acknowledgements)
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
-Plan = Callable[[DataFrame], DataFrame]
-"""One of transforms.round: rows of a round's inputs in, rows of its result out."""
-
 log = logging.getLogger(__name__)
 
 
@@ -69,7 +71,7 @@ class Planner:
 
     def run(self, work: Work) -> list[Outcome]:
         """What becomes of each cursor of *work*."""
-        plan = plan_acknowledgements if only_acknowledges(work.rows) else plan_round
+        plan = plan_for(work.rows)
         mode = self._interpreted
         if work.rows.num_rows >= COMPILED_FROM:
             if self._is_compiled.is_set():
@@ -89,8 +91,9 @@ class Planner:
         return [outcome for half, result in zip(halves, found) for outcome in outcomes(result, len(half.cursors))]
 
     def warm_up(self) -> None:
-        """Build and run the smallest prepared plans, so that the first rounds need not."""
-        self._interpreted.warm_up()
+        """Build and run the smallest prepared plans, so that the first rounds need not; not the one of them that is
+        needed least, since a start waits for this."""
+        self._interpreted.warm_up(AT_START)
 
     def compile_soon(self, after_seconds: float = 0.0) -> None:
         """Prepare the compiled plans in the background, unless that is under way. *after_seconds* leave the processor
@@ -114,32 +117,41 @@ class Planner:
         if not self._is_compiling.acquire(blocking=False):
             return
         try:
-            self._compiled.warm_up()
+            self._compiled.warm_up(PLANS)
             self._is_compiled.set()
+            self._run_in()
         except Exception:  # its folder went, Spark ends...: rounds are interpreted, and the next large one tries again
             log.debug("the compiled plans could not be prepared", exc_info=True)
         finally:
             self._is_compiling.release()
+
+    def _run_in(self) -> None:
+        """Run the compiled plans in, on files of their own, since rounds may use the others by now."""
+        apart, rows = _Mode(self._compiled.application, self.folder / "run-in", _COMPILED), _acknowledged_one_by_one()
+        for plan in PLANS * RUN_IN:
+            if self._is_ending.wait(PAUSE_SECONDS):
+                return
+            apart.run(rows, plan)
 
 
 class _Mode:
     """Prepared plans, each by the length of its file, with one way to evaluate expressions."""
 
     def __init__(self, spark: SparkSession, folder: Path, settings: dict[str, str]):
-        self._application, self._folder, self._settings = spark, folder, settings
+        self.application, self._folder, self._settings = spark, folder, settings
         self._prepared: dict[tuple[Plan, int], DataFrame] = {}
 
     @cached_property
     def _spark(self) -> SparkSession:
         """A session of its own, made when it is needed."""
-        session = self._application.newSession()
-        for name, value in {**_of(self._application), **self._settings}.items():
+        session = self.application.newSession()
+        for name, value in {**_of(self.application), **self._settings}.items():
             session.conf.set(name, value)
         return session
 
-    def warm_up(self) -> None:
+    def warm_up(self, plans: Sequence[Plan]) -> None:
         """Build and run the smallest of each."""
-        for plan in (plan_round, plan_acknowledgements):
+        for plan in plans:
             self.run(SCHEMA.empty_table(), plan)
 
     def run(self, rows: pa.Table, plan: Plan) -> pa.Table:
@@ -159,6 +171,17 @@ class _Mode:
 def _of(spark: SparkSession) -> dict[str, str]:
     """What a sibling session does not inherit and a plan of one partition asks for."""
     return {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
+
+
+def _acknowledged_one_by_one() -> pa.Table:
+    """Rows of a round in which every second entry of a Shared cursor is acknowledged, each for itself."""
+    rows, nothing = Rows(), dict(limit=0, unacked_elsewhere=0, is_blocked=False, permits=0)
+    rows.add("cursor", 0, first=0, last=0, max_redeliver_count=0, left=[], redelivered=[], now=0, **nothing)
+    pending = [Range(at, at, PENDING, "c", 0, 0, None, None, 1) for at in range(2 * COMPILED_FROM)]
+    rows.extend("range", 0, pending)
+    rows.extend("ack", 0, [held[:2] for held in pending[::2]])
+    rows.add("consumer", 0, first=0, last=0, consumer_id="c", lap=0, **nothing)
+    return rows.table()
 
 
 def _middle(work: Work) -> int:

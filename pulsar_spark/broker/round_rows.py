@@ -13,7 +13,7 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-_BLOCK_ROWS = 65_536
+_BLOCK_ROWS, _BLOCK_RANGES = 65_536, 1024
 _ENDS = ("first", "last")
 """Columns of a range that differ from row to row; of the others many are all the same."""
 
@@ -61,12 +61,21 @@ def _ends_of(pages: list[PageRows]) -> dict[str, list]:
 
 def _rows_of_ranges(round_number: int, pages: list[PageRows]) -> pa.Table:
     ranges = list(chain.from_iterable(page.ranges for page in pages))
-    # A third of the time of zip(*ranges), of a million.
-    columns = {name: list(map(itemgetter(at), ranges)) for at, name in enumerate(Range._fields)}
+    columns = _columns_of(ranges)
     for name in ("positions", "chunks"):
         if any(getattr(page, name) for page in pages):
             columns[name] = [(getattr(page, name) or {}).get(held.first) for page in pages for held in page.ranges]
     return _rows_of_pages(round_number, "range", pages, columns, [len(page.ranges) for page in pages])
+
+
+def _columns_of(ranges: list[Range]) -> dict[str, list]:
+    """The values of *ranges* field by field: block by block less than half the time of one field after the other,
+    and of a million an eighth."""
+    columns: dict[str, list] = {name: [] for name in Range._fields}
+    for first in range(0, len(ranges), _BLOCK_RANGES):
+        for column, values in zip(columns.values(), zip(*ranges[first : first + _BLOCK_RANGES])):
+            column += values
+    return columns
 
 
 def _rows_of_pages(

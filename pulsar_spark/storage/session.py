@@ -19,6 +19,9 @@ the shell for permissions: that takes longer, and a query that is stopped meanwh
 Half of a start is spent on loading classes; a JVM that finds them kept in an archive maps them instead
 (:func:`class_archive`).
 
+The classes that Spark generates for expressions are kept, ten times as many as by default: a round's plans have
+more than a hundred, and one that is let go is compiled again, at each execution.
+
 The heap is Spark's default of a gigabyte. A row lies in it several times, so who publishes messages of 100 MiB and more
 as DataFrames gives ``spark.driver.memory`` eight times the largest and a gigabyte, and who reads them four times (see
 frames.chunk_payloads).
@@ -54,6 +57,7 @@ _SETTINGS = {
     "spark.sql.extensions": _EXTENSION,
     "spark.sql.catalog.spark_catalog": _CATALOG,
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.codegen.cache.maxEntries": "1000",
     JAVA_OPTIONS: "-Xss8m",
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     **{f"spark.hadoop.{name}": value for name, value in spark_writer_options().items()},

@@ -8,9 +8,9 @@ PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20. The redelivery c
 entry is left (0.20, against 3.13).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.transforms.intervals import to_segments
@@ -34,17 +34,23 @@ LIMIT_COLUMNS = tuple(name for name in KINDS["cursor"] if name not in ("first", 
 TURN_COLUMNS = tuple(name for name in KINDS["consumer"] if name not in ("first", "last"))
 
 
-def fold_requests(inputs: DataFrame, *, kinds: Collection[str] = tuple(KINDS)) -> DataFrame:
+def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = KINDS) -> DataFrame:
     """Cut state, unread entries and requests into segments and apply the acknowledgements.
 
     One row per segment of the axis of entries: first, last, status (acknowledged, pending, replay or unread), the
     entry's attributes, its line and whether it is held, and the return request over it, if any; the rows of the other
-    axes carry a consumer's turn, with its line, and the cursor's limits along untouched. Only rows of these *kinds* are
-    looked for: each that is left out, where there are none, makes a segment cheaper.
+    axes carry a consumer's turn, with its line, and the cursor's limits along untouched. Only these columns of these
+    *kinds* of rows are read: each that is left out, where it says nothing or nobody asks for it, makes a segment
+    cheaper.
     """
+    types = {field.name: field.dataType for field in inputs.schema}
+
+    def told(says: str, kind: str, name: str) -> Column:
+        return F.col(f"{says}.{name}") if name in kinds[kind] else F.lit(None).cast(types[name])
+
     known = (
         _cut(inputs, kinds)
-        .where("points > 0 or states > 0 or unread > 0 or acks > 0")
+        .where((F.col("axis") != ENTRIES) | (F.col("states") > 0) | (F.col("unread") > 0) | (F.col("acks") > 0))
         .select(
             *KEYS,
             "turn",
@@ -62,9 +68,9 @@ def fold_requests(inputs: DataFrame, *, kinds: Collection[str] = tuple(KINDS)) -
     status = F.when(is_partly_acked_unread, F.lit("replay")).otherwise(F.col("entry.status"))
     said = {
         "redelivery_count": F.coalesce("entry.redelivery_count", F.lit(0)),
-        "ack_set": F.coalesce("left", "entry.ack_set"),
+        "ack_set": F.coalesce("left", told("entry", "range", "ack_set")),
     }
-    kept = {name: said.get(name, F.col(f"entry.{name}")) for name in ATTRIBUTES if name != "status"}
+    kept = {name: said.get(name, told("entry", "range", name)) for name in ATTRIBUTES if name != "status"}
     return known.select(
         *KEYS,
         "turn",
@@ -73,22 +79,28 @@ def fold_requests(inputs: DataFrame, *, kinds: Collection[str] = tuple(KINDS)) -
         "last",
         F.when(is_acknowledged, F.lit("acknowledged")).otherwise(status).alias("status"),
         *(F.when(is_acknowledged, F.lit(None)).otherwise(value).alias(name) for name, value in kept.items()),
-        F.coalesce("turn.line", "entry.line").alias("line"),
-        F.coalesce("entry.is_held", F.lit(False)).alias("is_held"),
+        F.coalesce(told("turn", "consumer", "line"), told("entry", "range", "line")).alias("line"),
+        F.coalesce(told("entry", "range", "is_held"), F.lit(False)).alias("is_held"),
         "back",
     )
 
 
-def _cut(inputs: DataFrame, kinds: Collection[str]) -> DataFrame:
+def _cut(inputs: DataFrame, kinds: Mapping[str, Collection[str]]) -> DataFrame:
     """The segments of all rows, each with what the rows over it say: an entry's attributes, a return, what is left of a
     batch; on their own axes a turn and the limits. What rows of other *kinds* would say is 0, or null."""
     kind = F.col("kind")
+    of_entry = [name for name in (*ATTRIBUTES, *OFFERED_AS) if name in kinds["range"]]
     never_delivered = {"status": F.lit("unread"), "redelivery_count": F.lit(0)}
-    new_entry = F.struct(*(never_delivered.get(name, F.col(name)).alias(name) for name in (*ATTRIBUTES, *OFFERED_AS)))
+    new_entry = F.struct(*(never_delivered.get(name, F.col(name)).alias(name) for name in of_entry))
+    limits = [F.col(name) for name in LIMIT_COLUMNS if name in kinds["cursor"]]
+    if "wall" in kinds["cursor"]:
+        limits.append(F.coalesce("wall", "now").alias("wall"))
+    alone = {
+        "turn": F.when(kind == "consumer", F.struct(*(name for name in TURN_COLUMNS if name in kinds["consumer"]))),
+        "limits": F.when(kind == "cursor", F.struct(*limits)),
+    }
     says = {
-        "turn": ("consumer", F.struct(*TURN_COLUMNS)),
-        "limits": ("cursor", F.struct(*LIMIT_COLUMNS, F.coalesce("wall", "now").alias("wall"))),
-        "entry": ("range", F.struct(*ATTRIBUTES, *OFFERED_AS)),
+        "entry": ("range", F.struct(*of_entry)),
         "new_entry": ("unread", new_entry),
         "left": ("ack_set", F.col("ack_set")),
         "back": ("return", F.struct("consumer_id", "due_time", "is_unseen")),
@@ -98,8 +110,9 @@ def _cut(inputs: DataFrame, kinds: Collection[str]) -> DataFrame:
     segments = to_segments(
         inputs.select("*", axis.alias("axis")),
         keys=KEYS,
-        opens={"points": kind.isin("consumer", "cursor"), **{n: kind == of for n, of in _OPEN.items() if of in kinds}},
+        opens={name: kind == of for name, of in _OPEN.items() if of in kinds},
         carries={name: carried for name, carried in carries.items() if says[name][0] in kinds},
+        points=alone,
     )
     types = inputs.select(*(carried.alias(name) for name, carried in carries.items())).schema
     return segments.select(

@@ -6,6 +6,9 @@ in which nothing changes. No row per position, no join, no function in Python. P
 LongPairRangeSet and RoaringBitmap in memory.
 """
 
+from functools import reduce
+from operator import or_
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -19,20 +22,33 @@ def boundary(position: Column, opens: dict[str, Column], carries: dict[str, Colu
 
 
 def to_segments(
-    ranges: DataFrame, *, keys: tuple[str, ...], opens: dict[str, Column], carries: dict[str, Column]
+    ranges: DataFrame,
+    *,
+    keys: tuple[str, ...],
+    opens: dict[str, Column],
+    carries: dict[str, Column],
+    points: dict[str, Column] | None = None,
 ) -> DataFrame:
     """Cut ranges (keys, first, last inclusive) where any of them begins or ends.
 
     One row per key and segment: first, last, for each of *opens* how many such ranges cover it, for each of *carries*
     the value of the range that began last. A segment behind the last boundary has a null last.
+
+    A row that has any of *points* is none but a point, of which no other row of its key has the first: its segment
+    alone has what it says. So nothing is counted or carried for it, which costs every row a share.
     """
     by_position = Window.partitionBy(*keys).orderBy("at")
     so_far = by_position.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    ends = F.inline(
-        F.array(boundary(F.col("first"), opens, carries, 1), boundary(F.col("last") + 1, opens, carries, -1))
+    points = points or {}
+    begin, end = (
+        boundary(position, opens, carries | points, sign)
+        for position, sign in ((F.col("first"), 1), (F.col("last") + 1, -1))
     )
+    is_point = reduce(or_, (said.isNotNull() for said in points.values()), F.lit(False))
+    ends = F.inline(F.when(is_point, F.array(begin)).otherwise(F.array(begin, end)))
     swept = ranges.select(*keys, ends).select(
         *keys,
+        *points,
         *[F.last(name, ignorenulls=True).over(so_far).alias(name) for name in carries],
         F.col("at").alias("first"),
         (F.lead("at").over(by_position) - 1).alias("last"),

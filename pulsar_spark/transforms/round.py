@@ -9,6 +9,8 @@ Many rounds do nothing but acknowledge: nothing comes back, and nothing is there
 input are left out of their plan, which takes a third of the time over what a job costs anyway; the others are the same.
 """
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -21,8 +23,20 @@ from pulsar_spark.transforms.offer import offer_candidates
 from pulsar_spark.transforms.redelivery import give_back
 from pulsar_spark.transforms.turns import line_up
 
-ACKNOWLEDGING = ("cursor", "range", "ack", "ack_set", "consumer")
-"""Kinds of rows that a round consists of that does nothing but acknowledge."""
+_ENTRY = ("status", "consumer_id", "delivery_round", "redelivery_count", "batch_size")
+_WHOLE = {
+    "cursor": ("limit", "unacked_elsewhere", "is_blocked"),
+    "range": _ENTRY,
+    "ack": (),
+    "consumer": ("consumer_id", "lap", "permits", "limit", "unacked_elsewhere", "is_blocked"),
+}
+"""The same of a round in which no entry is acknowledged in part."""
+ACKNOWLEDGING = _WHOLE | {"range": (*_ENTRY, "ack_set"), "ack_set": ("ack_set",)}
+"""Kinds of rows that a round consists of that does nothing but acknowledge, and what is asked of them beside their
+positions."""
+
+Plan = Callable[[DataFrame], DataFrame]
+"""Rows of a round's inputs in, rows of its result out."""
 
 _STAYING = pa.array(["pending", "acknowledged"])
 
@@ -42,10 +56,25 @@ def plan_acknowledgements(inputs: DataFrame) -> DataFrame:
     return take_account(deal_nothing(find_blocked(fold_requests(inputs, kinds=ACKNOWLEDGING))))
 
 
+def plan_whole_acknowledgements(inputs: DataFrame) -> DataFrame:
+    """The same of those in which no entry is, or has been, acknowledged in part."""
+    return take_account(deal_nothing(find_blocked(fold_requests(inputs, kinds=_WHOLE))))
+
+
+def plan_for(rows: pa.Table) -> Plan:
+    """The shortest plan for the input *rows*."""
+    if not only_acknowledges(rows):
+        return plan_round
+    return plan_whole_acknowledgements if rows["ack_set"].null_count == rows.num_rows else plan_acknowledgements
+
+
+PLANS = (plan_round, plan_acknowledgements, plan_whole_acknowledgements)
+
+
 def only_acknowledges(rows: pa.Table) -> bool:
     """Is there nothing among the input *rows* that could come back or go out? Said of what there is, whatever becomes
     of it: pending entries with a due time may come back, replay may go out."""
-    if not set(pc.unique(rows["kind"]).to_pylist()) <= set(ACKNOWLEDGING):
+    if not set(pc.unique(rows["kind"]).to_pylist()) <= ACKNOWLEDGING.keys():
         return False
     return (
         rows["due_time"].null_count == rows.num_rows

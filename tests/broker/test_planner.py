@@ -6,6 +6,7 @@ from pulsar_spark.broker import planner as planner_module
 from pulsar_spark.broker.planner import _middle
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_whole_acknowledgements
 from tests.benchmarks.plan_twin import NOW, one_cursor
 from tests.client.waiting import eventually
 from tests.plain_planner import PlainPlanner, by_position
@@ -30,6 +31,7 @@ def test_halves_are_of_like_size_and_none_is_empty(ranges, middle):
 def test_halves_side_by_side_are_planned_as_at_once(spark, monkeypatch):
     monkeypatch.setattr(planner_module, "COMPILED_FROM", 1)
     monkeypatch.setattr(planner_module, "HALVED_FROM", 1)
+    monkeypatch.setattr(planner_module, "RUN_IN", 1)
     planner = planner_of(spark)
     eventually(lambda: planner.compile() or planner._is_compiled.is_set(), 120)  # it may be under way already
     halved, run_halves = [], planner._run_halves
@@ -41,22 +43,31 @@ def test_halves_side_by_side_are_planned_as_at_once(spark, monkeypatch):
     assert len(halved) == 3
 
 
-def test_work_that_only_acknowledges_is_planned_by_the_shorter_plan(spark, monkeypatch):
+def test_compiled_plans_are_run_in_on_rows_of_a_round_as_large_as_theirs(spark, monkeypatch):
+    rows = planner_module._acknowledged_one_by_one()
+    assert plan_for(rows) is plan_whole_acknowledgements and rows.num_rows > planner_module.COMPILED_FROM
+    run, real = [], planner_module._Mode.run
+    monkeypatch.setattr(planner_module, "RUN_IN", 1)
+    monkeypatch.setattr(
+        planner_module._Mode, "run", lambda mode, rows, plan: run.append((plan, real(mode, rows, plan).num_rows))
+    )
+    planner_of(spark)._run_in()
+    assert dict(run) == dict.fromkeys(PLANS, 2 * planner_module.COMPILED_FROM + 2)
+
+
+@pytest.mark.parametrize(
+    "left_of_batches, plan", [([(13, 13, [1]), (14, 14, [])], plan_acknowledgements), ([], plan_whole_acknowledgements)]
+)
+def test_work_that_only_acknowledges_is_planned_by_a_shorter_plan(spark, left_of_batches, plan):
     limits = dict(limit=9, unacked_elsewhere=0, is_blocked=True, permits=5)
     nobody = dict(is_single_active=False, max_redeliver_count=1, left=[], redelivered=[], read_position=20)
     rows = Rows()
     rows.add("cursor", 0, first=0, last=0, round=7, now=NOW, wall=NOW, **nobody, **limits)
     rows.extend("range", 0, [Range(at, at + 4, PENDING, "c", 3, 0, None, None, 2) for at in range(0, 20, 5)])
     rows.extend("ack", 0, [(0, 6), (8, 12), (19, 25)])
-    rows.extend("ack_set", 0, [(13, 13, [1]), (14, 14, [])])
+    rows.extend("ack_set", 0, left_of_batches)
     rows.add("consumer", 0, first=0, last=0, consumer_id="c", lap=0, peers=1, **limits)
     work = Work(rows.table(), ["c"], [])
-    planner, used = planner_of(spark), []
-    for name in ("plan_round", "plan_acknowledgements"):
-        plan = getattr(planner_module, name)
-        monkeypatch.setattr(
-            planner_module, name, lambda inputs, name=name, plan=plan: used.append(name) or plan(inputs)
-        )
-    (found,), (expected,) = planner.run(work), PlainPlanner().run(work)
+    (found,), (expected,) = planner_of(spark).run(work), PlainPlanner().run(work)
     assert (by_position(found.ranges), found[1:]) == (by_position(expected.ranges), expected[1:])
-    assert used == ["plan_acknowledgements"]
+    assert plan_for(work.rows) is plan

@@ -1,9 +1,11 @@
 """The shipped plan against its twin without Spark, on the rows of many cursors."""
 
+from collections import defaultdict
+
 import pyarrow as pa
 
 from pulsar_spark.broker.work import Outcome, Work
-from pulsar_spark.transforms.round import only_acknowledges
+from pulsar_spark.transforms.round import plan_for
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.plain_planner import by_position
 from tests.spark_engine import planner_of
@@ -13,10 +15,10 @@ CURSORS_A_PLAN = 150
 
 def assert_spark_plans(spark, planned: list[tuple[list[dict], Outcome]]) -> None:
     """Plan the rows of each cursor with Spark, many cursors at once, and compare with its outcome: those that only
-    acknowledge for themselves, so that the shorter plan has them."""
-    apart = {True: [], False: []}
+    acknowledge for themselves, so that the shorter plans have them."""
+    apart = defaultdict(list)
     for each in planned:
-        apart[only_acknowledges(pa.Table.from_pylist(each[0], schema=SCHEMA))].append(each)
+        apart[plan_for(pa.Table.from_pylist(each[0], schema=SCHEMA))].append(each)
     for alike in apart.values():
         for first in range(0, len(alike), CURSORS_A_PLAN):
             _assert_plans(spark, alike[first : first + CURSORS_A_PLAN])

@@ -53,3 +53,27 @@ def test_ranges_that_overlap_are_counted(spark):
         [(1, 0, 2, 1, 0, "p"), (1, 3, 5, 2, 0, "q"), (1, 6, 8, 1, 0, "q"), (1, 9, None, 0, 0, "q")], SEGMENTS
     )
     assert_df_equality(segments, expected, ignore_row_order=True, ignore_nullable=True, ignore_column_order=True)
+
+
+def test_a_point_says_something_for_itself_alone(spark):
+    """
+    position  0  1  2  3
+    a         x  x        axis 1
+    points    p     q     axis 2
+    """
+    rows = spark.createDataFrame(
+        [(1, "a", 0, 1, "x"), (2, "point", 0, 0, "p"), (2, "point", 2, 2, "q")],
+        "cursor int, kind string, first long, last long, name string",
+    )
+    segments = to_segments(
+        rows,
+        keys=("cursor",),
+        opens={"a": F.col("kind") == "a"},
+        carries={"name": F.when(F.col("kind") == "a", F.col("name"))},
+        points={"point": F.when(F.col("kind") == "point", F.col("name"))},
+    )
+    expected = spark.createDataFrame(
+        [(1, None, "x", 0, 1, 1), (1, None, "x", 2, None, 0), (2, "p", None, 0, 1, 0), (2, "q", None, 2, None, 0)],
+        "cursor int, point string, name string, first long, last long, a long",
+    )
+    assert_df_equality(segments, expected, ignore_row_order=True, ignore_nullable=True, ignore_column_order=True)

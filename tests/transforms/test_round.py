@@ -6,7 +6,13 @@ from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.protocol.delays import virtual
-from pulsar_spark.transforms.round import only_acknowledges, plan_acknowledgements, plan_round
+from pulsar_spark.transforms.round import (
+    only_acknowledges,
+    plan_acknowledgements,
+    plan_for,
+    plan_round,
+    plan_whole_acknowledgements,
+)
 from pulsar_spark.transforms.round_inputs import RESULT, SCHEMA
 from tests.transforms.rows import NOW, ROUND, ack, held, inputs, left_of_batch, limits, pending, returned, unread
 
@@ -304,6 +310,28 @@ def test_a_round_that_only_acknowledges_is_planned_without_the_steps_that_have_n
     assert planned.where("kind = 'range'").count() == 24
     shorter = plan_acknowledgements(inputs(spark, *ACKNOWLEDGING))
     assert_df_equality(shorter, planned, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_where_all_are_whole_entries_their_parts_are_not_asked_for_either(spark):
+    rows = [row for row in ACKNOWLEDGING if row.get("ack_set") is None]
+    planned = plan_round(inputs(spark, *rows))
+    assert planned.where("kind = 'range'").count() == 21
+    shortest = plan_whole_acknowledgements(inputs(spark, *rows))
+    assert_df_equality(shortest, planned, ignore_row_order=True, ignore_nullable=True)
+
+
+@pytest.mark.parametrize(
+    "others, plan",
+    [
+        ([], plan_whole_acknowledgements),
+        ([left_of_batch(2, 2)], plan_acknowledgements),
+        ([pending(1, 40, 40, ack_set=[1])], plan_acknowledgements),
+        ([unread(1, 30, 39)], plan_round),
+    ],
+)
+def test_a_round_has_the_shortest_plan_for_its_rows(others, plan):
+    whole = [row for row in ACKNOWLEDGING if row.get("ack_set") is None]
+    assert plan_for(pa.Table.from_pylist([*whole, *others], schema=SCHEMA)) is plan
 
 
 @pytest.mark.parametrize(
