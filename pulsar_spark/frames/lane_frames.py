@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.frames.published_files import read_published
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.sticky_key import MAX_HASH
 from pulsar_spark.storage.key_hashes import is_by_hash, read_hashes, unhashed_keys
@@ -61,22 +62,28 @@ def read_lane(
     keys = unhashed_keys(topic.path, runs)
     needed = list(dict.fromkeys([*wanted, HASH, *(keys or ())]))
     is_mine = is_of_lane(F.col(HASH).bitwiseAND(F.lit(MAX_HASH)), lane)
+    with_chunks = not any(run.may_have_chunks for run in runs)
+    where = is_mine if keys is None else None
 
     def read(held: Sequence[PositionRange]) -> DataFrame:
-        messages = read_pieces(
+        return read_pieces(
             spark,
             topic,
             find_pieces(ledgers, topic, held),
             needed,
             with_payload,
             without=ledgers.foreign_files(topic.topic_id),
-            with_chunks=not any(run.may_have_chunks for run in runs),
-            where=is_mine if keys is None else None,
+            with_chunks=with_chunks,
+            where=where,
         )
-        return messages if keys is None else with_hash(messages, keys).filter(is_mine)
 
-    parts = _parts(topic, ledgers, lane, [each.held for each in ranges])
-    return reduce(DataFrame.unionByName, map(read, parts)).drop(*(set(needed) - set(wanted)))
+    held = [each.held for each in ranges]
+    messages = read_published(spark, topic, ledgers, held, needed, with_payload, with_chunks=with_chunks, where=where)
+    if messages is None:
+        messages = reduce(DataFrame.unionByName, map(read, _parts(topic, ledgers, lane, held)))
+    if keys is not None:
+        messages = with_hash(messages, keys).filter(is_mine)
+    return messages.drop(*(set(needed) - set(wanted)))
 
 
 def _parts(
