@@ -55,7 +55,7 @@ def test_of_a_part_of_a_file_bounds_are_pushed_down(spark, layout, topic, monkey
 
     assert "entry_id" not in pushed().replace("IsNotNull(entry_id)", "")
     monkeypatch.setattr(published_files, "_BLOCK_BITS", 0)
-    assert "LessThanOrEqual(entry_id" in pushed()
+    assert "OrEqual(entry_id" in pushed()
     rows = located(read(spark, layout, topic, spans))
     assert_df_equality(rows, expected(spark, *spans), ignore_row_order=True, ignore_nullable=True)
     monkeypatch.setattr(published_files, "_MOST_BOUNDS", 1)
