@@ -1,10 +1,11 @@
 """Reading what was delivered by lane: rows between two positions that have the hashes of a lane.
 
 Which rows are the lane's Spark tells by the stored hash of each; the keys are read too, to compute hashes, only where
-a file has rows without one. Bounds of positions are pushed down as for any range (storage.slices). In a file whose rows
-are in order of hash, as ``publish(sort_by_key=True)`` writes them, these are bounds around the lane's own rows, which
-the driver finds by reading the hashes first: the pages of others in the widest gaps between them are not read. Each
-such file has bounds of its own, as many as a read may have.
+a file has rows without one. Files that are as they were published are read by themselves (published_files), all of
+them. Else bounds of positions are pushed down as for any range (storage.slices). In a file whose rows are in order of
+hash, as ``publish(sort_by_key=True)`` writes them, these are bounds around the lane's own rows, which the driver finds
+by reading the hashes first: the pages of others in the widest gaps between them are not read. Each such file has bounds
+of its own, as many as a read may have.
 
 Measured for one of 32 consumers by the ring of hashes, 2 * 10^6 entries in order of hash in two files: rows between its
 bounds 600,000 to 720,000, of which 56,000 are its own. Twice as many bounds leave 180,000 rows, and first deliveries
