@@ -14,6 +14,7 @@ from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.frames.lane_frames import MOST_LANES, by_lane, read_lane
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.payloads import Decoding, plain_or_refused
+from pulsar_spark.frames.published_files import read_published
 from pulsar_spark.frames.unreadable import (
     NOTHING,
     Unreadable,
@@ -216,13 +217,17 @@ class Caller:
         self, positions: Sequence[PositionRange], columns: Sequence[str] | None, *, with_chunks: bool
     ) -> DataFrame:
         pieces = find_pieces(self.ledgers, self._topic, positions)
-        found = read_pieces(
-            self._spark,
-            self._topic,
-            pieces,
-            columns,
-            self._with_payload,
-            without=self.ledgers.foreign_files(self._topic.topic_id),
-            with_chunks=with_chunks,
+        found = read_published(
+            self._spark, self._topic, self.ledgers, positions, columns, self._with_payload, with_chunks=with_chunks
         )
+        if found is None:
+            found = read_pieces(
+                self._spark,
+                self._topic,
+                pieces,
+                columns,
+                self._with_payload,
+                without=self.ledgers.foreign_files(self._topic.topic_id),
+                with_chunks=with_chunks,
+            )
         return self._hashed(found, pieces, columns)

@@ -1,10 +1,11 @@
 """Reading what was delivered by lane: rows between two positions that have the hashes of a lane.
 
 Which rows are the lane's Spark tells by the stored hash of each; the keys are read too, to compute hashes, only where
-a file has rows without one. Bounds of positions are pushed down as for any range (storage.slices). In a file whose rows
-are in order of hash, as ``publish(sort_by_key=True)`` writes them, these are bounds around the lane's own rows, which
-the driver finds by reading the hashes first: the pages of others in the widest gaps between them are not read. Each
-such file has bounds of its own, as many as a read may have.
+a file has rows without one. Files that are as they were published are read by themselves (published_files), all of
+them. Else bounds of positions are pushed down as for any range (storage.slices). In a file whose rows are in order of
+hash, as ``publish(sort_by_key=True)`` writes them, these are bounds around the lane's own rows, which the driver finds
+by reading the hashes first: the pages of others in the widest gaps between them are not read. Each such file has bounds
+of its own, as many as a read may have.
 
 Measured for one of 32 consumers by the ring of hashes, 2 * 10^6 entries in order of hash in two files: rows between its
 bounds 600,000 to 720,000, of which 56,000 are its own. Twice as many bounds leave 180,000 rows, and first deliveries
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.frames.published_files import read_published
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.sticky_key import MAX_HASH
 from pulsar_spark.storage.key_hashes import is_by_hash, read_hashes, unhashed_keys
@@ -61,22 +63,28 @@ def read_lane(
     keys = unhashed_keys(topic.path, runs)
     needed = list(dict.fromkeys([*wanted, HASH, *(keys or ())]))
     is_mine = is_of_lane(F.col(HASH).bitwiseAND(F.lit(MAX_HASH)), lane)
+    with_chunks = not any(run.may_have_chunks for run in runs)
+    where = is_mine if keys is None else None
 
     def read(held: Sequence[PositionRange]) -> DataFrame:
-        messages = read_pieces(
+        return read_pieces(
             spark,
             topic,
             find_pieces(ledgers, topic, held),
             needed,
             with_payload,
             without=ledgers.foreign_files(topic.topic_id),
-            with_chunks=not any(run.may_have_chunks for run in runs),
-            where=is_mine if keys is None else None,
+            with_chunks=with_chunks,
+            where=where,
         )
-        return messages if keys is None else with_hash(messages, keys).filter(is_mine)
 
-    parts = _parts(topic, ledgers, lane, [each.held for each in ranges])
-    return reduce(DataFrame.unionByName, map(read, parts)).drop(*(set(needed) - set(wanted)))
+    held = [each.held for each in ranges]
+    messages = read_published(spark, topic, ledgers, held, needed, with_payload, with_chunks=with_chunks, where=where)
+    if messages is None:
+        messages = reduce(DataFrame.unionByName, map(read, _parts(topic, ledgers, lane, held)))
+    if keys is not None:
+        messages = with_hash(messages, keys).filter(is_mine)
+    return messages.drop(*(set(needed) - set(wanted)))
 
 
 def _parts(

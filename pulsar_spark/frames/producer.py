@@ -12,8 +12,8 @@ messages falls from 0.94 to 0.61 of the rate of a plain append (where nothing bu
 time), and not every topic has a Key_Shared subscription. On one that has, choose Murmur3: a round that has to compute
 the hashes takes ten times as long to know them (2.2 s instead of 0.2, both on a busy machine). Whoever publishes for
 Key_Shared may have each task's rows sorted by that hash (*sort_by_key*): then the messages of a consumer's hashes lie
-together, and who reads a thirty-second of 4 x 10^6 needs 0.4 s instead of 1.0. The messages of a key keep the frame's
-order, those of a partition do not, so it is not done unasked; and it takes 0.5 to 0.8 s of 10^6.
+together, in few ranges; who reads them reads all pages all the same (see published_files). The messages of a key keep
+the frame's order, those of a partition do not, so it is not done unasked; and it takes 0.5 to 0.8 s of 10^6.
 
 **Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt
 commits nothing, whatever it holds. A crash before the commit leaves files nobody refers to; a crash after it is a
