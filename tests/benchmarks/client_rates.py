@@ -28,7 +28,7 @@ GIVEN_BACK = Budget(2 / 3, is_most=False, is_ratio=True)
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    messages, repeats = bench.few(100_000, 10**6), bench.few(1, 3)
+    messages, repeats = bench.few(100_000, 10**6), bench.few(1, 2)
     root = bench.new_folder(FAMILY) / "root"
     with BrokerProcess(root, bench.folder / "client.log"):
         rig = _Rig(bench, root, messages)

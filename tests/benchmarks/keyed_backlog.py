@@ -3,7 +3,8 @@ Parquet files and against the same consumers on a Shared one.
 
 The broker is in a process of its own, all consumers in this one, as threads of one Spark session. They subscribe to a
 new topic and wait; then one commit publishes all messages. A run is timed from that commit until all are acknowledged.
-Keys lie at random, or are sorted by hash as ``publish(sort_by_key=True)`` does; a hot key has a fifth of all messages.
+Keys lie at random, or are sorted by hash as ``publish(sort_by_key=True)`` does; where hash ranges are split instead of
+hashed consistently, what a consumer owns lies side by side then. A hot key has a fifth of all messages.
 Shared, to which keys are all the same, is measured beside keys at random. Of a run's parts, "functions" is the time
 that consumers spent inside their functions, of all of them together.
 """
@@ -34,8 +35,8 @@ FAMILY = "key_shared"
 KEYS = 10**6
 BUDGETS = {1: 0.3, 4: 0.3, 32: 0.15}
 BUDGET_MESSAGES = 10**7
-RANDOM, SORTED, HOT = "keys at random", "sorted by key", "a hot key"
-CASES = [*((keys, consumers) for keys in (RANDOM, SORTED) for consumers in BUDGETS), (HOT, 4)]
+RANDOM, SORTED, SPLIT, HOT = "keys at random", "sorted by key", "sorted by key, hash ranges split", "a hot key"
+CASES = [*((keys, consumers) for keys in (RANDOM, SORTED) for consumers in BUDGETS), (SPLIT, 4), (SPLIT, 32), (HOT, 4)]
 QUICK_CASES = [(RANDOM, 4), (SORTED, 32)]
 _WARM_UP = 20_000
 _LOOK_SECONDS = 0.02
@@ -124,6 +125,8 @@ class _Topics:
         if self._last is not None:
             self._admin.delete_topic(str(self._last.name), force=True)
         self._last = topic = create_topic(self._layout, next(self._names))
+        if keys == SPLIT:
+            self._admin.set_policy(str(topic.name), "subscription_key_shared_use_consistent_hashing", 0)
         calls = _Calls()
         options = {"subscription_type": kind, "timeout": TIMEOUT_SECONDS}
         running = [
@@ -132,7 +135,7 @@ class _Topics:
             )
             for number in range(consumers)
         ]
-        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys == SORTED)
+        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys in (SORTED, SPLIT))
         began = time.perf_counter()
         self._await(CursorKey(topic.topic_id, -1, "s"), messages)
         ended = time.perf_counter()
@@ -148,7 +151,7 @@ class _Topics:
     def publish(self, messages: int, keys: str) -> Topic:
         """A topic of its own that nobody consumes."""
         topic = create_topic(self._layout, next(self._names))
-        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys == SORTED)
+        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys in (SORTED, SPLIT))
         return topic
 
     def read_plainly(self, messages: int) -> None:
