@@ -33,7 +33,7 @@ class CompactedOut:
         if self._told_for != (delivery.generation, horizon):
             self._told_for, self._told_until = (delivery.generation, horizon), -1
         has_more = len(stay) - int(np.searchsorted(stay, last, "right")) == AHEAD
-        until = int(stay[-1]) if has_more else end - 1
+        until = min(int(stay[-1]), end - 1) if has_more else end - 1  # a broker refuses what it has not numbered yet
         begin = max(first, self._told_until + 1)
         if begin <= until:
             gaps = Positions(ranges_of(stay)).gaps(begin, until)

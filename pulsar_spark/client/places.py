@@ -78,10 +78,10 @@ class Places:
         topic, partition, ledger_id = subscription.topic, subscription.partition, message_id.ledger_id()
         sleep, deadline = interrupts.sleeper(), time.monotonic() + self._timeout
         while True:
-            found = self._ledgers.find(topic.topic_id, partition, ledger_id, message_id.entry_id())
             is_new = all(
                 ledger_id > self._ledgers.last_ledger_id(topic.topic_id, each) for each in topic.partition_indexes
-            )
+            )  # asked first: what was numbered before it is looked for is found
+            found = self._ledgers.find(topic.topic_id, partition, ledger_id, message_id.entry_id())
             if found is not None or not is_new or TableLog(topic.path).latest() < ledger_id:
                 return found
             if time.monotonic() > deadline:

@@ -62,7 +62,7 @@ class TopicProducers:
     @property
     def has_entered(self) -> bool:
         """Is it there for others, and was not told to leave?"""
-        return self._held is not None
+        return self._held is not None and self._held.path.exists()
 
     def grow(self, partitions: Sequence[int]) -> None:
         """Be there on all these *partitions* from now on; nothing where it has not entered."""

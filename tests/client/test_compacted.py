@@ -1,10 +1,14 @@
 """Consumers, readers and table views that read compacted."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import trim
+from pulsar_spark.client.compacted_out import AHEAD, CompactedOut
 from pulsar_spark.errors import NotAllowedError
 from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
@@ -124,6 +128,23 @@ def test_what_the_next_compaction_leaves_out_is_passed_over_too(client, broker, 
         found.append((message.partition_key(), message.data()))
     assert found[-5:] == [("k0", b"2"), ("k2", b"2"), ("k3", b"2"), ("k4", b"2"), ("k5", b"2")]
     eventually(lambda: broker.cursor("t", "s").mark_delete == 10)
+
+
+def test_nothing_is_told_of_what_the_broker_has_not_numbered_yet():
+    """A compaction may be ahead of it."""
+    told, ends = [], iter((4, 10))
+    ledgers = SimpleNamespace(next_position=lambda *place: next(ends))
+    subscription = SimpleNamespace(
+        topic=SimpleNamespace(path="t", topic_id="id"), partition=-1, ledgers=ledgers, tell_deleted=told.extend
+    )
+    every_second = np.arange(1, 4 * AHEAD, 2)
+    entries = SimpleNamespace(
+        places=lambda table, partition, first, last, more: (9, every_second[first // 2 : last // 2 + 1 + more])
+    )
+    compacted_out, delivery = CompactedOut(subscription, entries), SimpleNamespace(generation=0)
+    assert compacted_out.without(delivery, range(0, 2)).tolist() == [1] and told == [(0, 0), (2, 2)]
+    del told[:]
+    assert compacted_out.without(delivery, range(4, 6)).tolist() == [5] and told == [(4, 4), (6, 6), (8, 8)]
 
 
 def test_messages_of_batches_keep_their_index(client, admin, broker):

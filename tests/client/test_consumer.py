@@ -1,5 +1,6 @@
 """Receiving and acknowledging through a broker."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -253,6 +254,24 @@ def test_the_last_message_is_acknowledged_before_the_broker_has_seen_it(client, 
         thread.join(0.1)
         assert thread.is_alive()
     thread.join(10)
+    eventually(lambda: broker.cursor("t", "s").mark_delete == 0)
+
+
+def test_a_message_that_is_numbered_while_it_is_looked_for_is_found(client, broker, monkeypatch):
+    consumer, producer, find = client.subscribe("t", "s"), client.create_producer("t"), client._ledgers.find
+
+    def found_late(topic_id, partition, *entry):
+        found = find(topic_id, partition, *entry)
+        paused.close()
+        eventually(lambda: client._ledgers.last_ledger_id(topic_id, partition) > 0)
+        return found
+
+    with contextlib.ExitStack() as paused:
+        paused.enter_context(broker.paused())
+        producer.send(b"x")
+        last = consumer.get_last_message_id()
+        monkeypatch.setattr(client._ledgers, "find", found_late)
+        consumer.acknowledge(last)
     eventually(lambda: broker.cursor("t", "s").mark_delete == 0)
 
 

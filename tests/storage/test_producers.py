@@ -37,3 +37,13 @@ def test_one_that_nobody_here_can_tell_anything_of_is_there_for_an_hour(tmp_path
     assert names == ["n"]
     os.utime(path, (0, time.time() - FOREIGN_SECONDS - 1))
     assert TopicProducers(tmp_path, "other", [-1]).others() == []
+
+
+def test_who_was_sent_away_does_not_come_back_with_partitions_that_are_added(tmp_path):
+    fenced, other = (TopicProducers(tmp_path, name, [0]) for name in ("fenced", "other"))
+    fenced.enter()
+    other.send_away()
+    other.enter()
+    fenced.grow([0, 1])
+    other.grow([0, 1])
+    assert other.others() == [] and [each.partitions for each in fenced.others()] == [[0, 1]]
