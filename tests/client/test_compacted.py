@@ -312,6 +312,22 @@ def test_a_reader_that_is_slow_goes_on_in_the_view_of_then(lonely_client, servic
     assert read(reader) == [("b", b"1"), ("c", b"2")], "what was compacted meanwhile is read compacted"
 
 
+def test_a_reader_goes_on_in_the_view_of_then_of_partitions_that_it_has_read(lonely_client, service_url):
+    admin = Admin(service_url)
+    admin.create_partitioned_topic("p", 2)
+    first, second = (lonely_client.create_producer(f"p-partition-{number}") for number in range(2))
+    first.send(b"1", partition_key="a")
+    for key in ("b", "c"):
+        second.send(b"1", partition_key=key)
+    admin.compact("p")
+    reader = lonely_client.create_reader("p", pulsar.MessageId.earliest, is_read_compacted=True)
+    assert [reader.read_next().partition_key() for _ in range(2)] == ["a", "b"]
+    for value in (b"2", b"3"):
+        first.send(value, partition_key="a")
+    admin.compact("p")
+    assert read(reader) == [("c", b"1"), ("a", b"3")]
+
+
 def test_a_time_to_begin_at_holds_for_each_partition(lonely_client, service_url):
     admin = Admin(service_url)
     admin.create_partitioned_topic("p", 2)
