@@ -10,6 +10,7 @@ from pulsar_spark.broker.chunk_walk import release_until
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.facts import reset_row
+from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import seek_position, skip_unacked
 from pulsar_spark.protocol.instants import from_micros
@@ -82,6 +83,8 @@ class Moves(Desk):
         for state in states:
             for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
                 partition = cursor.key.partition
-                if cursor.passed_mark_delete + 1 < state.first_position(partition):
-                    first = self.first_position(state, partition, reads_compacted=cursor.reads_compacted)
-                    self.mark_deleted(cursor, first - 1)
+                is_behind = cursor.passed_mark_delete + 1 < state.first_position(partition)
+                if is_behind and not self.bundle.is_set_aside(cursor):
+                    with isolated(of_cursor(cursor)):
+                        first = self.first_position(state, partition, reads_compacted=cursor.reads_compacted)
+                        self.mark_deleted(cursor, first - 1)

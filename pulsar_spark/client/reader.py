@@ -199,21 +199,21 @@ class Reader:
         """The compacted messages from ledger *first* on, then those behind the horizons. Where the topic is compacted
         again meanwhile, what was behind the horizon may be trimmed: then its view is gone on in."""
         passed: dict[int, int] = {}
+        begins, positions = dict.fromkeys(self._partitions, first), dict.fromkeys(self._partitions, -1)
         view.look()
-        for partition in self._partitions:
-            begin, position = first, -1
-            while begin <= view.horizon(partition):
-                passed[partition] = view.horizon(partition)
-                try:
-                    for rows in view.rows_behind(partition, begin, position):
-                        yield from self._compacted(Block(rows, self._names[partition], partition), partition)
-                        position = rows["position"][-1].as_py()
-                    begin = passed[partition] + 1
-                except FileNotFoundError:  # it left the view long ago, and there is another
-                    if not view.look():
-                        raise
-                    continue
-                view.look()
+        while compacted := [each for each in self._partitions if begins[each] <= view.horizon(each)]:
+            partition = compacted[0]
+            passed[partition] = view.horizon(partition)
+            try:
+                for rows in view.rows_behind(partition, begins[partition], positions[partition]):
+                    yield from self._compacted(Block(rows, self._names[partition], partition), partition)
+                    positions[partition] = rows["position"][-1].as_py()
+                begins[partition] = passed[partition] + 1
+            except FileNotFoundError:  # it left the view long ago, and there is another
+                if not view.look():
+                    raise
+                continue
+            view.look()
         behind = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
         yield from self._read(self._log.start_at(behind, passed))
 

@@ -63,7 +63,8 @@ def _compacted(
     spark: SparkSession, layout: Layout, topic: Topic, columns: Sequence[str], partitions: Sequence[int]
 ) -> tuple[DataFrame, bool]:
     """What :func:`messages_at` gives of the compacted view and what follows it."""
-    view, version = CompactedView(topic.path), TableLog(topic.path).latest()
+    version = TableLog(topic.path).latest()
+    view = CompactedView(topic.path)  # after it: what is trimmed of that version the view has
     ledgers = ledgers_until(layout, topic, version)
     ends = {each: known.end_position for each, known in ledgers.items() if each in partitions}
     firsts = {each: ledgers[each].first_behind(view.horizon(each)) for each in ends}

@@ -10,6 +10,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.client.compacted_out import AHEAD, CompactedOut
 from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
 
@@ -204,6 +205,24 @@ def test_what_was_trimmed_is_read_from_the_view(client, broker, admin, send):
     assert take(client.subscribe("t", "plain", **EARLIEST), 3)[0] == ("c", b"1"), "who does not begins behind it"
 
 
+def test_a_view_that_cannot_be_opened_keeps_the_broker_from_nothing_else(client, broker, admin, send):
+    send(("a", b"1"), ("b", b"1"))
+    admin.create_subscription("t", "first", "earliest")
+    admin.compact("t")
+    send(("b", b"2"))
+    admin.clear_backlog("t", "first")
+    assert trim(admin.layout, "t")
+    client.subscribe("t", "s", **COMPACTED).close()
+    other = client.subscribe("u", "s", **EARLIEST)
+    assert broker.cursor("t", "s").mark_delete == -1
+    log = read_topic(admin.layout, "t").path / "_compacted" / "_delta_log"
+    max(log.glob("0*.json")).write_text("{")
+    send(("c", b"1"))
+    client.create_producer("u").send(b"x")
+    assert other.receive(WAIT).data() == b"x"
+    assert [each["subscription"] for each in admin.set_aside()] == ["s"]
+
+
 def test_a_topic_that_was_trimmed_and_never_compacted_begins_where_it_does(client, broker, admin, send):
     send(("a", b"1"), ("b", b"1"))
     admin.create_subscription("t", "first", "earliest")
@@ -310,6 +329,22 @@ def test_a_reader_that_is_slow_goes_on_in_the_view_of_then(lonely_client, servic
         producer.send(value, partition_key="c")
     admin.compact("t")
     assert read(reader) == [("b", b"1"), ("c", b"2")], "what was compacted meanwhile is read compacted"
+
+
+def test_a_reader_goes_on_in_the_view_of_then_of_partitions_that_it_has_read(lonely_client, service_url):
+    admin = Admin(service_url)
+    admin.create_partitioned_topic("p", 2)
+    first, second = (lonely_client.create_producer(f"p-partition-{number}") for number in range(2))
+    first.send(b"1", partition_key="a")
+    for key in ("b", "c"):
+        second.send(b"1", partition_key=key)
+    admin.compact("p")
+    reader = lonely_client.create_reader("p", pulsar.MessageId.earliest, is_read_compacted=True)
+    assert [reader.read_next().partition_key() for _ in range(2)] == ["a", "b"]
+    for value in (b"2", b"3"):
+        first.send(value, partition_key="a")
+    admin.compact("p")
+    assert read(reader) == [("c", b"1"), ("a", b"3")]
 
 
 def test_a_time_to_begin_at_holds_for_each_partition(lonely_client, service_url):
