@@ -134,7 +134,7 @@ def _commit(version: int, actions: list[dict]) -> Commit:
             is_overwrite = (
                 _object(info.get("operationParameters") or {}, "operationParameters").get("mode") == "Overwrite"
             )
-            if info.get("concerns") is not None:
+            if isinstance(info.get("concerns"), list):
                 concerns = frozenset(_text(name, "a name of concerns") for name in info["concerns"])
         elif "protocol" in action:
             asks_for = asks_for or _unknown_feature(_object(action["protocol"], "protocol"))
