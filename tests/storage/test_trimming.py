@@ -187,7 +187,7 @@ def test_a_broker_that_died_before_its_round_still_learns_of_a_trim(engine, monk
     trim(engine)
     engine.publish(TOPIC, -1, [1])
 
-    def die(rows, expected):
+    def die(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(engine.rounds.cursor_ledger, "append_fenced", die)
