@@ -4,17 +4,17 @@
 only payload and ``chunk_id`` differ; every other message stays one row without chunk columns. The payload is never in a
 row beside a chunk: where Spark compiles the stage, a chunk is cut from the one array that the source gave.
 
-**Joining** is a ``groupBy``, for whoever has chunks as a frame, wherever they are from (:func:`reassemble_chunks`,
-:func:`whole_messages`). Which rows make up a message is decided by the rule of ``protocol.chunking`` over the chunks of
-one (producer name, uuid) in order of position, as windows over the few columns that it needs
-(:func:`parts_of_messages`). Only then are payloads read, and those of the rows alone that make up messages
-(:func:`join_parts`): ``listagg`` collects what each task has of a message where it was read, in pieces as large as a
-file's split, and puts them end to end once, in the task that gets all of them. What a topic of a root holds is known to
-be there, and where, so consumers and ``read_messages`` put it together by the same rule without a shuffle of payloads
-(see frames.chunk_payloads).
+**Joining** is a ``groupBy`` on uuid (:func:`group_chunks`): the rows of chunks become one row per complete message,
+with the positions of its parts in order. No payload is in it, but a few bytes of each chunk; inside a group the rule of
+``protocol.chunking`` says which rows make up a message, the same that brokers and clients go by, in one call for all
+groups of a batch of Arrow. Consumers, dead letters and ``read_messages`` then have the payloads of these parts read and
+joined by Python workers, without a shuffle of them (see frames.chunk_payloads). For whoever has chunks as a frame,
+wherever they are from, :func:`reassemble_chunks` and :func:`whole_messages` join the payloads of the same groups in
+Spark: ``listagg`` collects what each task has of a message where it was read, in pieces as large as a file's split, and
+puts them end to end once, in the task that gets all of them.
 
-**Memory.** That task needs at least four times the largest message: its chunks, the message, and twice the message for
-the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a split, which it
+**Memory.** The task that joins payloads needs at least four times the largest message: its chunks, the message, and
+twice the message for the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a split, which it
 collects, and writes to a row as often. Three of the four are what any row of Spark takes, and a page of Parquet takes
 two or three times its payload beside them. G1 needs more, since it does not move arrays of megabytes to make room for
 larger ones. The largest message that a heap of 3 GiB takes, all of Spark included, put together and plainly read as one
