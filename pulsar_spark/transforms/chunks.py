@@ -14,13 +14,14 @@ Spark: ``listagg`` collects what each task has of a message where it was read, i
 puts them end to end once, in the task that gets all of them.
 
 **Memory.** The task that joins payloads needs at least four times the largest message: its chunks, the message, and
-twice the message for the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a split, which it
-collects, and writes to a row as often. Three of the four are what any row of Spark takes, and a page of Parquet takes
-two or three times its payload beside them. G1 needs more, since it does not move arrays of megabytes to make room for
-larger ones. The largest message that a heap of 3 GiB takes, all of Spark included, put together and plainly read as one
-row of Parquet: 256 and 448 MiB; with splits of 32 MiB 384 MiB; with the serial collector 448 MiB; with both and a
-young generation of a tenth 512 and 448 MiB. ``concat_ws`` over a sorted ``collect_list`` takes the same time and memory
-(64 MiB); an Arrow function would hold the message in a Python process, too, and hand it back as the same row.
+twice the message for the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a
+split, which it collects, and writes to a row as often. Three of the four are what any row of Spark takes, and a page of
+Parquet takes two or three times its payload beside them. G1 needs more, since it does not move arrays of megabytes to
+make room for larger ones. The largest message that a heap of 3 GiB takes, all of Spark included, put together and
+plainly read as one row of Parquet: 256 and 448 MiB; with splits of 32 MiB 384 MiB; with the serial collector 448 MiB;
+with both and a young generation of a tenth 512 and 448 MiB. ``concat_ws`` over a sorted ``collect_list`` takes the same
+time and memory (64 MiB); an Arrow function would hold the message in a Python process, too, and hand it back as the
+same row.
 """
 
 from collections.abc import Sequence
