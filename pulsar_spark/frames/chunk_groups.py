@@ -3,6 +3,10 @@
 Where messages begin and end is known before (storage.chunk_groups, or the broker says it with a delivery), so no more
 is read than what lies between, and of the groups' messages those are taken that begin and end there. One of which a
 chunk was deleted, or is lost, is none of them, whatever older chunks of its uuid would make of it with the rest.
+
+That is a job of its own, once a frame or a delivery, whatever the size of payloads. Reading 32 messages of 6 MB took
+2.5 s on two very busy cores (medians of four in turns), 0.9 s of it this job, and 3.4 s where it shuffled; 1.8 s where
+the driver read the same columns and grouped them itself.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -18,6 +22,9 @@ from pulsar_spark.storage.lost import find_missing
 from pulsar_spark.storage.slices import WIDE_GAP, Piece, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import GROUPED, group_chunks, is_chunk
+
+_FEW = 1 << 16
+"""Entries up to which one task reads and groups all: a shuffle would take longer."""
 
 Units = Mapping[int, Mapping[int, int]]
 """By partition and the position of the last chunk of each message that of its first."""
@@ -36,6 +43,8 @@ def grouped_parts(
     *spans_of* tells the runs of a partition, *foreign* are files whose rows are copies."""
     pieces = [piece for partition in units for piece in _pieces(topic, partition, units[partition], spans_of)]
     chunks = read_pieces(spark, topic, pieces, GROUPED, version=version, without=foreign, where=is_chunk())
+    if sum(piece.last_entry_id - piece.first_entry_id + 1 for piece in pieces) <= _FEW:
+        chunks = chunks.coalesce(1)
     found: dict[int, dict[int, np.ndarray]] = {partition: {} for partition in units}
     for partition, first, last, parts in _messages(group_chunks(chunks)) if pieces else ():
         if units[partition].get(last) == first:

@@ -8,7 +8,8 @@ row beside a chunk: where Spark compiles the stage, a chunk is cut from the one 
 with the positions of its parts in order. No payload is in it, but a few bytes of each chunk; inside a group the rule of
 ``protocol.chunking`` says which rows make up a message, the same that brokers and clients go by, in one call for all
 groups of a batch of Arrow. Consumers, dead letters and ``read_messages`` then have the payloads of these parts read and
-joined by Python workers, without a shuffle of them (see frames.chunk_payloads). For whoever has chunks as a frame,
+joined by Python workers, without a shuffle of them (see frames.chunk_payloads; what the grouping takes is said in
+frames.chunk_groups). For whoever has chunks as a frame,
 wherever they are from, :func:`reassemble_chunks` and :func:`whole_messages` join the payloads of the same groups in
 Spark: ``listagg`` collects what each task has of a message where it was read, in pieces as large as a file's split, and
 puts them end to end once, in the task that gets all of them.
