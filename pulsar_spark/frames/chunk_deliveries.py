@@ -1,10 +1,10 @@
 """Chunked messages in deliveries: one row each, in the place of the last chunk.
 
-The broker says of each where it begins and ends; which chunks between make it up is read on the driver, without
-payloads, and Python workers put the payloads together (see chunk_payloads). Before that the driver looks whether they
-can be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to what they say
-(``total_chunk_msg_size``), or are more than a row of Spark holds, is an error of its own. That costs one reading of
-those payloads, row group by row group.
+The broker says of each where it begins and ends; which chunks between make it up Spark finds by grouping their rows,
+without payloads (see chunk_groups), and Python workers put the payloads together (see chunk_payloads). Before that the
+driver looks whether they can be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to
+what they say (``total_chunk_msg_size``), or are more than a row of Spark holds, is an error of its own. That costs one
+reading of those payloads, row group by row group.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
+from pulsar_spark.frames.chunk_groups import grouped_parts
 from pulsar_spark.frames.chunk_payloads import Parts, with_payloads
 from pulsar_spark.frames.delivery import Delivery, between, without
 from pulsar_spark.frames.payloads import plain_or_refused
 from pulsar_spark.protocol.chunking import wrong_size
 from pulsar_spark.protocol.positions import Positions, ranges_of
-from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.missing import Missing, lost_error
@@ -94,25 +94,20 @@ class Usable(NamedTuple):
     errors: dict[tuple[int, int], MessagesLost | UnreadableMessage]
 
 
-def find_parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]) -> list[Parts]:
+def find_parts(
+    spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]
+) -> list[Parts]:
     """The chunks of *messages*; of one that is not whole none."""
     units: dict[int, dict[int, int]] = {}
     for each in messages:
         units.setdefault(each.partition, {})[each.last] = each.first
-    return [
-        Parts.of(
-            partition,
-            ChunkedMessages(topic.path, EntryReader(), partial(ledgers.spans_of, topic.topic_id, partition)).parts(
-                units[partition]
-            ),
-        )
-        for partition in sorted(units)
-    ]
+    foreign = ledgers.foreign_files(topic.topic_id)
+    return grouped_parts(spark, topic, units, partial(partial, ledgers.spans_of, topic.topic_id), foreign=foreign)
 
 
-def find_usable(topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
+def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
     """The chunks of *messages*, and which of these cannot be put together."""
-    parts, deleted, errors = find_parts(topic, ledgers, messages), [], {}
+    parts, deleted, errors = find_parts(spark, topic, ledgers, messages), [], {}
     for found in parts:
         mine = [each for each in messages if each.partition == found.partition]
         sizes, said = _sizes(topic, ledgers, found)

@@ -1,16 +1,16 @@
 """Payloads of chunked messages, put together where the rows of their last chunks are read.
 
-Which chunks make up a message is known before (storage.chunk_groups, or a delivery says so), from columns of a few
-bytes. Spark then reads of each message the row of its last chunk without the payload, and a Python worker reads the
-payload, as a client does (:meth:`ChunkedMessages.joined`): a row group after the other, once for all messages that lie
-in it. So no payload is shuffled, none is read where nobody asks for the column, and what cannot be put together is an
+Which chunks make up a message is found before, by a ``groupBy`` on uuid over columns of a few bytes (see chunk_groups).
+Spark then reads of each message the row of its last chunk without the payload, and a Python worker reads the payload,
+as a client does (:meth:`ChunkedMessages.joined`): a row group after the other, once for all messages that lie in it. So
+no payload is shuffled, none is read where nobody asks for the column, and what cannot be put together is an
 error of its message alone.
 
-448 MB in messages of 64 MB take 1.3 s on two quiet cores: 0.45 s until tasks start (plainly reading the same Parquet
-0.12 s), then 450 MB/s through the workers (plainly 2 GB/s, as nothing leaves the JVM); with ``listagg`` and its shuffle
-2.4 s on busy ones. Fewer tasks, or sockets of the file system to the worker, made no difference. A message of 1 GiB
-takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 4 GiB, all: the payload, and a row
-that Spark makes larger by doubling. A filter on the payload has Spark read it twice.
+But for the grouping, 448 MB in messages of 64 MB take 1.3 s on two quiet cores: 0.45 s until tasks start (plainly
+reading the same Parquet 0.12 s), then 450 MB/s through the workers (plainly 2 GB/s, as nothing leaves the JVM); with
+``listagg`` and its shuffle 2.4 s on busy ones. Fewer tasks, or sockets of the file system to the worker, made no
+difference. A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 4 GiB,
+all: the payload, and a row that Spark makes larger by doubling. A filter on the payload has Spark read it twice.
 
 Chunks are read when the rows are: one that was deleted or rewritten since the frame was made makes its message an
 error, and one that OPTIMIZE has moved is found where it is now.

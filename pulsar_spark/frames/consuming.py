@@ -249,7 +249,12 @@ class Consuming:
                 return
         self._ask_for_more(delivery)
         delivery = delivery._replace(ranges=self._not_given_back(delivery))
-        found = remaining(self._topic, self._ledgers, delivery)
+        try:
+            found = remaining(self._spark, self._topic, self._ledgers, delivery)
+        except (PySparkException, Py4JError, OSError) as failed:
+            if self._is_end_of_spark(failed):
+                return
+            raise
         self._tell_missing(found)
         if not found.ranges:
             return

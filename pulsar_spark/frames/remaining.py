@@ -10,6 +10,8 @@ chunk was deleted is deleted.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pyspark.sql import SparkSession
+
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.chunk_deliveries import apart, find_usable
 from pulsar_spark.frames.chunk_payloads import Parts
@@ -36,13 +38,13 @@ class Remaining(NamedTuple):
     parts: Sequence[Parts] = ()
 
 
-def remaining(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Remaining:
+def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Remaining:
     """Look for every range of a delivery; a file that is where it was published costs a few stats."""
     there = _not_gone(topic, ledgers, delivery.ranges)
     if not delivery.chunked or not there.ranges:
         return there
     ranges = exact(topic, ledgers, there.ranges)
-    found = find_usable(topic, ledgers, apart(delivery._replace(ranges=ranges))[1])
+    found = find_usable(spark, topic, ledgers, apart(delivery._replace(ranges=ranges))[1])
     there = there._replace(parts=found.parts)
     holes: dict[int, list[tuple[int, int]]] = {}
     for partition, position in (*found.deleted, *found.errors):

@@ -9,15 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
-from pulsar_spark.frames.chunk_payloads import Parts, with_payloads
+from pulsar_spark.frames.chunk_groups import grouped_parts
+from pulsar_spark.frames.chunk_payloads import with_payloads
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.chunk_groups import ChunkGroups
-from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.compacted import CompactedView
-from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
@@ -95,7 +94,7 @@ def messages_at(
     those of some *partitions* or *ranges* of positions. Of a chunked one whose chunks cannot be put together there is
     no payload, and :data:`PAYLOAD_ERROR` says why. And whether any may have a payload that is compressed or
     encrypted."""
-    small, ends, parts, has_chunks, has_encoded = [], [], [], False, False
+    small, ends, all_units, has_chunks, has_encoded = [], [], {}, False, False
     known = ledgers_until(layout, topic, version)
     for partition, ledgers in known.items():
         if partitions is not None and partition not in partitions:
@@ -111,18 +110,17 @@ def messages_at(
                     units |= (found := _units(groups, run))
                     ends += pieces_of(held, [run] if found else ())
         if units:
-            chunked = ChunkedMessages(topic.path, EntryReader(), ledgers.spans_of)
-            parts.append(Parts.of(partition, chunked.parts(units)))
+            all_units[partition] = units
     found = []
-    if small or not parts:
+    if small or not all_units:
         where = ~is_chunk() if has_chunks else None
         messages = read_pieces(spark, topic, small, columns, version=version, where=where)
         found.append(messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")))
-    if parts:
+    if all_units:
+        spans_of = {partition: ledgers.spans_of for partition, ledgers in known.items()}.__getitem__
+        parts = grouped_parts(spark, topic, all_units, spans_of, version=version)
         rows = read_pieces(spark, topic, ends, columns, version=version, where=is_chunk())
-        chunked = with_payloads(
-            spark, rows.drop("payload"), topic.path, parts, lambda partition: known[partition].spans_of
-        )
+        chunked = with_payloads(spark, rows.drop("payload"), topic.path, parts, spans_of)
         found.append(chunked.select(*rows.columns, PAYLOAD_ERROR))
     return reduce(DataFrame.unionByName, found), has_encoded
 

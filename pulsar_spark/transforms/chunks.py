@@ -4,29 +4,37 @@
 only payload and ``chunk_id`` differ; every other message stays one row without chunk columns. The payload is never in a
 row beside a chunk: where Spark compiles the stage, a chunk is cut from the one array that the source gave.
 
-**Joining** is a ``groupBy``, for whoever has chunks as a frame, wherever they are from (:func:`reassemble_chunks`,
-:func:`whole_messages`). Which rows make up a message is decided by the rule of ``protocol.chunking`` over the chunks of
-one (producer name, uuid) in order of position, as windows over the few columns that it needs
-(:func:`parts_of_messages`). Only then are payloads read, and those of the rows alone that make up messages
-(:func:`join_parts`): ``listagg`` collects what each task has of a message where it was read, in pieces as large as a
-file's split, and puts them end to end once, in the task that gets all of them. What a topic of a root holds is known to
-be there, and where, so consumers and ``read_messages`` put it together by the same rule without a shuffle of payloads
-(see frames.chunk_payloads).
+**Joining** is a ``groupBy`` on uuid (:func:`group_chunks`): the rows of chunks become one row per complete message,
+with the positions of its parts in order. No payload is in it, but a few bytes of each chunk; inside a group the rule of
+``protocol.chunking`` says which rows make up a message, the same that brokers and clients go by, in one call for all
+groups of a batch of Arrow. Consumers, dead letters and ``read_messages`` then have the payloads of these parts read and
+joined by Python workers, without a shuffle of them (see frames.chunk_payloads; what the grouping takes is said in
+frames.chunk_groups). For whoever has chunks as a frame,
+wherever they are from, :func:`reassemble_chunks` and :func:`whole_messages` join the payloads of the same groups in
+Spark: ``listagg`` collects what each task has of a message where it was read, in pieces as large as a file's split, and
+puts them end to end once, in the task that gets all of them.
 
-**Memory.** That task needs at least four times the largest message: its chunks, the message, and twice the message for
-the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a split, which it
-collects, and writes to a row as often. Three of the four are what any row of Spark takes, and a page of Parquet takes
-two or three times its payload beside them. G1 needs more, since it does not move arrays of megabytes to make room for
-larger ones. The largest message that a heap of 3 GiB takes, all of Spark included, put together and plainly read as one
-row of Parquet: 256 and 448 MiB; with splits of 32 MiB 384 MiB; with the serial collector 448 MiB; with both and a
-young generation of a tenth 512 and 448 MiB. ``concat_ws`` over a sorted ``collect_list`` takes the same time and memory
-(64 MiB); an Arrow function would hold the message in a Python process, too, and hand it back as the same row.
+**Memory.** The task that joins payloads needs at least four times the largest message: its chunks, the message, and
+twice the message for the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a
+split, which it collects, and writes to a row as often. Three of the four are what any row of Spark takes, and a page of
+Parquet takes two or three times its payload beside them. G1 needs more, since it does not move arrays of megabytes to
+make room for larger ones. The largest message that a heap of 3 GiB takes, all of Spark included, put together and
+plainly read as one row of Parquet: 256 and 448 MiB; with splits of 32 MiB 384 MiB; with the serial collector 448 MiB;
+with both and a young generation of a tenth 512 and 448 MiB. ``concat_ws`` over a sorted ``collect_list`` takes the same
+time and memory (64 MiB); an Arrow function would hold the message in a Python process, too, and hand it back as the
+same row.
 """
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from collections.abc import Sequence
 
-from pulsar_spark.protocol.chunking import WRONG_SIZE
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
+
+from pulsar_spark.protocol.chunking import WRONG_SIZE, Verdict, judged, none_open
 
 MOST_BYTES = 2**31 - 1 - 64
 """Of payload that a row of Spark holds."""
@@ -36,6 +44,11 @@ WRONG = "wrong_size"
 SIZE = "total_chunk_msg_size"
 _GROUP = ("partition", "producer_name", "uuid")
 _PLACE = ("partition", "position")
+_PART = ("chunk_id", "num_chunks_from_msg")
+_POSITIONS = pa.list_(pa.int64())
+_MESSAGES = pa.list_(pa.struct({"first": pa.int64(), "last": pa.int64(), "parts": _POSITIONS}))
+GROUPED = ("uuid", "producer_name", *_PART)
+"""Columns of the messages table that :func:`group_chunks` reads, but for the place."""
 
 
 def is_chunk() -> Column:
@@ -73,54 +86,51 @@ def _own(messages: DataFrame, name: str, kind: str) -> Column:
     return F.col(name) if name in messages.columns else F.lit(None).cast(kind)
 
 
-def parts_of_messages(chunks: DataFrame) -> DataFrame:
-    """Which of *chunks* make up complete messages: their ``partition`` and ``position``, and the position of the
-    message's ``first`` and ``last`` chunk, the one that completes it. *chunks* have also ``producer_name``, ``uuid``,
-    ``chunk_id`` and ``num_chunks_from_msg``.
+def group_chunks(chunks: DataFrame) -> DataFrame:
+    """One row per complete message of *chunks*: its ``partition``, ``producer_name`` and ``uuid``, the position of its
+    ``first`` and ``last`` chunk, the one that completes it, and ``parts``, the positions of all of them in order.
+    *chunks* have these three columns, and ``position``, ``chunk_id`` and ``num_chunks_from_msg``; no other is read.
 
-    An attempt begins with each chunk 0. A chunk is taken if it is the next behind the highest before it in the attempt,
-    agrees with its chunk 0 on how many there are, and nothing before it has closed the attempt: a gap, a chunk that
-    disagrees or is none of its message's, or the last chunk.
+    A uuid may be that of several messages, as one that was sent again is: which of the group's chunks make up each is
+    what ``protocol.chunking.judged`` says, once for all groups of a batch of Arrow.
     """
-    chunk, of = (F.coalesce(name, F.lit(-1)) for name in ("chunk_id", "num_chunks_from_msg"))
-    rows = chunks.select(*_GROUP, "position", chunk.alias("chunk"), of.alias("of"))
-    in_order = Window.partitionBy(*_GROUP).orderBy("position")
-    is_malformed, begins = (F.col("chunk") < 0) | (F.col("chunk") >= F.col("of")), F.col("chunk") == 0
-    begun = F.sum((begins & ~is_malformed).cast("int")).over(
-        in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
-    in_attempt = Window.partitionBy(*_GROUP, "attempt").orderBy("position")
-    before = in_attempt.rowsBetween(Window.unboundedPreceding, -1)
-    well_formed = F.when(~is_malformed, F.col("chunk"))
-    agrees = F.col("of") == F.first("of").over(in_attempt.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    is_next = ~is_malformed & (F.col("chunk") == F.col("expected"))
-    is_taken = is_next & F.col("agrees")
-    closes = (
-        is_malformed
-        | (F.col("chunk") > F.col("expected"))
-        | (is_next & ~F.col("agrees"))
-        | (is_taken & (F.col("chunk") == F.col("of") - 1))
-    )
-    expected = F.coalesce(F.max(well_formed).over(before), F.lit(-1)) + 1
-    judged = (
-        rows.withColumn("attempt", begun)
-        .filter("attempt > 0")
-        .withColumns({"expected": expected, "agrees": agrees})
-        .withColumns({"is_taken": is_taken, "closes": closes})
-        .withColumn("is_closed", F.coalesce(F.max("closes").over(before), F.lit(False)))
-        .filter("is_taken AND NOT is_closed")
-    )
-    whole = Window.partitionBy(*_GROUP, "attempt")
-    ends = {
-        "first": F.min("position").over(whole),
-        "last": F.max(F.when(F.col("closes"), F.col("position"))).over(whole),
-    }
-    return judged.withColumns(ends).filter("last IS NOT NULL").select(*_PLACE, "first", "last")
+    row = F.struct("position", *(F.coalesce(name, F.lit(-1)).alias(name) for name in _PART))
+    groups = chunks.groupBy(*_GROUP).agg(F.collect_list(row).alias("rows"))
+    found = groups.select(*_GROUP, arrow_udf(_messages, from_arrow_type(_MESSAGES))("rows").alias("messages"))
+    return found.select(*_GROUP, F.explode("messages").alias("message")).select(*_GROUP, "message.*")
 
 
-def join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
-    """One row per message of *parts*, as :func:`parts_of_messages` gives them: the columns of *chunks*, whose
-    ``payload`` is that of all its chunks in order; the others are those of its last chunk, in whose place it lies. Only
+def _messages(groups: pa.Array) -> pa.Array:
+    """The messages of each group."""
+    rows, of_row = groups.flatten(), groups.value_parent_indices().to_numpy()
+    position, chunk_ids, num_chunks = (rows.field(at).to_numpy() for at in range(3))
+    in_order = np.argsort(position, kind="stable")
+    position, of_row = position[in_order], of_row[in_order]
+    verdicts, openers, _ = judged(of_row, chunk_ids[in_order], num_chunks[in_order], none_open(len(groups)))
+    completes, taken = (
+        np.flatnonzero(is_so) for is_so in (verdicts == Verdict.COMPLETES, verdicts <= Verdict.COMPLETES)
+    )
+    lasts = np.full(len(position), -1)
+    lasts[openers[completes]] = completes
+    last = lasts[openers[taken]]
+    taken, last = taken[last >= 0], last[last >= 0]
+    by_message = np.lexsort((taken, last, of_row[taken]))
+    taken, last = taken[by_message], last[by_message]
+    begins = np.flatnonzero(np.diff(last, prepend=-1))
+    parts = pa.ListArray.from_arrays(_offsets([*begins, len(taken)]), pa.array(position[taken], pa.int64()))
+    found = [pa.array(position[at], pa.int64()) for at in (taken[begins], last[begins])]
+    messages = pa.StructArray.from_arrays([*found, parts], fields=list(_MESSAGES.value_type))
+    bounds = np.searchsorted(of_row[taken[begins]], np.arange(len(groups) + 1))
+    return pa.ListArray.from_arrays(_offsets(bounds), messages)
+
+
+def _offsets(bounds: Sequence[int]) -> pa.Array:
+    return pa.array(bounds, pa.int32())
+
+
+def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
+    """One row per message of *parts*, which are the places of chunks and the ``last`` of each: the columns of *chunks*,
+    whose ``payload`` is that of all in order; the others are those of its last chunk, in whose place it lies. Only
     ``total_chunk_msg_size`` is one that is not the payload's bytes, where any of the chunks says so (see
     :func:`wrong_size`)."""
     place, rest = ("partition", "last"), [name for name in chunks.columns if name not in (*_PLACE, "payload")]
@@ -166,7 +176,8 @@ def _payload_bytes() -> Column:
 def reassemble_chunks(chunks: DataFrame) -> DataFrame:
     """One row per complete message of *chunks*, rows of the messages table with their ``position``, in no order; of
     what is incomplete, a duplicate or a stray nothing. *chunks* is read twice: once without payloads."""
-    return join_parts(chunks, parts_of_messages(chunks))
+    parts = group_chunks(chunks).select("partition", "last", F.explode("parts").alias("position"))
+    return _join_parts(chunks, parts)
 
 
 def whole_messages(messages: DataFrame) -> DataFrame:

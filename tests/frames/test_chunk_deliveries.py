@@ -54,16 +54,16 @@ def broker(tmp_path):
         yield broker
 
 
-def test_the_chunks_of_what_was_delivered_are_those_the_rule_takes(broker):
+def test_the_chunks_of_what_was_delivered_are_those_the_rule_takes(spark, broker):
     served = Served(broker)
     plain, chunked = apart(served.delivery)
     assert plain.ranges == (PositionRange(0, 2, 2),) and plain.chunked == ()
     assert chunked == [A._replace(redelivery_count=1), B._replace(redelivery_count=1)]
-    (parts,) = find_parts(served.topic, served.ledgers, chunked)
+    (parts,) = find_parts(spark, served.topic, served.ledgers, chunked)
     places = list(zip(parts.positions.tolist(), parts.lasts.tolist()))
     assert (parts.partition, places) == (0, [(3, 6), (6, 6), (1, 7), (4, 7), (7, 7)])
-    assert find_usable(served.topic, served.ledgers, chunked)[1:] == ([], {})
-    assert remaining(served.topic, served.ledgers, served.delivery).ranges == served.delivery.ranges
+    assert find_usable(spark, served.topic, served.ledgers, chunked)[1:] == ([], {})
+    assert remaining(spark, served.topic, served.ledgers, served.delivery).ranges == served.delivery.ranges
 
 
 def test_a_message_is_apart_only_while_it_is_in_the_delivery(broker):
@@ -93,35 +93,38 @@ def test_what_is_larger_than_is_asked_for_is_not_put_together(broker):
         chunked.joined(np.array([3, 6]), 9)
 
 
-def test_one_of_which_a_chunk_was_deleted_is_deleted(broker):
+def test_one_of_which_a_chunk_was_deleted_is_deleted(spark, broker):
     served = Served(broker)
     DeltaTable(str(served.topic.path)).delete("uuid = 'A' AND chunk_id = 0")
-    assert find_usable(served.topic, served.ledgers, [A, B])[1:] == ([(0, 6)], {})
-    found = remaining(served.topic, served.ledgers, served.delivery)
+    assert find_usable(spark, served.topic, served.ledgers, [A, B])[1:] == ([(0, 6)], {})
+    found = remaining(spark, served.topic, served.ledgers, served.delivery)
     assert [(held.first, held.last) for held in found.ranges] == [(2, 2), (7, 7)]
     assert (found.deleted, found.deleted_messages, found.lost, found.error) == ([(0, 6, 6)], 1, [], None)
 
 
-def test_one_of_which_a_chunk_is_lost_is_an_error(broker):
+def test_one_of_which_a_chunk_is_lost_is_an_error(spark, broker):
     served = Served(broker)
     served.file_of(4).unlink()
-    found = remaining(served.topic, served.ledgers, served.delivery)
+    (parts,) = find_parts(spark, served.topic, served.ledgers, [B])
+    assert parts.positions.tolist() == [1, 5, 7], "a repeat of it is there"
+    served.file_of(1).unlink()
+    found = remaining(spark, served.topic, served.ledgers, served.delivery)
     assert [(held.first, held.last) for held in found.ranges] == [(2, 2), (6, 6)]
     assert (found.deleted, found.lost) == ([], [(0, 7, 7)]) and isinstance(found.error, MessagesLost)
 
 
-def test_one_whose_chunks_do_not_add_up_is_an_error(broker, monkeypatch):
+def test_one_whose_chunks_do_not_add_up_is_an_error(spark, broker, monkeypatch):
     """Or that is too large for a row of Spark."""
     served = Served(broker, sizes=(11, 15))
-    usable = find_usable(served.topic, served.ledgers, [A, B])
+    usable = find_usable(spark, served.topic, served.ledgers, [A, B])
     assert [*usable.errors] == [(0, 6)] and usable.deleted == []
     text = "ends at position 6 of partition 0 cannot be put together: its chunks have 10 bytes together, and one"
     assert isinstance(usable.errors[0, 6], UnreadableMessage) and text in str(usable.errors[0, 6])
     arrive(broker, "t", "A:0:2", partition=0, total_chunk_msg_size=9)
     arrive(broker, "t", "A:1:2", partition=0, total_chunk_msg_size=10)
     other = ChunkedMessage(0, 8, 9)
-    usable = find_usable(served.topic, LedgerIndex(broker.layout), [other])
+    usable = find_usable(spark, served.topic, LedgerIndex(broker.layout), [other])
     assert [*usable.errors] == [(0, 9)], "any of its chunks may say so"
     monkeypatch.setattr(chunk_deliveries, "MOST_BYTES", 14)
-    usable = find_usable(served.topic, served.ledgers, [A, B])
+    usable = find_usable(spark, served.topic, served.ledgers, [A, B])
     assert [*usable.errors] == [(0, 6), (0, 7)] and "15 bytes are more than a row" in str(usable.errors[0, 7])

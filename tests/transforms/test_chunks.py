@@ -1,4 +1,4 @@
-"""Chunks as frames: which of them make up messages, by windows as by the pure rule; joining and splitting payloads."""
+"""Chunks as frames: which of them make up messages, by groupBy as by the pure rule; joining and splitting payloads."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pulsar_spark.transforms import chunks as transform
 from pulsar_spark.transforms.chunks import (
     TOO_LARGE,
     WRONG,
-    parts_of_messages,
+    group_chunks,
     reassemble_chunks,
     split_messages,
     whole_messages,
@@ -97,7 +97,7 @@ def test_what_is_larger_than_a_row_is_never_put_together(spark, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_windows_take_the_chunks_that_the_rule_takes(spark, seed):
+def test_groups_take_the_chunks_that_the_rule_takes(spark, seed):
     """Random arrivals, with counts and ids that lie and nulls among them."""
     random = np.random.default_rng(seed)
     groups, size = 40, 3000
@@ -125,8 +125,12 @@ def test_windows_take_the_chunks_that_the_rule_takes(spark, seed):
             "num_chunks_from_msg": pa.array(of, pa.int32(), mask=of < 0),
         }
     )
-    windows = parts_of_messages(spark.createDataFrame(rows)).select("position", "first", "last").collect()
-    assert {tuple(row) for row in windows} == parts and len(windows) == len(parts) and lasts
+    frame = spark.createDataFrame(rows)
+    messages = group_chunks(frame.repartition(3, "position")).collect()
+    grouped = [(at, row["first"], row["last"]) for row in messages for at in row["parts"]]
+    assert set(grouped) == parts and len(grouped) == len(parts) and len(messages) == len(lasts) > 0
+    assert all(list(row["parts"]) == sorted(row["parts"]) for row in messages)
+    assert group_chunks(frame.limit(0)).count() == 0
 
 
 def test_a_payload_above_the_size_is_split_and_any_other_is_not(spark):
