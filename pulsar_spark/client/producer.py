@@ -254,12 +254,12 @@ class Producer:
         with self._condition:
             if self._is_closed:
                 return
-            self._access.grow(partitions)
             self._publisher.grow(topic)
             self._batches.grow(partitions)
             self._limit = self._settings.pending_limit(len(partitions))
             self._routing.grow(partitions)
             self._has_partitions = len(partitions) > 1
+            self._access.grow(partitions)  # which a disk may refuse
 
     def _let_go(self) -> None:
         """Nothing will be published any more: who waits for the topic may have it."""

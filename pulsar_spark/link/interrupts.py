@@ -83,23 +83,23 @@ def seen() -> int:
 
 
 def pause(attempt: Callable[[float | None], object], seconds: float | None, since: int) -> bool:
-    """Call *attempt*, a wait on a condition or event, with *seconds*, in other threads than the main one with a slice
-    of them: what it gives.
+    """Call *attempt*, a wait on a condition or event, with a slice of *seconds*: what it gives.
 
     :class:`Interrupted` when Ctrl-C was pressed after *since*. On the main thread the signal's handler ends the
-    attempt.
+    attempt; where another thread was sent the signal, as by ``signal.raise_signal``, when the slice is over.
     """
     if _here.is_ours:
         return attempt(seconds)
+    slice_seconds = SLICE_SECONDS if seconds is None else min(seconds, SLICE_SECONDS)
     if threading.current_thread() is threading.main_thread():
         try:
-            return attempt(seconds)
+            return attempt(slice_seconds)
         except KeyboardInterrupt:
             raise Interrupted(_WORDS) from None
     if _count != since or _ended_by_interrupt():
         _here.seen = _count
         raise Interrupted(_WORDS)
-    return attempt(SLICE_SECONDS if seconds is None else min(seconds, SLICE_SECONDS))
+    return attempt(slice_seconds)
 
 
 def until(attempt: Callable[[float | None], object], seconds: float | None, since: int | None = None) -> bool:
