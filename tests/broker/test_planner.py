@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker import planner as planner_module
-from pulsar_spark.broker.planner import _middle
+from pulsar_spark.broker.planner import Planner, _middle
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_whole_acknowledgements
@@ -43,14 +43,15 @@ def test_halves_side_by_side_are_planned_as_at_once(spark, monkeypatch):
     assert len(halved) == 3
 
 
-def test_compiled_plans_are_run_in_on_rows_of_a_round_as_large_as_theirs(spark, monkeypatch):
+def test_compiled_plans_are_run_in_on_rows_of_a_round_as_large_as_theirs(spark, monkeypatch, tmp_path):
     rows = planner_module._acknowledged_one_by_one()
     assert plan_for(rows) is plan_whole_acknowledgements and rows.num_rows > planner_module.COMPILED_FROM
-    planner, run, real = planner_of(spark), [], planner_module._Mode.run
+    # a planner of its own: the one that tests share may be running in, too, on rows of a test that set COMPILED_FROM
+    planner, run, real = Planner(spark.newSession(), tmp_path), [], planner_module._Mode.run
 
     def recorded(mode, rows, plan):
         found = real(mode, rows, plan)
-        if mode._folder.parent == planner.folder:  # brokers of other tests may run rounds meanwhile
+        if mode._folder == tmp_path / "run-in":  # other tests may run rounds meanwhile
             run.append((plan, found.num_rows))
         return found
 
