@@ -1,7 +1,8 @@
-"""Brokers that die at a write."""
+"""Brokers, and others who write, that die at a write."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -33,4 +34,25 @@ def crash_at(engine: SparkEngine, table: str, when: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as dying:
         dying.setattr(owner, name, append_and_die)
+        yield
+
+
+@contextmanager
+def crash_at_write(number: int, *writes: tuple[Any, str]) -> Iterator[None]:
+    """The process dies at the *number*-th call of the functions that write, each named by its owner and name, before
+    it is done."""
+    calls = [0]
+
+    def wrap(function):
+        def write(*arguments, **options):
+            calls[0] += 1
+            if calls[0] == number:
+                raise Crash
+            return function(*arguments, **options)
+
+        return write
+
+    with pytest.MonkeyPatch.context() as dying:
+        for owner, name in writes:
+            dying.setattr(owner, name, wrap(getattr(owner, name)))
         yield

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,7 +32,7 @@ from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import create_topic, delete_topic, read_topic
 from pulsar_spark.storage.upkeep import vacuum
-from tests.crashes import Crash
+from tests.crashes import Crash, crash_at_write
 
 TOPIC = "persistent://public/default/t"
 
@@ -70,24 +69,8 @@ def status(layout):
     return compaction_status(found, CompactedView(found.path))
 
 
-@contextmanager
-def crash_at(number):
-    """The process dies at its *number*-th write: a data file, a text, a link, or a word of how it goes."""
-    writes = [0]
-
-    def wrap(function):
-        def write(*arguments, **options):
-            writes[0] += 1
-            if writes[0] == number:
-                raise Crash
-            return function(*arguments, **options)
-
-        return write
-
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name in ((Path, "write_text"), (os, "link"), (os, "pwrite"), (pq, "ParquetWriter")):
-            patch.setattr(owner, name, wrap(getattr(owner, name)))
-        yield
+WRITES = (Path, "write_text"), (os, "link"), (os, "pwrite"), (pq, "ParquetWriter")
+"""A data file, a text, a link, or a word of how it goes."""
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -102,7 +85,7 @@ def test_a_crash_at_any_write_leaves_the_view_that_was_or_the_new_one(layout, se
     while not seen or seen[-1] is not None:
         number += 1
         try:
-            with crash_at(number):
+            with crash_at_write(number, *WRITES):
                 compact(layout)
             seen.append(None)
         except Crash:

@@ -4,8 +4,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -42,16 +41,13 @@ from pulsar_spark.storage.tables import AppendTable, create_table
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS
+from tests.crashes import Crash, crash_at_write
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
 N, CHOSEN_SECONDS = 8, checkpoints.CHOSEN_SECONDS
-
-
-class Crash(BaseException):
-    """The process is gone at this point."""
 
 
 @pytest.fixture(autouse=True)
@@ -546,25 +542,8 @@ def test_a_table_of_unknown_features_is_left_alone(engine):
     assert {step.what for step in steps} == {"files_removed"} and len(open_table(path).file_uris()) == N
 
 
-@contextmanager
-def crash_at(number: int) -> Iterator[list[int]]:
-    """The process dies at its *number*-th write: a data file, a whole text, a link, or a removal."""
-    writes = [0]
-
-    def wrap(function):
-        def write(*arguments, **options):
-            writes[0] += 1
-            if writes[0] == number:
-                raise Crash
-            return function(*arguments, **options)
-
-        return write
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joining, "write_parts", wrap(joining.write_parts))
-        for owner, name in ((Path, "write_text"), (Path, "unlink"), (os, "link"), (pq, "ParquetWriter")):
-            patch.setattr(owner, name, wrap(getattr(owner, name)))
-        yield writes
+WRITES = (joining, "write_parts"), (Path, "write_text"), (Path, "unlink"), (os, "link"), (pq, "ParquetWriter")
+"""A data file, a whole text, a link, or a removal."""
 
 
 def test_a_crash_at_any_write_loses_nothing(engine, monkeypatch):
@@ -572,7 +551,7 @@ def test_a_crash_at_any_write_loses_nothing(engine, monkeypatch):
     before, crashes, number = whole(engine), 0, 1
     while True:
         try:
-            with crash_at(number):
+            with crash_at_write(number, *WRITES):
                 keep(engine, history_seconds=10**6)
             break
         except Crash:

@@ -6,13 +6,14 @@ import shutil
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.storage.commits import commit_text
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.durability import settings_path
+from pulsar_spark.storage.examination import named_files
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.ledgers import read_ledgers
 from pulsar_spark.storage.log import TableLog
@@ -152,6 +153,14 @@ def test_what_is_lost_is_said_and_forgotten_only_when_asked(engine, admin, name)
     assert engine.rounds.bundle.round == 4, "a round that is lost keeps its number"
     engine.publish(TOPIC, -1, [1])
     engine.round([ON.flow("A", 1)], 10)
+
+
+def test_a_data_file_is_found_by_the_path_that_its_log_escapes(tmp_path):
+    write_deltalake(tmp_path, pa.table({"of": ["a b", "c%d"], "n": [1, 2]}), partition_by=["of"])
+    DeltaTable(tmp_path).create_checkpoint()
+    write_deltalake(tmp_path, pa.table({"of": ["e f"], "n": [3]}), partition_by=["of"], mode="append")
+    named = named_files(tmp_path)
+    assert len(named) == 3 and all((tmp_path / name).stat().st_size == size for name, size in named.items())
 
 
 def test_a_lost_data_file_and_a_broken_checkpoint_are_found(engine, admin):

@@ -3,6 +3,9 @@
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pulsar_spark.transforms.acknowledge import fold_requests
+from pulsar_spark.transforms.blocked import find_blocked
+from pulsar_spark.transforms.redelivery import give_back
 from pulsar_spark.transforms.round_inputs import SCHEMA
 
 NOW, ROUND = 1_000, 7
@@ -52,6 +55,27 @@ def unread(cursor: int, first: int, last: int, **columns) -> dict:
     return dict(cursor=cursor, kind="unread", first=first, last=last, batch_size=1) | columns
 
 
+def turns(number: int, **permits: int) -> list[dict]:
+    """Two laps of consumers of one level, by name, with so many permits."""
+    names = list(permits)
+    return [
+        dict(
+            cursor=number,
+            kind="consumer",
+            first=ordinal,
+            last=ordinal,
+            consumer_id=name,
+            lap=lap,
+            peers=len(names),
+            permits=permits[name],
+            limit=0,
+            unacked_elsewhere=0,
+            is_blocked=False,
+        )
+        for ordinal, (lap, name) in enumerate((lap, name) for lap in (0, 1) for name in names)
+    ]
+
+
 def ack(cursor: int, first: int, last: int) -> dict:
     return dict(cursor=cursor, kind="ack", first=first, last=last)
 
@@ -85,3 +109,8 @@ def entries(
 def entries_of(segments: DataFrame) -> DataFrame:
     """The segments that are about entries: consumers' turns and cursors' limits ride along, without a status."""
     return segments.where("status is not null").select(*COLUMNS)
+
+
+def before_the_offer(spark: SparkSession, *rows: dict) -> DataFrame:
+    """The segments of a round in which requests are folded in, what comes back is back, and who is blocked is said."""
+    return find_blocked(give_back(fold_requests(inputs(spark, *rows))))

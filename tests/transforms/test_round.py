@@ -14,31 +14,11 @@ from pulsar_spark.transforms.round import (
     plan_whole_acknowledgements,
 )
 from pulsar_spark.transforms.round_inputs import RESULT, SCHEMA
-from tests.transforms.rows import NOW, ROUND, ack, held, inputs, left_of_batch, limits, pending, returned, unread
+from tests.transforms.rows import NOW, ROUND, ack, held, inputs, left_of_batch, limits, pending, returned, turns, unread
 
 
 def cursor(number: int, *, permits: int, most: int = 0, **columns) -> dict:
     return limits(number, permits=permits, max_redeliver_count=most, read_position=4, **columns)
-
-
-def turns(number: int, **permits: int) -> list[dict]:
-    names = list(permits)
-    return [
-        dict(
-            cursor=number,
-            kind="consumer",
-            first=ordinal,
-            last=ordinal,
-            consumer_id=name,
-            lap=lap,
-            peers=len(names),
-            permits=permits[name],
-            limit=0,
-            unacked_elsewhere=0,
-            is_blocked=False,
-        )
-        for ordinal, (lap, name) in enumerate((lap, name) for lap in (0, 1) for name in names)
-    ]
 
 
 def alone(number: int, **permits: int) -> list[dict]:
