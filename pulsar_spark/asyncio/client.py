@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from typing import Any
 
 from pulsar_spark.asyncio.consumer import Consumer
 from pulsar_spark.asyncio.futures import Files, raises_exceptions
@@ -44,7 +45,7 @@ class _Opener(blocking.Client):
 class Client:
     """A connection to the topics of one root; arguments as for ``pulsar_spark.Client``."""
 
-    def __init__(self, service_url: str, **kwargs):
+    def __init__(self, service_url: str, **kwargs: Any):
         self._client, self._files = _Opener(service_url, **kwargs), Files()
         self._is_shut_down = False
 

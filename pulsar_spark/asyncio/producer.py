@@ -9,6 +9,7 @@ import asyncio
 import functools
 import time
 from datetime import timedelta
+from typing import Any
 
 from pulsar_spark.asyncio.futures import Files, answered, raises_exceptions
 from pulsar_spark.client import producer as blocking
@@ -45,7 +46,7 @@ class Producer:
     @raises_exceptions
     async def send(
         self,
-        content,
+        content: Any,
         properties: dict | None = None,
         partition_key: str | None = None,
         ordering_key: str | None = None,

@@ -9,11 +9,15 @@ entry; the broker keeps its deadline, and a second one replaces it. Left out: th
 down so that many share one (4.20), because here they are rows, in exact milliseconds.
 """
 
+import sys
 import threading
 from collections.abc import Callable
+from itertools import compress
 from typing import NamedTuple
 
 from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.pending_acks import PendingAcks
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.channel import SPACING, Channel
@@ -45,8 +49,9 @@ class AcknowledgementTracker:
         self._make = make
         self._grouping = grouping
         self.group = AckGroup(grouping.is_batch_index)
+        self.pending = PendingAcks()
         self._negative: dict[int, int] = {}
-        self._is_gathering = False
+        self._is_gathering = self._is_full = False
         self._receipt: Receipt | None = None
 
     def acknowledge(
@@ -90,6 +95,7 @@ class AcknowledgementTracker:
         self, acknowledge: Callable[[], bool | int], properties: dict[str, str] | None
     ) -> tuple[bool | int, Receipt | None]:
         with self._lock:
+            self._make_out()
             earlier = self._take() if properties else []
             result = acknowledge()
             waiting = len(self.group)
@@ -97,15 +103,58 @@ class AcknowledgementTracker:
             rows = earlier + self._take(properties) if properties else []
             is_first = waiting > 0 and not self._is_gathering and not properties
             self._is_gathering |= is_first
+            is_full = waiting >= self._grouping.max_group_size and not self._is_full
+            self._is_full |= is_full
+            self._leave_room()
         if rows:
             self._channel.submit(rows, is_urgent=True)
-        is_full = waiting == self._grouping.max_group_size
         if is_first or is_full:
             delay = self._grouping.group_time_ms / 1000
             self._channel.gather(
                 self.take_rows, min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate
             )
         return result, receipt
+
+    def make_out(self) -> None:
+        """What was appended to :attr:`pending` is acknowledged, and sent as everything else is."""
+        self._add(lambda: False, None)
+
+    def _make_out(self) -> None:
+        if not self.pending:
+            return
+        for positions, indexes, delivered in self.pending.take():
+            if indexes:
+                self.group.acknowledge_indexes(positions[0], indexes, delivered)
+            else:
+                self.group.acknowledge_entries(positions)
+        self._leave_room()
+
+    def _leave_room(self) -> None:
+        """While something is to be sent, messages may be appended until the group may be full."""
+        if self._is_gathering:
+            left = max(0, self._grouping.max_group_size - len(self.group))
+            self.pending.room = sys.maxsize if self._is_full else left
+
+    def deliver(self, position: int, delivered_bits: int) -> None:
+        """A batch arrives (again). The caller holds the lock."""
+        self._make_out()
+        self.group.deliver(position, delivered_bits)
+
+    def left_of(self, position: int, delivered_bits: int) -> int:
+        """Of a batch that arrives with these indexes, those that were not acknowledged before. The caller holds the
+        lock."""
+        self._make_out()
+        return self.group.left_of(position, delivered_bits)
+
+    def without_acknowledged(self, messages: list[Message]) -> list[Message]:
+        """Of messages of no batch those that were not acknowledged before. The caller holds the lock."""
+        self._make_out()
+        are_new = self.group.new_of([message._position for message in messages])
+        return messages if are_new is None else list(compress(messages, are_new))
+
+    def close(self) -> None:
+        """Who appends to :attr:`pending` from now on finds no room."""
+        self.pending.room = 0
 
     def _open_receipt(self) -> Receipt | None:
         if self._receipt is None:
@@ -121,7 +170,8 @@ class AcknowledgementTracker:
     def take_rows(self) -> list[dict]:
         """The rows of what was acknowledged or given back since they were last taken; acknowledgements first."""
         with self._lock:
-            self._is_gathering = False
+            self._is_gathering = self._is_full = False
+            self.pending.room = 0
             rows = self._take()
             negative, self._negative = self._negative, {}
         by_delay: dict[int, list[int]] = {}
@@ -140,6 +190,7 @@ class AcknowledgementTracker:
 
     def forget(self) -> None:
         """The cursor was moved: what was acknowledged until then says nothing any more. The caller holds the lock."""
+        self.pending.clear()
         self.group.clear()
         self._negative.clear()
         receipt, self._receipt = self._receipt, None
@@ -155,11 +206,13 @@ class AcknowledgementTracker:
     def fail(self, error: PulsarSparkError) -> None:
         """Nothing can be sent any more."""
         with self._lock:
+            self.pending.room = 0
             receipt, self._receipt = self._receipt, None
         if receipt is not None:
             receipt.fail(error)
 
     def _take(self, properties: dict[str, str] | None = None) -> list[dict]:
+        self._make_out()
         given = {f"property.{name}": value for name, value in (properties or {}).items()}
         receipt, self._receipt = self._receipt, None
         if receipt is not None:

@@ -6,6 +6,7 @@ of unacknowledged indexes; it is kept here as the bits of an integer. Our differ
 acknowledgements are on unless switched off.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pulsar_spark.protocol.ack_set import of_bits
@@ -47,16 +48,25 @@ class AckGroup:
         *delivered_bits* are the indexes the entry was delivered with.
         """
         if batch_index >= 0:
-            left = self._unacked_bits.get(position, delivered_bits) & ~(1 << batch_index)
-            if left:
-                self._unacked_bits[position] = left
-                if self._is_batch_index:
-                    self._changed_batches.add(position)
-                return False
+            return self.acknowledge_indexes(position, 1 << batch_index, delivered_bits)
         self._unacked_bits.pop(position, None)
         self._changed_batches.discard(position)
         self._entries.add(position)
         return True
+
+    def acknowledge_indexes(self, position: int, bits: int, delivered_bits: int) -> bool:
+        """The same of the messages of a batch whose indexes are set in *bits*."""
+        left = self._unacked_bits.get(position, delivered_bits) & ~bits
+        if not left:
+            return self.acknowledge(position, -1, delivered_bits)
+        self._unacked_bits[position] = left
+        if self._is_batch_index:
+            self._changed_batches.add(position)
+        return False
+
+    def acknowledge_entries(self, positions: Iterable[int]) -> None:
+        """Acknowledge entries that are no batches."""
+        self._entries.update(positions)
 
     def acknowledge_cumulative(self, position: int, batch_index: int, delivered_bits: int) -> int:
         """Acknowledge everything up to and including a message; the last position nothing of which is left."""
@@ -93,14 +103,20 @@ class AckGroup:
         self.take()
         return done, _words(left) if left else None
 
-    def is_duplicate(self, position: int, batch_index: int) -> bool:
-        """Whether a message that arrives was acknowledged before."""
+    def left_of(self, position: int, delivered_bits: int) -> int:
+        """Of a batch that arrives with these indexes unacknowledged, those that were not acknowledged before."""
         if position < self._cumulative or position in self._entries:
-            return True
+            return 0
         if position == self._cumulative:
-            return not self._cumulative_bits or (batch_index >= 0 and not self._cumulative_bits >> batch_index & 1)
-        left = self._unacked_bits.get(position) if self._is_batch_index and batch_index >= 0 else None
-        return left is not None and not left >> batch_index & 1
+            return self._cumulative_bits & delivered_bits
+        return self._unacked_bits.get(position, delivered_bits) if self._is_batch_index else delivered_bits
+
+    def new_of(self, positions: list[int]) -> list[bool] | None:
+        """Which of the entries that arrive, and are no batches, were not acknowledged before; None for all."""
+        if not positions or (self._entries.isdisjoint(positions) and min(positions) > self._cumulative):
+            return None
+        done = self._cumulative - bool(self._cumulative_bits)
+        return [position > done and position not in self._entries for position in positions]
 
     def deliver(self, position: int, delivered_bits: int) -> None:
         """A batch arrives (again) with these indexes unacknowledged. What was acknowledged here before stays so, unless

@@ -45,11 +45,23 @@ class Acknowledger:
         check_properties(properties)
         if isinstance(message, list):
             places = [self._places.find(one) for one in message]
-            self._wait([self._acknowledge(place, properties) for place in places])
+            receipts = [self._acknowledge(place, properties) for place in places]
+            self._look_again(message, places)
+            self._wait(receipts)
         else:
-            receipt = self._acknowledge(self._places.find(message), properties)
+            place = self._places.find(message)
+            receipt = self._acknowledge(place, properties)
+            self._look_again([message], [place])
             if receipt is not None:
                 receipt.wait(self._timeout)
+
+    @staticmethod
+    def _look_again(messages: list[Message | MessageId], places: list[Place]) -> None:
+        """What was acknowledged without having been handed out here may be about to be."""
+        for message, place in zip(messages, places, strict=True):
+            is_ours = isinstance(message, Message) and message._delivery is not None
+            if not is_ours or message._delivery.subscription is not place.subscription:
+                place.subscription.look_again()
 
     def _acknowledge(self, place: Place, properties: dict[str, str] | None) -> Receipt | None:
         subscription, position, batch_index, bits = place
@@ -67,8 +79,10 @@ class Acknowledger:
         """Acknowledge everything of the message's partition up to and including it."""
         self.check_cumulative()
         check_properties(properties)
-        subscription, position, batch_index, bits = self._places.find(message)
+        place = self._places.find(message)
+        subscription, position, batch_index, bits = place
         last, receipt = subscription.tracker.acknowledge_cumulative(position, batch_index, bits, properties)
+        self._look_again([message], [place])
         if self._unacked is not None:
             self._unacked.remove_up_to(subscription, last)
         self._wait([receipt])

@@ -73,9 +73,14 @@ def public_call(method: Callable) -> Callable:
         except Interrupted:
             raise
         except KeyboardInterrupt:
-            raise Interrupted(f"Ctrl-C was pressed during {type(self).__name__}.{method.__name__}") from None
+            raise interrupted(self, method.__name__.lstrip("_")) from None
 
     return call
+
+
+def interrupted(owner: object, method: str) -> Interrupted:
+    """What Ctrl-C during a call of a *method* of *owner* raises."""
+    return Interrupted(f"Ctrl-C was pressed during {type(owner).__name__}.{method}")
 
 
 def check_count(name: str, count: int) -> None:

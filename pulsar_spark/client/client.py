@@ -12,12 +12,21 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call
-from pulsar_spark.client.connections import ServiceInfo, check_service_url, refuse_credentials
+from pulsar_spark.client.connections import (
+    Authentication,
+    AutoClusterFailover,
+    ServiceInfo,
+    ServiceInfoProvider,
+    check_service_url,
+    refuse_credentials,
+)
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.following import Following
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
+from pulsar_spark.client.message import Message
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.producing import Producing
 from pulsar_spark.client.reader import Reader
@@ -27,6 +36,7 @@ from pulsar_spark.client.table_view import TableView
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, TopicNotFound
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
+from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.schema_info import SchemaInfo
 from pulsar_spark.protocol.topic_name import parse_topic_name
@@ -58,24 +68,24 @@ class Client(Producing, Subscribing):
 
     def __init__(
         self,
-        service_url,
-        authentication=None,
-        operation_timeout_seconds=30,
-        io_threads=1,
-        message_listener_threads=1,
-        concurrent_lookup_requests=50000,
-        log_conf_file_path=None,
-        stats_interval_in_seconds=600,
-        use_tls=False,
-        tls_trust_certs_file_path=None,
-        tls_allow_insecure_connection=False,
-        tls_validate_hostname=False,
-        logger=None,
-        connection_timeout_ms=10000,
-        listener_name=None,
-        tls_private_key_file_path=None,
-        tls_certificate_file_path=None,
-        lease_seconds=30,
+        service_url: str | ServiceInfo | AutoClusterFailover | ServiceInfoProvider,
+        authentication: Authentication | None = None,
+        operation_timeout_seconds: int = 30,
+        io_threads: int = 1,
+        message_listener_threads: int = 1,
+        concurrent_lookup_requests: int = 50000,
+        log_conf_file_path: str | None = None,
+        stats_interval_in_seconds: int = 600,
+        use_tls: bool = False,
+        tls_trust_certs_file_path: str | None = None,
+        tls_allow_insecure_connection: bool = False,
+        tls_validate_hostname: bool = False,
+        logger: logging.Logger | ConsoleLogger | FileLogger | None = None,
+        connection_timeout_ms: int = 10000,
+        listener_name: str | None = None,
+        tls_private_key_file_path: str | None = None,
+        tls_certificate_file_path: str | None = None,
+        lease_seconds: float = 30,
     ):
         for name, value in (
             ("use_tls", use_tls),
@@ -158,17 +168,17 @@ class Client(Producing, Subscribing):
     @public_call
     def create_reader(
         self,
-        topic,
-        start_message_id,
-        schema=BytesSchema(),
-        reader_listener=None,
-        receiver_queue_size=1000,
-        reader_name=None,
-        subscription_role_prefix=None,
-        is_read_compacted=False,
-        crypto_key_reader=None,
-        start_message_id_inclusive=False,
-        crypto_failure_action=ConsumerCryptoFailureAction.FAIL,
+        topic: str,
+        start_message_id: MessageId,
+        schema: Schema = BytesSchema(),
+        reader_listener: Callable[[Reader, Message], Any] | None = None,
+        receiver_queue_size: int = 1000,
+        reader_name: str | None = None,
+        subscription_role_prefix: str | None = None,
+        is_read_compacted: bool = False,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        start_message_id_inclusive: bool = False,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
         """A reader of *topic* from *start_message_id* on, after it or, with ``start_message_id_inclusive``, at it; of a
         partitioned topic it reads every partition, from the earliest or latest.
@@ -216,7 +226,7 @@ class Client(Producing, Subscribing):
         return view
 
     @public_call
-    def get_topic_partitions(self, topic) -> list[str]:
+    def get_topic_partitions(self, topic: str) -> list[str]:
         """Names of the partitions of *topic*; of a topic without partitions, existing or not, its own name."""
         check_type(str, topic, "topic")
         self._check_open()

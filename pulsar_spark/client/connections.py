@@ -20,7 +20,7 @@ class Authentication:
     ``dynamicLibPath`` is the path of the library, ``authParamsString`` what it is given.
     """
 
-    def __init__(self, dynamicLibPath, authParamsString):
+    def __init__(self, dynamicLibPath: str, authParamsString: str):
         check_type(str, dynamicLibPath, "dynamicLibPath")
         check_type(str, authParamsString, "authParamsString")
 
@@ -28,7 +28,7 @@ class Authentication:
 class AuthenticationTLS(Authentication):
     """A client certificate: the paths of it and of its private key."""
 
-    def __init__(self, certificate_path, private_key_path):
+    def __init__(self, certificate_path: str, private_key_path: str):
         check_type(str, certificate_path, "certificate_path")
         check_type(str, private_key_path, "private_key_path")
 
@@ -36,7 +36,7 @@ class AuthenticationTLS(Authentication):
 class AuthenticationToken(Authentication):
     """A token, or a function that gives one."""
 
-    def __init__(self, token):
+    def __init__(self, token: str | Callable[[], str]):
         if not isinstance(token, str) and not callable(token):
             raise ValueError(f"argument token: str or a function that gives one expected, not {given(token)}")
 
@@ -44,7 +44,7 @@ class AuthenticationToken(Authentication):
 class AuthenticationAthenz(Authentication):
     """Athenz, by its parameters as JSON."""
 
-    def __init__(self, auth_params_string):
+    def __init__(self, auth_params_string: str):
         check_type(str, auth_params_string, "auth_params_string")
 
 
@@ -59,7 +59,13 @@ class AuthenticationBasic(Authentication):
     """A user's name and password, or both and the method as JSON in ``auth_params_string``. RuntimeError for another
     text, as the package has it."""
 
-    def __init__(self, username=None, password=None, method="basic", auth_params_string=None):
+    def __init__(
+        self,
+        username: str | None = None,
+        password: str | None = None,
+        method: str = "basic",
+        auth_params_string: str | None = None,
+    ):
         if auth_params_string is not None:
             check_type(str, auth_params_string, "auth_params_string")
             try:

@@ -6,9 +6,10 @@ anything is sent.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from pulsar_spark.client.acknowledger import Acknowledger
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none, public_call
+from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none, interrupted, public_call
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.enums import InitialPosition
 from pulsar_spark.client.following import PARTITIONS_SECONDS, for_each
@@ -25,6 +26,7 @@ from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, Pul
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.compacted_entries import CompactedEntries
 from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import Topic
@@ -37,7 +39,7 @@ class Consumer:
 
     def __init__(
         self,
-        client,
+        client: Any,
         topics: list[tuple[Topic, list[int]]],
         topic_name: str,
         consumer_id: str,
@@ -205,9 +207,19 @@ class Consumer:
 
     # Receiving.
 
-    @public_call
     def receive(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*."""
+        try:
+            if (timeout_millis is None or type(timeout_millis) is int) and self._process == forks.generation:
+                if self._listener is None:
+                    for message in self._receiver.ready:
+                        return message
+        except KeyboardInterrupt:
+            raise interrupted(self, "receive") from None
+        return self._receive(timeout_millis)
+
+    @public_call
+    def _receive(self, timeout_millis: int | None) -> Message:
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         self._check_no_listener()
@@ -229,15 +241,43 @@ class Consumer:
 
     # Acknowledging.
 
-    @public_call
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
         """Acknowledge one *message*, or a list of them; of a batch only that one, unless the id names the whole entry.
 
         With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An
         acknowledgement with *properties* is sent at once and they are kept with its request.
         """
+        try:
+            if type(message) is Message and properties is None and self._process == forks.generation:
+                delivery = message._block.delivery
+                if delivery is not None and (pending := delivery.pending_acks).owner is self:
+                    pending.append(message)
+                    if len(pending) >= pending.room:
+                        self._receiver.check_open()
+                        delivery.subscription.tracker.make_out()
+                    return
+        except KeyboardInterrupt:
+            raise interrupted(self, "acknowledge") from None
+        self._acknowledge(message, properties)
+
+    @public_call
+    def _acknowledge(self, message: Message | MessageId | list, properties: dict | None) -> None:
         self._receiver.check_open()
+        if properties is None and type(message) is list and self._append(message):
+            return
         self._acknowledger.acknowledge(message, properties)
+
+    def _append(self, messages: list) -> bool:
+        """Acknowledge *messages* as :meth:`acknowledge` does each, if all of them were received here."""
+        deliveries = [type(each) is Message and each._block.delivery for each in messages]
+        if not all(delivery and delivery.pending_acks.owner is self for delivery in deliveries):
+            return False
+        for message, delivery in zip(messages, deliveries):
+            delivery.pending_acks.append(message)
+        for subscription in {delivery.subscription for delivery in deliveries}:
+            if len(subscription.tracker.pending) >= subscription.tracker.pending.room:
+                subscription.tracker.make_out()
+        return True
 
     @public_call
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict | None = None) -> None:
@@ -391,6 +431,7 @@ class Consumer:
 
     def _detach(self, subscriptions: list[PartitionSubscription]) -> None:
         for subscription in subscriptions:
+            subscription.tracker.close()
             self._channel.detach(self._consumer_id, str(subscription.topic.name), subscription.partition)
 
     @public_call

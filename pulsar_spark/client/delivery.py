@@ -29,6 +29,7 @@ class Delivery:
 
     __slots__ = (
         "subscription",
+        "pending_acks",
         "generation",
         "first",
         "last",
@@ -44,7 +45,7 @@ class Delivery:
     )
 
     def __init__(self, subscription, row: dict, generation: int):
-        self.subscription = subscription
+        self.subscription, self.pending_acks = subscription, subscription.tracker.pending
         self.generation, self.is_dead = generation, False
         self.first, self.last = row["first"], row["last"]
         self.lane: LaneHashes | None = row["lane_hashes"]
@@ -66,6 +67,26 @@ class Delivery:
             if row["ack_set"] is None
             else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
         )
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether it is read as well together with others: entries in order of which nothing else is known."""
+        return not (self.batch_size > 1 or self.first_chunks or self.is_dead) and (
+            self.bits is None and self.due_order is None and self.positions is not None
+        )
+
+    def is_followed_by(self, other: "Delivery") -> bool:
+        """Whether another one goes on behind it, in the same generation and as often delivered before."""
+        return (
+            other.subscription is self.subscription
+            and (other.generation, other.redelivery_count) == (self.generation, self.redelivery_count)
+            and other.first > self.last
+        )
+
+    def join(self, others: "list[Delivery]") -> None:
+        """Take the entries of *others* in, which lie behind its own and behind each other."""
+        self.positions = np.concatenate([np.asarray(each.positions, np.int64) for each in (self, *others)])
+        self.last, self.entries, self.lane = others[-1].last, len(self.positions), None
 
     @property
     def unacked_bits(self) -> int:

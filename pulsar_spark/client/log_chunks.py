@@ -50,7 +50,7 @@ def chunk_runs_before(topic: Topic, partition: int, ledgers: LedgerIndex, ledger
     """The runs that may have chunks of messages which are not complete where publish commit *ledger_id* begins."""
     log = TopicLog(topic, [partition], ledgers)
     runs = log.start_at(ledgers.chunks_from(topic.topic_id, partition, ledger_id))
-    for found in (iter(runs), log.next_runs()):
+    for found in (runs, log.next_runs()):
         for _, run in found:
             if run.ledger_id >= ledger_id:
                 return

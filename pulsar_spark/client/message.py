@@ -6,6 +6,7 @@ compressed or encrypted is opened when the message is handed out, one by one.
 """
 
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,14 +17,16 @@ from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.sticky_key import bytes_of
-from pulsar_spark.schema import Schema
+from pulsar_spark.schema import BytesSchema, Schema
 
+_BYTES = BytesSchema()
 _ENCODED = ("compression", "encryption_keys")
 
 
 class Block:
     """Some rows of one partition's messages, decoded column by column on demand; of one ledger, or, without a *ledger
-    id*, of those that a column says."""
+    id*, of those that a column says. What all of its messages have in common is here: their *schema*, and the
+    *delivery* they came with, None where nobody delivered them."""
 
     __slots__ = (
         "_rows",
@@ -31,13 +34,25 @@ class Block:
         "topic_name",
         "partition",
         "ledger_id",
+        "schema",
+        "delivery",
         "first_chunk",
         "has_encoded",
         "has_chunks",
     )
 
-    def __init__(self, rows: pa.Table, topic_name: str, partition: int, ledger_id: int | None = None):
+    def __init__(
+        self,
+        rows: pa.Table,
+        topic_name: str,
+        partition: int,
+        ledger_id: int | None = None,
+        *,
+        schema: Schema = _BYTES,
+        delivery: Delivery | None = None,
+    ):
         self._rows = rows
+        self.schema, self.delivery = schema, delivery
         names = rows.column_names
         self.has_encoded = any(rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in names)
         self.has_chunks = "uuid" in names and rows.column("uuid").null_count < rows.num_rows
@@ -50,7 +65,7 @@ class Block:
     def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
         """The message whose last chunk is *row*, as a block of its own, which keeps no other payload."""
         rows = self._rows.drop_columns(["payload"]).slice(row, 1)
-        block = Block(rows, self.topic_name, self.partition, self.ledger_id)
+        block = Block(rows, self.topic_name, self.partition, self.ledger_id, schema=self.schema, delivery=self.delivery)
         block._columns["payload"], block.first_chunk = [payload], first_chunk
         return block
 
@@ -75,15 +90,17 @@ class Block:
 class Message:
     """A received message; made by consumers and readers only."""
 
-    __slots__ = ("_block", "_row", "_schema", "_position", "_delivery", "_opened")
+    __slots__ = ("_block", "_row", "_position", "_opened")
 
-    def __init__(self, block: Block, row: int, schema: Schema, position: int, delivery: Delivery | None):
+    def __init__(self, block: Block, row: int, position: int = -1):
         self._block = block
         self._row = row
-        self._schema = schema
         self._position = position
-        self._delivery = delivery
         self._opened: Opened | UnreadableMessage | None = None
+
+    @property
+    def _delivery(self) -> Delivery | None:
+        return self._block.delivery
 
     def _open(self, opener: PayloadOpener) -> UnreadableMessage | None:
         """Make the payload plain, if it is stored otherwise; the error that :meth:`data` raises where it cannot be."""
@@ -105,7 +122,7 @@ class Message:
     ) -> "Message":
         """The chunked message whose last chunk this is: with this payload, or what is *wrong* with it."""
         block = self._block.joined(self._row, payload, first_chunk)
-        message = Message(block, 0, self._schema, self._position, self._delivery)
+        message = Message(block, 0, self._position)
         message._opened = wrong
         return message
 
@@ -124,9 +141,9 @@ class Message:
         payload = self._block.column("payload")[self._row] if self._opened is None else self._opened.payload
         return b"" if payload is None else payload
 
-    def value(self):
+    def value(self) -> Any:
         """The payload decoded by the consumer's schema."""
-        return self._schema.decode_message(self)
+        return self._block.schema.decode_message(self)
 
     def has_null_value(self) -> bool:
         """Whether the message was sent without a value (a tombstone)."""
@@ -166,7 +183,8 @@ class Message:
 
     def redelivery_count(self) -> int:
         """How often it was given back before."""
-        return self._delivery.redelivery_count if self._delivery is not None else 0
+        delivery = self._block.delivery
+        return 0 if delivery is None else delivery.redelivery_count
 
     def schema_version(self) -> str:
         """The schema version the payload was written with: 8 bytes, as a text (``encode("utf-8", "surrogateescape")``
@@ -220,7 +238,7 @@ class RoutedMessage:
     def data(self) -> bytes:
         return b"" if self._message.payload is None else self._message.payload
 
-    def value(self):
+    def value(self) -> Any:
         return self._schema.decode_message(self)
 
     def has_null_value(self) -> bool:

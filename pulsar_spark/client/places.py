@@ -75,18 +75,17 @@ class Places:
         """Position and batch size of an entry; None for one that is not there. One that was published a moment ago is
         waited for, because a topic's last message may be asked for, and be acknowledged, before the broker has seen
         it."""
-        topic, partition, ledger_id = subscription.topic, subscription.partition, message_id.ledger_id()
+        topic, ledger_id = subscription.topic, message_id.ledger_id()
+        place = topic.topic_id, subscription.partition, ledger_id, message_id.entry_id()
         sleep, deadline = interrupts.sleeper(), time.monotonic() + self._timeout
-        while True:
-            is_new = all(
-                ledger_id > self._ledgers.last_ledger_id(topic.topic_id, each) for each in topic.partition_indexes
-            )  # asked first: what was numbered before it is looked for is found
-            found = self._ledgers.find(topic.topic_id, partition, ledger_id, message_id.entry_id())
-            if found is not None or not is_new or TableLog(topic.path).latest() < ledger_id:
-                return found
-            if time.monotonic() > deadline:
+        while (found := self._ledgers.find(*place)) is None:
+            numbered = (self._ledgers.last_ledger_id(topic.topic_id, each) for each in topic.partition_indexes)
+            if any(ledger_id <= last for last in numbered):
+                return self._ledgers.find(*place)  # it may have been numbered since it was looked for
+            if TableLog(topic.path).latest() < ledger_id or time.monotonic() > deadline:
                 return None
             sleep(_LOOK_SECONDS)
+        return found
 
     def subscription_of(self, message_id: MessageId) -> PartitionSubscription:
         """The partition an id is of."""

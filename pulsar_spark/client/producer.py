@@ -9,11 +9,13 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 from pulsar_spark.client.access import Access
 from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.deduplication import Deduplication
-from pulsar_spark.client.enums import BatchingType
+from pulsar_spark.client.enums import BatchingType, Result
 from pulsar_spark.client.following import PARTITIONS_SECONDS
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
@@ -46,7 +48,7 @@ class Producer:
 
     def __init__(
         self,
-        client,
+        client: Any,
         topic_name: str,
         topic: Topic,
         partitions: list[int],
@@ -117,16 +119,16 @@ class Producer:
     @public_call
     def send(
         self,
-        content,
-        properties=None,
-        partition_key=None,
-        ordering_key=None,
-        sequence_id=None,
-        replication_clusters=None,
-        disable_replication=False,
-        event_timestamp=None,
-        deliver_at=None,
-        deliver_after=None,
+        content: Any,
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        replication_clusters: list[str] | None = None,
+        disable_replication: bool = False,
+        event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
     ) -> MessageId:
         """Publish and wait until the message is in the topic; its id, which names no entry where it is a duplicate of
         one that was there (see protocol.deduplication). A batch that is open is closed by it.
@@ -164,17 +166,17 @@ class Producer:
     @public_call
     def send_async(
         self,
-        content,
-        callback,
-        properties=None,
-        partition_key=None,
-        ordering_key=None,
-        sequence_id=None,
-        replication_clusters=None,
-        disable_replication=False,
-        event_timestamp=None,
-        deliver_at=None,
-        deliver_after=None,
+        content: Any,
+        callback: Callable[[Result, MessageId], Any],
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        replication_clusters: list[str] | None = None,
+        disable_replication: bool = False,
+        event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
     ) -> None:
         """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order
         of sending; with key-based batching in that of the batches, each key's in the order of sending.

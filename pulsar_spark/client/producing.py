@@ -1,5 +1,6 @@
 """Making producers: the client's ``create_producer``."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from pulsar_spark.client.access import LOOK_SECONDS, Access
@@ -11,11 +12,13 @@ from pulsar_spark.client.enums import (
     ProducerAccessMode,
     ProducerCryptoFailureAction,
 )
+from pulsar_spark.client.message import Message
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.producer_settings import ProducerSettings, check_producer_settings
 from pulsar_spark.link import interrupts
+from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.routing import HashingScheme
-from pulsar_spark.schema import BytesSchema
+from pulsar_spark.schema import BytesSchema, Schema
 
 
 class Producing:
@@ -24,31 +27,31 @@ class Producing:
     @public_call
     def create_producer(
         self,
-        topic,
-        producer_name=None,
-        schema=BytesSchema(),
-        initial_sequence_id=None,
-        send_timeout_millis=30000,
-        compression_type=CompressionType.NONE,
-        max_pending_messages=1000,
-        max_pending_messages_across_partitions=50000,
-        block_if_queue_full=False,
-        batching_enabled=False,
-        batching_max_messages=1000,
-        batching_max_allowed_size_in_bytes=128 * 1024,
-        batching_max_publish_delay_ms=10,
-        chunking_enabled=False,
-        message_routing_mode=PartitionsRoutingMode.RoundRobinDistribution,
-        lazy_start_partitioned_producers=False,
-        properties=None,
-        batching_type=BatchingType.Default,
-        encryption_key=None,
-        crypto_key_reader=None,
-        access_mode=ProducerAccessMode.Shared,
-        message_router=None,
-        hashing_scheme=HashingScheme.BoostHash,
-        chunk_max_message_size=-1,
-        crypto_failure_action=ProducerCryptoFailureAction.FAIL,
+        topic: str,
+        producer_name: str | None = None,
+        schema: Schema = BytesSchema(),
+        initial_sequence_id: int | None = None,
+        send_timeout_millis: int = 30000,
+        compression_type: CompressionType = CompressionType.NONE,
+        max_pending_messages: int = 1000,
+        max_pending_messages_across_partitions: int = 50000,
+        block_if_queue_full: bool = False,
+        batching_enabled: bool = False,
+        batching_max_messages: int = 1000,
+        batching_max_allowed_size_in_bytes: int = 128 * 1024,
+        batching_max_publish_delay_ms: int = 10,
+        chunking_enabled: bool = False,
+        message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
+        lazy_start_partitioned_producers: bool = False,
+        properties: dict[str, str] | None = None,
+        batching_type: BatchingType = BatchingType.Default,
+        encryption_key: str | None = None,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
+        message_router: Callable[[Message, int], int] | None = None,
+        hashing_scheme: HashingScheme = HashingScheme.BoostHash,
+        chunk_max_message_size: int = -1,
+        crypto_failure_action: ProducerCryptoFailureAction = ProducerCryptoFailureAction.FAIL,
     ) -> Producer:
         """A producer on *topic*, which is created if it is missing.
 

@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.listener import Listener
@@ -30,14 +31,14 @@ class Reader:
 
     def __init__(
         self,
-        client,
+        client: Any,
         topic: Topic,
         partitions: list[int],
         topic_name: str,
         start: MessageId,
         is_inclusive: bool,
         schema: Schema,
-        listener,
+        listener: Callable[["Reader", Message], Any] | None,
         opener: PayloadOpener,
         is_read_compacted: bool = False,
     ):
@@ -95,7 +96,7 @@ class Reader:
                 self._start_id = messageid
             first = 1 if self._start_id is None else self._start_id.ledger_id()
             if self._view is None:
-                self._messages = self._read(self._log.start_at(first))
+                self._messages = self._read(self._log.start_at(first, published_since=self._start_time))
             else:
                 self._messages = self._read_compacted(self._view, first)
 
@@ -182,9 +183,9 @@ class Reader:
                     continue
             try:
                 for rows in self._entries.rows_of(self._topic.path, run):
-                    block = Block(rows, self._names[partition], partition, run.ledger_id)
+                    block = Block(rows, self._names[partition], partition, run.ledger_id, schema=self._schema)
                     for index in range(len(block)):
-                        message = Message(block, index, self._schema, -1, None)
+                        message = Message(block, index)
                         if not self._is_wanted(message, partition, run.ledger_id):
                             continue
                         if chunked is not None and message._is_chunk():
@@ -206,7 +207,8 @@ class Reader:
             passed[partition] = view.horizon(partition)
             try:
                 for rows in view.rows_behind(partition, begins[partition], positions[partition]):
-                    yield from self._compacted(Block(rows, self._names[partition], partition), partition)
+                    block = Block(rows, self._names[partition], partition, schema=self._schema)
+                    yield from self._compacted(block, partition)
                     positions[partition] = rows["position"][-1].as_py()
                 begins[partition] = passed[partition] + 1
             except FileNotFoundError:  # it left the view long ago, and there is another
@@ -215,11 +217,11 @@ class Reader:
                 continue
             view.look()
         behind = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
-        yield from self._read(self._log.start_at(behind, passed))
+        yield from self._read(self._log.start_at(behind, passed, self._start_time))
 
     def _compacted(self, block: Block, partition: int) -> Iterator[Message | UnreadableMessage]:
         for index in range(len(block)):
-            message = Message(block, index, self._schema, -1, None)
+            message = Message(block, index)
             is_early = self._start_time is not None and message._field("publish_time") < self._start_time
             if not is_early and self._is_behind_start(message, partition, message._field("ledger_id")):
                 error = message._open(self._opener)

@@ -13,6 +13,7 @@ each. Where they lie scattered over a topic that is much larger, a long receiver
 """
 
 from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, count, groupby, repeat
 
 import numpy as np
 
@@ -28,7 +29,12 @@ DUE_BYTES = 32 << 20
 """So many entries that came due, and so many bytes of their files, are in memory at once."""
 
 
-def read_messages(subscription, delivery: Delivery) -> Generator[Message | MessagesLost, None, int]:
+Read = list[Message] | MessagesLost
+"""Some messages of a delivery, one behind the other, or what is said in the place of others. Those of which some block
+is stored otherwise or in chunks (Block.has_encoded, has_chunks) come one by one."""
+
+
+def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int]:
     """The delivery's messages in order, without those whose batch index is acknowledged already, and errors; in the end
     the number of messages. None of a dead one, which is given back."""
     positions, in_order = subscription.positions_of(delivery), delivery.due_order
@@ -56,33 +62,30 @@ def _entries_at_once(subscription, delivery: Delivery) -> int:
     return max(1, min(DUE_ENTRIES, int(DUE_BYTES * delivery.entries / max(sum(sizes), 1))))
 
 
-def _read_in_order(
-    subscription, delivery: Delivery, in_order: np.ndarray
-) -> Generator[Message | MessagesLost, None, int]:
+def _read_in_order(subscription, delivery: Delivery, in_order: np.ndarray) -> Generator[Read, None, int]:
     """The messages of entries in the order given; errors behind them, and in the end the number of messages."""
     found: dict[int, list[Message]] = {}
-    lost, messages, positions = [], 0, np.sort(in_order)
-    for message in _entries(subscription, delivery, positions):
-        if isinstance(message, Message):
+    lost, positions = [], np.sort(in_order)
+    for read in _entries(subscription, delivery, positions):
+        if isinstance(read, MessagesLost):
+            lost.append(read)
+            continue
+        for message in read:
             found.setdefault(message._position, []).append(message)
-        else:
-            lost.append(message)
     chunked = joining_of(subscription, delivery, positions)
-    for position in in_order.tolist():
-        messages += yield from _whole(subscription, chunked, found.pop(position, ()))
+    in_turn = chain.from_iterable(found.pop(position, ()) for position in in_order.tolist())
+    messages = yield from _whole(subscription, chunked, _apart(in_turn))
     yield from lost
     return messages
 
 
-def _read(
-    subscription, delivery: Delivery, positions: range | np.ndarray
-) -> Generator[Message | MessagesLost, None, int]:
+def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Generator[Read, None, int]:
     """The messages of entries by position, and errors; in the end the number of messages."""
     chunked = joining_of(subscription, delivery, positions)
     return (yield from _whole(subscription, chunked, _entries(subscription, delivery, positions)))
 
 
-def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Message | MessagesLost]:
+def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Read]:
     """The messages of entries by position, of chunked ones the last chunk, and errors."""
     topic, bits = subscription.topic, delivery.bits
     for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition, positions):
@@ -90,21 +93,40 @@ def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) ->
             if isinstance(rows, Missing):
                 yield from _pass_over(subscription, delivery, run, rows)
                 continue
-            block = Block(rows, subscription.topic_name, subscription.partition, run.ledger_id)
-            for index, position in enumerate(block.column("position")):
-                if bits is None or bits >> block.column("batch_index")[index] & 1:
-                    yield Message(block, index, subscription.schema, position, delivery)
+            block = Block(
+                rows,
+                subscription.topic_name,
+                subscription.partition,
+                run.ledger_id,
+                schema=subscription.schema,
+                delivery=delivery,
+            )
+            messages = list(map(Message, repeat(block), count(), block.column("position")))
+            if bits is not None:
+                indexes = block.column("batch_index")
+                messages = [message for message in messages if bits >> indexes[message._row] & 1]
+            if block.has_encoded or block.has_chunks:
+                yield from ([message] for message in messages)
+            elif messages:
+                yield messages
 
 
-def _whole(
-    subscription, chunked: Joining, found: Iterable[Message | MessagesLost]
-) -> Generator[Message | MessagesLost, None, int]:
+def _apart(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """The same in the same order, as :data:`Read` says."""
+    for comes_alone, alike in groupby(messages, lambda each: each._block.has_encoded or each._block.has_chunks):
+        found = list(alike)
+        yield from ([each] for each in found) if comes_alone else [found]
+
+
+def _whole(subscription, chunked: Joining, found: Iterable[Read]) -> Generator[Read, None, int]:
     """What was *found*, with chunked messages in the place of their last chunks; in the end the number of messages."""
     messages = 0
     for each in found:
-        if isinstance(each, Message) and each._is_chunk():
-            each = _joined(subscription, chunked, each)
-        messages += isinstance(each, Message)
+        if isinstance(each, list):
+            if each[0]._is_chunk():
+                joined = _joined(subscription, chunked, each[0])
+                each = [joined] if isinstance(joined, Message) else joined
+            messages += len(each) if isinstance(each, list) else 0
         if each is not None:
             yield each
     return messages

@@ -4,20 +4,23 @@ Only ranges of positions wait here. Messages are read by the thread that takes t
 thread never reads a file and never waits for one that does.
 """
 
-import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
+from pulsar_spark.client.reading import Read
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
+
+JOINED_ENTRIES = 1000
+"""Deliveries are read together up to about so many entries."""
 
 
 def _nothing() -> None:
@@ -43,8 +46,11 @@ class Receiver:
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
-        self._current: tuple[Delivery, Iterator[Message | MessagesLost]] | None = None
+        self._current: tuple[Delivery, Iterator[Read]] | None = None
+        self._read: list[Message] = []
         self._taken = 0
+        self.ready: Iterator[Message] = iter(())
+        """The next messages, for who takes one that is there; behind the last there may be others."""
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
         self._behind: MessagesLost | UnreadableMessage | None = None
@@ -82,6 +88,7 @@ class Receiver:
         """Let nobody take a message until :meth:`resume`: what arrives fills the queue, and no permit is asked for."""
         with self._condition:
             self._is_paused = True
+            self._look_again()
 
     def resume(self) -> None:
         """Go on where it was paused."""
@@ -103,6 +110,7 @@ class Receiver:
         does that when it ends."""
         with self._condition:
             self.is_closed = True
+            self._look_again()
             self._condition.notify_all()
         if self._taking.acquire(blocking=False):
             self._end_taking()
@@ -112,6 +120,7 @@ class Receiver:
         """Every call that waits or comes from now on gets *error*."""
         with self._condition:
             self._error = self._error or error
+            self._look_again()
             self._condition.notify_all()
         self.told()
 
@@ -133,6 +142,8 @@ class Receiver:
 
     def take(self, timeout: float | None) -> Message | None:
         """The next message, None after *timeout* seconds."""
+        for message in self.ready:
+            return message
         deadline = None if timeout is None else time.monotonic() + timeout
         since = interrupts.seen()
         if not self._taking.acquire(blocking=False) and not interrupts.until(
@@ -148,8 +159,10 @@ class Receiver:
             self._end_taking()
 
     def _end_taking(self) -> None:
-        if self.is_closed:
-            self._current = None
+        if self.is_closed and self._current is not None:
+            delivery, _ = self._current
+            delivery.subscription.take_looked_at_again()
+            self._current, self._read = None, []
         self._taking.release()
 
     def take_ready(self, most: int) -> list[Message]:
@@ -211,11 +224,13 @@ class Receiver:
         """Ctrl-C may have ended the reading of the current delivery: go on after what was taken of it."""
         if self._current is not None:
             delivery, _ = self._current
-            self._current = delivery, itertools.islice(delivery.subscription.read(delivery), self._taken, None)
+            self._current = delivery, _after(self._taken, delivery.subscription.read(delivery))
 
     def _next(self) -> Message | None:
         """The next message of what has arrived. One that is lost or cannot be read is an error, once; the next call
         goes on after it."""
+        for message in self.ready:
+            return message
         self.check_open()
         if self._is_paused:
             return None
@@ -229,33 +244,83 @@ class Receiver:
                 delivery = self._arrived.popleft()
                 if delivery.generation != delivery.subscription.generation:
                     continue
+                if delivery.can_be_joined and (others := self._likewise(delivery)):
+                    delivery.subscription.join(delivery, others)
                 self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
-            delivery, messages = self._current
-            subscription, refused = delivery.subscription, None
             try:
-                for message in messages:
-                    if not isinstance(message, Message):
-                        refused = message
-                        self._taken += 1
-                        break
-                    is_shown = subscription.hand_out(message)
-                    self._taken += 1
-                    if is_shown:
-                        refused = message._open(self._opener)
-                        if refused is not None and self._opener.discards(refused):
-                            self._discard(message, refused)
-                            refused = None
-                            continue
-                        if self._handed_out is not None:
-                            self._handed_out(subscription, message._position, delivery.redelivery_count)
-                        if refused is None:
-                            return message
-                        break
-                    if delivery.generation != subscription.generation:
-                        break
+                found = self._next_of_current()
             except PulsarSparkError as error:
                 self.fail(error)
                 raise
-            if refused is not None:
-                raise refused
-            self._current = None
+            if found is None:
+                self._current, self._read = None, []
+            elif isinstance(found, Message):
+                return found
+            else:
+                raise found
+
+    def _likewise(self, delivery: Delivery) -> list[Delivery]:
+        """What arrived right behind a delivery and may be read together with it: to read few entries takes as long as
+        to read many. They are no longer among what has arrived."""
+        found, last, entries = [], delivery, delivery.entries
+        with self._condition:
+            while self._arrived and entries < JOINED_ENTRIES:
+                each = self._arrived[0]
+                if not each.can_be_joined or not last.is_followed_by(each):
+                    break
+                found.append(self._arrived.popleft())
+                last, entries = each, entries + each.entries
+        return found
+
+    def _next_of_current(self) -> Message | MessagesLost | UnreadableMessage | None:
+        """The next message of the delivery whose turn it is, or an error in its place; None behind the last."""
+        delivery, reads = self._current
+        subscription = delivery.subscription
+        while True:
+            self._read[:0] = subscription.take_looked_at_again()
+            if not self._read:
+                read = next(reads, None)
+                if not isinstance(read, list):
+                    self._taken += 1
+                    return read
+                self._read, self._taken = read, self._taken + len(read)
+            ready = subscription.hand_out(self._read)
+            if ready is None:
+                return None
+            message = next(ready.messages, None)
+            self._make_ready(ready.messages)
+            if message is None:
+                continue
+            refused = message._open(self._opener)
+            if refused is not None and self._opener.discards(refused):
+                self._discard(message, refused)
+                continue
+            if self._handed_out is not None:
+                self._handed_out(subscription, message._position, delivery.redelivery_count)
+            return message if refused is None else refused
+
+    def _make_ready(self, messages: Iterator[Message]) -> None:
+        """Let whoever takes messages go on with these."""
+        with self._condition:
+            self.ready = messages
+            if self._is_paused or self.is_closed or self._error is not None:
+                self._look_again()
+
+    def _look_again(self) -> None:
+        """Nobody takes what is ready without looking at what has changed. The caller holds the condition."""
+        if self._current is not None:
+            delivery, _ = self._current
+            delivery.subscription.look_again()
+
+
+def _after(messages: int, reads: Iterable[Read]) -> Iterator[Read]:
+    """The same without the first *messages*, or errors in the place of some."""
+    for read in reads:
+        if messages <= 0:
+            yield read
+        elif not isinstance(read, list):
+            messages -= 1
+        else:
+            if read[messages:]:
+                yield read[messages:]
+            messages -= len(read)

@@ -7,11 +7,9 @@ from datetime import timedelta
 from pulsar_spark.client.arguments import check_properties, check_type
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.protocol.delays import MAX_MS
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.schema import Schema
-
-MAX_MS = MAX_LONG // 1000 - 1
-"""The last instant that tables hold, in ms since 1970: they count microseconds in 64 bits."""
 
 
 def outgoing(

@@ -6,6 +6,7 @@ Options that mean nothing for a folder (statistics caches, replication) are acce
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.consumer import Consumer
@@ -13,6 +14,8 @@ from pulsar_spark.client.consumer_settings import ConsumerSettings, check_consum
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
 from pulsar_spark.client.following import Following, for_each
 from pulsar_spark.client.letters import check_letter_topics, letter_topics
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.errors import (
     IncompatibleSchema,
@@ -21,9 +24,11 @@ from pulsar_spark.errors import (
     PulsarSparkError,
     Timeout,
 )
+from pulsar_spark.payloads.keys import CryptoKeyReader
+from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.protocol.topic_pattern import TopicPattern
-from pulsar_spark.schema import BytesSchema
+from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic, read_topic
 
@@ -43,40 +48,40 @@ class Subscribing:
     @public_call
     def subscribe(
         self,
-        topic,
-        subscription_name,
-        consumer_type=ConsumerType.Exclusive,
-        schema=BytesSchema(),
-        message_listener=None,
-        receiver_queue_size=1000,
-        max_total_receiver_queue_size_across_partitions=50000,
-        consumer_name=None,
-        unacked_messages_timeout_ms=None,
-        broker_consumer_stats_cache_time_ms=30000,
-        negative_ack_redelivery_delay_ms=60000,
-        is_read_compacted=False,
-        properties=None,
-        pattern_auto_discovery_period=60,
-        initial_position=InitialPosition.Latest,
-        crypto_key_reader=None,
-        replicate_subscription_state_enabled=False,
-        max_pending_chunked_message=10,
-        auto_ack_oldest_chunked_message_on_queue_full=False,
-        start_message_id_inclusive=False,
-        batch_receive_policy=None,
-        key_shared_policy=None,
-        batch_index_ack_enabled=True,
-        regex_subscription_mode=RegexSubscriptionMode.PersistentOnly,
-        dead_letter_policy=None,
-        crypto_failure_action=ConsumerCryptoFailureAction.FAIL,
-        retry_enable=False,
-        priority_level=0,
-        negative_ack_redelivery_backoff=None,
-        ack_timeout_redelivery_backoff=None,
-        ack_group_time_ms=100,
-        max_ack_group_size=1000,
-        ack_receipt_enabled=False,
-        expire_time_of_incomplete_chunked_message_ms=60_000,
+        topic: str | list[str] | re.Pattern[str],
+        subscription_name: str,
+        consumer_type: ConsumerType = ConsumerType.Exclusive,
+        schema: Schema = BytesSchema(),
+        message_listener: Callable[[Consumer, Message], Any] | None = None,
+        receiver_queue_size: int = 1000,
+        max_total_receiver_queue_size_across_partitions: int = 50000,
+        consumer_name: str | None = None,
+        unacked_messages_timeout_ms: int | None = None,
+        broker_consumer_stats_cache_time_ms: int = 30000,
+        negative_ack_redelivery_delay_ms: int = 60000,
+        is_read_compacted: bool = False,
+        properties: dict[str, str] | None = None,
+        pattern_auto_discovery_period: int = 60,
+        initial_position: InitialPosition = InitialPosition.Latest,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        replicate_subscription_state_enabled: bool = False,
+        max_pending_chunked_message: int = 10,
+        auto_ack_oldest_chunked_message_on_queue_full: bool = False,
+        start_message_id_inclusive: bool = False,
+        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
+        key_shared_policy: ConsumerKeySharedPolicy | None = None,
+        batch_index_ack_enabled: bool = True,
+        regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
+        dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        retry_enable: bool = False,
+        priority_level: int = 0,
+        negative_ack_redelivery_backoff: MultiplierRedeliveryBackoff | None = None,
+        ack_timeout_redelivery_backoff: MultiplierRedeliveryBackoff | None = None,
+        ack_group_time_ms: int = 100,
+        max_ack_group_size: int = 1000,
+        ack_receipt_enabled: bool = False,
+        expire_time_of_incomplete_chunked_message_ms: int = 60_000,
     ) -> Consumer:
         """A consumer of a subscription on a topic or a list of topics, which are created if missing, or on all topics
         that a pattern fits (``re.compile("tenant/namespace/...")``, matched against the whole name).

@@ -10,6 +10,8 @@ the broker write its letter (4.26).
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
@@ -17,8 +19,9 @@ from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, 
 from pulsar_spark.client.compacted_out import CompactedOut
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
-from pulsar_spark.client.reading import read_messages
-from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
+from pulsar_spark.client.reading import Read, read_messages
+from pulsar_spark.client.ready import Ready
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.cursor import IS_UNSEEN
@@ -29,6 +32,7 @@ from pulsar_spark.storage.topics import Topic
 
 _RECONNECT_SECONDS = 1.0
 _WATCH_SECONDS = 1.0
+_POSITION = attrgetter("_position")
 
 
 class PartitionSubscription:
@@ -66,6 +70,9 @@ class PartitionSubscription:
         self.generation = 0
         self.lock = threading.Lock()
         self.tracker = AcknowledgementTracker(self._channel, self.lock, self.row, grouping)
+        self._is_timed = consumer._unacked is not None
+        if not self._is_timed and not grouping.is_immediate:
+            self.tracker.pending.owner = consumer
         self._is_single_active = is_single_active
         self._max_redeliver_count = max_redeliver_count
         self.error: PulsarSparkError | None = None
@@ -78,6 +85,7 @@ class PartitionSubscription:
         self._last_delivered = -1
         self._newest: dict[int, Delivery] = {}
         self._newest_of_lanes: list[Delivery] = []
+        self._ready, self._looked_at_again = Ready([]), []
         self._start_after: tuple[int, int] | None = None
         self._next_start_after: tuple[int, int] | None = None
 
@@ -141,12 +149,20 @@ class PartitionSubscription:
 
     def _drop_queued(self) -> None:
         with self.lock:
-            dropped, self._queued = self._queued, 0
-            self.generation += 1
-            self._newest.clear()
-            self._newest_of_lanes.clear()
-            permits = self._permits.drop(dropped)
+            permits = self._count_taken()
+            dropped = self._queued
+            self._forget_queued()
+            permits += self._permits.drop(dropped)
         self._flow(permits)
+
+    def _forget_queued(self) -> None:
+        """What was sent until now is out of date. The caller holds the lock."""
+        self.generation += 1
+        self._queued = 0
+        self._newest.clear()
+        self._newest_of_lanes.clear()
+        self._ready.take_back()
+        self._looked_at_again.clear()
 
     # From the channel's thread.
 
@@ -160,11 +176,8 @@ class PartitionSubscription:
         self._flow(permits)
 
     def _restart(self) -> None:
-        self.generation += 1
-        self._queued = 0
+        self._forget_queued()
         self._last_delivered = -1
-        self._newest.clear()
-        self._newest_of_lanes.clear()
 
     def on_removed(self, text: str | None) -> None:
         if text in ("unsubscribed", "deleted"):
@@ -235,7 +248,8 @@ class PartitionSubscription:
             delivery = Delivery(self, row, self.generation)
             is_dead = self._max_redeliver_count is not None and delivery.redelivery_count > self._max_redeliver_count
             is_shown = requests_version >= self._stale_until and not is_dead
-            permits = self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)
+            permits = self._count_taken()
+            permits += self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)
             if is_shown:
                 self._queued += delivery.messages
                 if delivery.redelivery_count and not self._is_single_active:
@@ -263,13 +277,14 @@ class PartitionSubscription:
         if self._consumer._receiver.is_closed:
             return
         with self.lock:
+            permits = self._count_taken()
             too_many = self._permits.too_many()
         unseen = self._consumer._receiver.take_back(self, too_many)
         with self.lock:
             unseen = [delivery for delivery in unseen if delivery.generation == self.generation]
             messages = sum(delivery.messages for delivery in unseen)
             self._queued -= messages
-            permits = self._permits.give_back(messages)
+            permits += self._permits.give_back(messages)
             if gone := set(unseen):
                 self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
         if unseen:
@@ -284,6 +299,7 @@ class PartitionSubscription:
         self._watch_queue()
 
     def _comes_again(self, delivery: Delivery) -> None:
+        self._look_again()
         if delivery.positions is None:
             self._newest_of_lanes.append(delivery)
         else:
@@ -297,7 +313,7 @@ class PartitionSubscription:
 
     # Handing out.
 
-    def read(self, delivery: Delivery) -> Iterator[Message | MessagesLost]:
+    def read(self, delivery: Delivery) -> Iterator[Read]:
         """The delivery's messages in order; for those that are lost there is an error in their place, to be raised."""
         with self.lock:
             if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
@@ -305,6 +321,15 @@ class PartitionSubscription:
         messages = yield from read_messages(self, delivery)
         if not delivery.is_dead:
             self._pass_over(delivery, delivery.messages - messages)
+
+    def join(self, delivery: Delivery, others: list[Delivery]) -> None:
+        """Read *others* with a delivery, behind its own entries."""
+        with self.lock:
+            delivery.join(others)
+            if self._newest:
+                gone = set(others)
+                at = [each for each in delivery.positions.tolist() if self._newest.get(each) in gone]
+                self._newest.update(dict.fromkeys(at, delivery))
 
     def positions_of(self, delivery: Delivery) -> range | np.ndarray:
         """Where its entries lie."""
@@ -317,31 +342,62 @@ class PartitionSubscription:
     def _pass_over(self, delivery: Delivery, messages: int) -> None:
         """Messages that are no longer there leave the queue unseen."""
         with self.lock:
-            if messages <= 0 or delivery.generation != self.generation:
-                return
-            self._queued -= messages
-            permits = self._permits.take(messages)
+            permits = self._count_taken()
+            if messages > 0 and delivery.generation == self.generation:
+                self._queued -= messages
+                permits += self._permits.take(messages)
         self._flow(permits)
 
-    def hand_out(self, message: Message) -> bool:
-        """Count a message as leaving the queue; False when it is not to be shown: out of date, or acknowledged
-        already."""
-        delivery, position = message._delivery, message._position
-        batch_index = message._field("batch_index") if delivery.batch_size > 1 else -1
-        comes_again = self._newest_of_lanes and self._comes_again_in_a_lane(position)
+    def _count_taken(self) -> int:
+        """Count what was taken of what was ready, before anything is made of the counts; the permits to ask for. The
+        caller holds the lock."""
+        taken = self._ready.newly_taken()
+        self._queued -= taken
+        return self._permits.take(taken) if taken else 0
+
+    def look_again(self) -> None:
+        """Hand out nothing more that has not been looked at once more."""
+        with self.lock:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._looked_at_again += self._ready.take_back()
+
+    def take_looked_at_again(self) -> list[Message]:
+        """What is to be looked at once more before it is handed out."""
+        with self.lock:
+            found, self._looked_at_again = self._looked_at_again, []
+        return found
+
+    def hand_out(self, messages: list[Message]) -> Ready | None:
+        """What may be handed out of the first of *messages*, which are one delivery's and leave the list; None when
+        they are out of date. They are no more than there are before permits are asked for, so that these are asked for
+        at the moment when the message that makes it time is handed out."""
+        block = messages[0]._block
+        delivery = block.delivery
+        lanes = len(self._newest_of_lanes)
+        is_single = self._is_timed or block.has_encoded or lanes > 0
+        hidden = lanes > 0 and self._comes_again_in_a_lane(messages[0]._position)
         with self.lock:
             if delivery.generation != self.generation:
-                return False
-            self._queued -= 1
-            newest = self._newest.get(position)
-            is_newest = (newest is None or newest is delivery) and not comes_again
-            is_shown = is_newest and self._is_to_be_shown(delivery, position, batch_index)
-            if newest is delivery and batch_index in (-1, delivery.unacked_bits.bit_length() - 1):
-                del self._newest[position]
-            permits = self._permits.hand_out(is_shown=is_shown)
-        if permits:
-            self._flow(permits)
-        return is_shown
+                return None
+            if len(self._newest_of_lanes) > lanes:
+                return Ready([])  # look once more
+            permits = self._count_taken()
+            most = 1 if is_single else max(1, self._permits.until_asked - 1)
+            looked_at = messages[:most]
+            del messages[:most]
+            shown = [] if hidden else self._to_be_shown(delivery, looked_at)
+            if most == 1:
+                self._queued -= 1
+                permits += self._permits.hand_out(is_shown=bool(shown))
+            elif unseen := len(looked_at) - len(shown):
+                self._queued -= unseen
+                permits += self._permits.take(unseen)
+            ready = Ready(shown)
+            self._ready = ready if most > 1 else Ready([])  # one that is counted is not to be looked at again
+        self._flow(permits)
+        return ready
 
     def _comes_again_in_a_lane(self, position: int) -> bool:
         with self.lock:
@@ -350,14 +406,42 @@ class PartitionSubscription:
             self.positions_of(each)
         return any(each.holds(position) for each in around)
 
-    def _is_to_be_shown(self, delivery: Delivery, position: int, batch_index: int) -> bool:
-        """Whether a message is neither acknowledged already nor before the place a seek went to."""
-        group, start_after = self.tracker.group, self._start_after
-        if batch_index >= 0:
-            if 1 << batch_index == delivery.unacked_bits & -delivery.unacked_bits:
-                group.deliver(position, delivery.unacked_bits)
-                if start_after is not None and position == start_after[0]:
-                    group.skip(position, delivery.unacked_bits, start_after[1])
-        if start_after is not None and (position, max(batch_index, 0)) < start_after:
-            return False
-        return not group.is_duplicate(position, batch_index)
+    def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
+        """Those which nothing newer takes the place of, and that are neither acknowledged already nor before the place
+        a seek went to."""
+        if self._newest:
+            messages = [message for message in messages if self._is_newest(delivery, message)]
+        if delivery.batch_size == 1:
+            shown = self.tracker.without_acknowledged(messages)
+        else:
+            shown = []
+            for position, of_entry in groupby(messages, _POSITION):
+                shown += self._of_batch(delivery, position, list(of_entry))
+        if self._start_after is None:
+            return shown
+        return [each for each in shown if (each._position, _batch_index(each)) >= self._start_after]
+
+    def _is_newest(self, delivery: Delivery, message: Message) -> bool:
+        newest = self._newest.get(message._position)
+        if newest is not delivery:
+            return newest is None
+        if delivery.batch_size == 1 or _batch_index(message) == delivery.unacked_bits.bit_length() - 1:
+            del self._newest[message._position]
+        return True
+
+    def _of_batch(self, delivery: Delivery, position: int, messages: list[Message]) -> list[Message]:
+        """Of some messages of one entry, in order, those that are not acknowledged already."""
+        delivered, first = delivery.unacked_bits, _batch_index(messages[0])
+        if 1 << first == delivered & -delivered:
+            self.tracker.deliver(position, delivered)
+            if self._start_after is not None and position == self._start_after[0]:
+                self.tracker.group.skip(position, delivered, self._start_after[1])
+        left = self.tracker.left_of(position, delivered) >> first
+        last = _batch_index(messages[-1]) - first
+        if last == len(messages) - 1 and ~left & (2 << last) - 1 == 0:
+            return messages
+        return [each for each in messages if left >> (_batch_index(each) - first) & 1]
+
+
+def _batch_index(message: Message) -> int:
+    return message._field("batch_index") or 0

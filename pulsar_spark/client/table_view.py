@@ -50,7 +50,7 @@ class _Latest:
 class TableView:
     """Made by ``Client.create_table_view``; safe for threads."""
 
-    def __init__(self, client, reader: Reader, subscription: str | None, schema: Schema):
+    def __init__(self, client: Any, reader: Reader, subscription: str | None, schema: Schema):
         self._client, self._reader, self._subscription, self._schema = client, reader, subscription, schema
         self._lock = threading.RLock()
         self._latest: dict[str, _Latest] = {}

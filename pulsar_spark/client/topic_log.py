@@ -6,8 +6,10 @@ trimmed are passed over, and so are commits that are no publish: rows somebody e
 MERGE rewrote.
 """
 
+import heapq
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from types import MappingProxyType
 
 from pulsar_spark.protocol.message_id import MessageId
@@ -16,12 +18,15 @@ from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.needed_runs import first_position_from
 from pulsar_spark.storage.publishes import published_files
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic
 
 _REMEMBERED = 1000
 _LOOK_BACK = 100
+_POSITIONS_A_STEP = 1024
+"""So many positions are asked of ``ledgers`` at a time, by whoever walks through what the log no longer tells."""
 
 
 class TopicLog:
@@ -38,25 +43,26 @@ class TopicLog:
         self._gone: dict[int, int] = {}
         self._passed: Mapping[int, int] = {}
 
-    def start_at(self, ledger_id: int, passed: Mapping[int, int] = MappingProxyType({})) -> list[tuple[int, Run]]:
+    def start_at(
+        self, ledger_id: int, passed: Mapping[int, int] = MappingProxyType({}), published_since: datetime | None = None
+    ) -> Iterator[tuple[int, Run]]:
         """Go on with publish commit *ledger_id*, in partitions of which some were *passed* up to a commit with the one
-        behind that; the runs, by partition, of it and later ones that only the ``ledgers`` table still knows."""
+        behind that; the runs, by partition, of it and later ones that only the ``ledgers`` table still knows. Of these
+        none that come before the first with a message that was *published_since*. They are read as they are asked
+        for: neither memory nor what comes first depends on how many they are."""
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)
         self._gone |= {partition: max(last, self._gone.get(partition, 0)) for partition, last in passed.items()}
         self._passed = passed
         first = max(1, ledger_id)
         earliest = max(1, self._log.earliest())
-        trimmed = (
-            [run for partition in self._partitions for run in self._trimmed(partition, first, earliest)]
-            if first < earliest
-            else []
-        )
+        past = self._partitions if first < earliest else ()
+        known = [self._known_runs(partition, first, earliest, published_since) for partition in past]
         self._seen = max(earliest, first - _LOOK_BACK) - 1
         for commit in self._log.commits(after=self._seen, until=first - 1):
             self._runs(commit)
         self._seen = max(first, earliest) - 1
-        return sorted(trimmed, key=lambda each: (each[1].ledger_id, each[0], each[1].first_entry_id))
+        return heapq.merge(*known, key=lambda each: (each[1].ledger_id, each[0], each[1].first_entry_id))
 
     def start_at_end(self) -> None:
         """Go on with what is published from now on."""
@@ -87,12 +93,23 @@ class TopicLog:
             self._publish_ids.popitem(last=False)
         return sorted(runs, key=lambda each: (each[0], each[1].first_entry_id))
 
-    def _trimmed(self, partition: int, first: int, earliest: int) -> Iterator[tuple[int, Run]]:
-        end = self._ledgers.end(self._topic.topic_id, partition)
-        if end:
-            for run in self._ledgers.runs(self._topic.topic_id, partition, 0, end - 1):
-                if max(first, self._gone.get(partition, 0) + 1) <= run.ledger_id < earliest:
-                    yield partition, run
+    def _known_runs(
+        self, partition: int, first: int, before: int, published_since: datetime | None
+    ) -> Iterator[tuple[int, Run]]:
+        """The runs of publish commits from *first* on and *before* another, in order, of those that are numbered."""
+        topic_id, first = self._topic.topic_id, max(first, self._gone.get(partition, 0) + 1)
+        end = self._ledgers.end(topic_id, partition)
+        at = first_position_from(self._ledgers.layout, topic_id, partition, first, published_since)
+        return self._walk(partition, end if at is None else at, end, before)
+
+    def _walk(self, partition: int, at: int, end: int, before: int) -> Iterator[tuple[int, Run]]:
+        while at < end:
+            step = at, min(at + _POSITIONS_A_STEP, end) - 1
+            for run, _ in self._ledgers.spans_of(self._topic.topic_id, partition, [step]):
+                if run.ledger_id >= before:
+                    return
+                yield partition, run
+                at = run.last_position + 1
 
 
 def last_message_id(topic: Topic, partition: int, ledgers: LedgerIndex) -> MessageId:
@@ -116,6 +133,10 @@ def _runs_from_the_end(topic: Topic, partition: int, ledgers: LedgerIndex) -> It
         runs = [file.as_run(commit.version) for file in files if file.partition == partition]
         yield from sorted(runs, key=lambda run: -run.first_entry_id)
     earliest = log.earliest()  # asked last: what goes meanwhile is looked at twice, not passed over
-    if earliest > 1:
-        runs = ledgers.ledgers(topic.topic_id, partition).runs
-        yield from (run for run in reversed(runs) if run.ledger_id < earliest)
+    last = ledgers.end(topic.topic_id, partition) - 1 if earliest > 1 else -1
+    while last >= 0:
+        step = max(0, last + 1 - _POSITIONS_A_STEP), last
+        for run, _ in reversed(ledgers.spans_of(topic.topic_id, partition, [step])):
+            if run.ledger_id < earliest:
+                yield run
+            last = run.first_position - 1

@@ -7,6 +7,7 @@ Everything here is called by the channel, which holds its lock for what changes 
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -73,7 +74,8 @@ class Subscriber(Protocol):
     def on_delivery(self, row: dict, requests_version: int) -> None:
         """Entries were delivered in a round that had read ``requests`` up to this version; ``lane_hashes`` of the row
         are those of its lane, ``positions`` (an array) where its entries lie, in the order they came due, if it is of
-        the due lane; both None where it means all entries between its ends."""
+        the due lane; both None where it means all entries between its ends. ``dealt`` is a
+        function that gives the rows of all that the round dealt of the cursor by lane, to anybody."""
 
     def on_failure(self, error: PulsarSparkError) -> None:
         """The line is down for good."""
@@ -151,7 +153,13 @@ class Inbox:
             if subscriber := self._subscriber(row):
                 positions = unpacked(row["positions"]) if row["lane"] == DUE_LANE else None
                 subscriber.on_delivery(
-                    row | {"lane_hashes": lanes.get(_page(row)), "positions": positions}, requests_version
+                    row
+                    | {
+                        "lane_hashes": lanes.get(_page(row)),
+                        "positions": positions,
+                        "dealt": partial(_dealt, rows, row),
+                    },
+                    requests_version,
                 )
 
     def _subscriber(self, row: dict) -> Subscriber | None:
@@ -167,6 +175,17 @@ def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]
     places = enumerate(zip(*(pages.column(name).to_pylist() for name in KEYS["page"])))
     found = [at for at, place in places if place in wanted]
     return {_page(row): lane_hashes(row) for row in pages.take(found).to_pylist()}
+
+
+def _dealt(rows: pa.Table, delivery: dict) -> list[dict]:
+    """What a round dealt by lane of the cursor of *delivery*, to whomever, as rows with the hashes of their lanes."""
+    is_its = pc.and_(pc.equal(rows.column("kind"), "range"), pc.equal(rows.column("status"), "pending"))
+    for name in KEYS["cursor"]:
+        is_its = pc.and_(is_its, pc.equal(rows.column(name), pa.scalar(delivery[name], rows.schema.field(name).type)))
+    is_its = pc.and_(is_its, pc.equal(rows.column("delivery_round"), rows.column("round")))
+    found = rows.filter(is_its).to_pylist()
+    lanes = _lanes_of(rows, found)
+    return [row | {"lane_hashes": lanes[_page(row)]} for row in found if _page(row) in lanes]
 
 
 def _page(row: dict) -> tuple:

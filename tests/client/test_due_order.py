@@ -64,7 +64,7 @@ def test_in_the_order_they_came_due_and_acknowledged_by_position(client, broker,
         hand.consumer.acknowledge(message)
     hand.consumer.negative_acknowledge(messages[3])
     eventually(lambda: hand.positions("ack") == [1, 6, 7] and hand.positions("negative_ack") == [0])
-    assert hand.subscription._queued == 0 and nothing_comes(hand.consumer)
+    assert nothing_comes(hand.consumer) and hand.subscription._queued == 0
 
 
 def test_what_comes_again_takes_the_place_of_what_is_queued(client, broker):

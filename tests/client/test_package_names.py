@@ -154,3 +154,25 @@ def test_every_argument_is_described(name):
         text = cls.__doc__ if method == "__init__" else function.__doc__
         for argument in list(inspect.signature(function).parameters)[1:]:
             assert re.search(rf"(``|\*){argument}\b", text), f"{name}.{method}: {argument}"
+
+
+def _public_functions():
+    for module in (pulsar, importlib.import_module("pulsar_spark.asyncio"), pulsar.schema):
+        for name in module.__all__:
+            owner = getattr(module, name)
+            if not inspect.isclass(owner):
+                if inspect.isfunction(owner) and not name.startswith("_"):
+                    yield f"{module.__name__}.{name}", owner
+                continue
+            for method, function in inspect.getmembers(owner, inspect.isfunction):
+                is_own = function.__module__.startswith("pulsar_spark")
+                if is_own and (method == "__init__" or not method.startswith("_")):
+                    yield f"{module.__name__}.{name}.{method}", function
+
+
+@pytest.mark.parametrize("name, function", [pytest.param(*each, id=each[0]) for each in _public_functions()])
+def test_every_argument_and_result_is_annotated(name, function):
+    signature = inspect.signature(function)
+    given = [each for each in signature.parameters.values() if each.name not in ("self", "cls")]
+    assert [each.name for each in given if each.annotation is each.empty] == []
+    assert name.endswith("__init__") or signature.return_annotation is not signature.empty

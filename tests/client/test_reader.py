@@ -6,8 +6,12 @@ import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
+from pulsar_spark.client import topic_log
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.storage import ledger_index
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.client.waiting import eventually
@@ -141,3 +145,62 @@ def test_a_topic_whose_old_log_is_gone_is_read_through_the_ledgers(client, broke
         (log / f"{version:020d}.json").unlink()
     assert values(client.create_reader("t", EARLIEST)) == [f"m{number}" for number in range(6)]
     assert values(client.create_reader("t", pulsar.MessageId(-1, 2, 0))) == ["m2", "m3", "m4", "m5"]
+
+
+@pytest.fixture
+def old_topic(client, broker, monkeypatch):
+    """Forty publishes, numbered, of which the log tells the last four only, and readers that load few runs at once."""
+    producer = client.create_producer("t")
+    for number in range(40):
+        producer.send(f"m{number}".encode())
+    eventually(lambda: LedgerIndex(client._layout).end(read_topic(client._layout, "t").topic_id, -1) == 40)
+    log = read_topic(client._layout, "t").path / "_delta_log"
+    DeltaTable(str(log.parent)).create_checkpoint()
+    for version in range(37):
+        (log / f"{version:020d}.json").unlink()
+    monkeypatch.setattr(ledger_index, "STRETCH", 4)
+    monkeypatch.setattr(topic_log, "_POSITIONS_A_STEP", 3)
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[tuple[int, int]]:
+    """The positions of which runs were asked for; nobody loads all that is past."""
+    found, spans_of = [], LedgerIndex.spans_of
+
+    def noted(index, topic_id, partition, spans):
+        found.extend(spans)
+        return spans_of(index, topic_id, partition, spans)
+
+    def recall(ledgers):
+        assert not ledgers._past.runs, "all that is past is loaded"
+
+    monkeypatch.setattr(LedgerIndex, "spans_of", noted)
+    monkeypatch.setattr(PartitionLedgers, "recall", recall)
+    return found
+
+
+def reader_of(client, start) -> pulsar.Reader:
+    """From a message id, or from an instant on."""
+    if isinstance(start, pulsar.MessageId):
+        return client.create_reader("t", start)
+    reader = client.create_reader("t", pulsar.MessageId.latest)
+    reader.seek(start)
+    return reader
+
+
+@pytest.mark.parametrize("start", [EARLIEST, pulsar.MessageId(-1, 21, 0), 0, "m20"])
+def test_the_first_message_of_an_old_topic_needs_no_more_of_the_past_than_its_own(client, old_topic, asked, start):
+    if start == "m20":
+        reader = client.create_reader("t", pulsar.MessageId(-1, 21, 0), start_message_id_inclusive=True)
+        start = reader.read_next(1000).publish_timestamp()
+        asked.clear()
+    reader = reader_of(client, start)
+    first = int(reader.read_next(1000).value().decode()[1:])
+    assert first in ((0,) if start in (EARLIEST, 0) else (18, 19, 20, 21))
+    assert asked[-1:] and asked[-1][0] - asked[0][0] <= 6 and asked[0][0] in range(first - 3, first + 1)
+    assert values(reader) == [f"m{number}" for number in range(first + 1, 40)]
+
+
+def test_the_last_message_of_an_old_topic_is_found_from_its_end(client, old_topic, asked):
+    reader = client.create_reader("t", pulsar.MessageId.latest)
+    assert not reader.has_message_available() and len(asked) <= 1
