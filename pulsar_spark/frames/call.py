@@ -15,6 +15,7 @@ from pulsar_spark.frames.lane_frames import MOST_LANES, by_lane, read_lane
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.payloads import Decoding, plain_or_refused
 from pulsar_spark.frames.published_files import read_published
+from pulsar_spark.frames.split_reads import read_split
 from pulsar_spark.frames.unreadable import (
     NOTHING,
     Unreadable,
@@ -26,13 +27,14 @@ from pulsar_spark.frames.unreadable import (
     uncompressed_bytes,
 )
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.storage.key_hashes import unhashed_keys
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import has_context
 from pulsar_spark.storage.slices import DELIVERED, Piece, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.table_specs import KEY_FLAGS
-from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, by_key, with_hash
+from pulsar_spark.table_specs import HASH, KEY_COLUMNS, KEY_FLAGS
+from pulsar_spark.transforms.sticky_keys import by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
 _KEPT_BYTES, _KEPT_MESSAGE_BYTES = 256 << 20, 8 << 20
@@ -173,14 +175,27 @@ class Caller:
         lanes = by_lane([held for held in delivery.ranges if isinstance(held, LaneRange)])
         if len(lanes) > MOST_LANES:
             delivery, lanes = self.exact(delivery), {}
-        found = [
-            read_lane(self._spark, self._topic, self.ledgers, *of_lane, columns, self._with_payload)
-            for of_lane in lanes.items()
-        ]
+        found = self._by_lane(delivery, lanes, columns)
         positions = [held for held in delivery.ranges if not isinstance(held, LaneRange)]
         if positions or not found:
             found.append(self._at(positions, columns))
         return reduce(DataFrame.unionByName, found)
+
+    def _by_lane(
+        self, delivery: Delivery, lanes: dict[LaneHashes, list[LaneRange]], columns: Sequence[str] | None
+    ) -> list[DataFrame]:
+        """The messages of ranges of lanes: read with those of other consumers where they can be, lane by lane else."""
+        if not lanes:
+            return []
+        ranges = [held for of_lane in lanes.values() for held in of_lane]
+        whose = delivery.subscription, delivery.consumer_id
+        split = read_split(self._spark, self._topic, self.ledgers, *whose, ranges, columns, self._with_payload)
+        if split is not None:
+            return [split]
+        return [
+            read_lane(self._spark, self._topic, self.ledgers, *of_lane, columns, self._with_payload)
+            for of_lane in lanes.items()
+        ]
 
     def _hashed(self, messages: DataFrame, pieces: Sequence[Piece], columns: Sequence[str] | None) -> DataFrame:
         """*messages*, which are those in *pieces*, with the hash in every row if it is asked for: computed where it is

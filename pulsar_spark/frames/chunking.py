@@ -22,7 +22,8 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.protocol.chunking import NUMBERS_BYTES, TEXT_BYTES
 from pulsar_spark.storage.data_files import StagedFile
-from pulsar_spark.transforms.chunks import CHUNK_COLUMNS, split_messages
+from pulsar_spark.table_specs import CHUNK_COLUMNS
+from pulsar_spark.transforms.chunks import split_messages
 
 _TEXTS = ("producer_name", "partition_key", "ordering_key")
 _LONGEST_NUMBER = len("-") + len(str(2**63))

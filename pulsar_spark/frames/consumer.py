@@ -61,7 +61,8 @@ def consume(
 
     *messages* has the columns of the messages table (*columns* of them and ``partition``, no payload without
     *with_payload*) and ``ledger_id``, ``position``, ``redelivery_count``, in no order: sort by partition and position
-    where order matters. *max_messages* is what is asked for per delivery, over all partitions. A new subscription
+    where order matters. The frame is for the function: what it reads may be gone when that has returned.
+    *max_messages* is what is asked for per delivery, over all partitions. A new subscription
     starts at *initial_position*: "Earliest" unless "Latest" is asked for, since who reads a topic as tables wants all
     of it, and a scheduled run that starts at the end would do nothing, in silence. (Pulsar's clients, and
     ``pulsar.Client`` here, start at the latest.)

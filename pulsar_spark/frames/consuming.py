@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
-from pulsar_spark.frames import running
+from pulsar_spark.frames import running, split_reads
 from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.frames.backoff import Backoff
 from pulsar_spark.frames.call import Caller
@@ -108,6 +108,7 @@ class Consuming:
         self._membership = Membership(
             self._channel, self._topic, self._partitions, self._options, lambda *event: self._events.put(event)
         )
+        split_reads.enter(self._membership.consumer_id, self._spark)
         self._membership.join(self._timeout)
         share = max(1, self._max_messages // len(self._partitions))
         self._channel.submit([self._membership.row("flow", partition, permits=share) for partition in self._partitions])
@@ -260,6 +261,7 @@ class Consuming:
             return
         delivery = delivery._replace(ranges=found.ranges)
         called = self._caller.call(delivery, self._options.letters, self._membership.row, found.parts)
+        split_reads.answered(delivery.consumer_id, delivery.round)
         reply, letters, error, unreadable = called
         if error is None:
             self._backoff.succeeded()

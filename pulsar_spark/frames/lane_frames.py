@@ -27,8 +27,9 @@ from pulsar_spark.storage.key_hashes import is_by_hash, read_hashes, unhashed_ke
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import DELIVERED, MAX_BOUNDS, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import HASH
 from pulsar_spark.transforms.lane_hashes import is_of_lane
-from pulsar_spark.transforms.sticky_keys import HASH, with_hash
+from pulsar_spark.transforms.sticky_keys import with_hash
 
 MOST_LANES = 4
 """Of more lanes than this, each of which is read by itself, a delivery is read by positions."""

@@ -16,7 +16,6 @@ from pulsar_spark.frames.retry_subscription import prepare_retry_topic
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT, RETRY_SUFFIX
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.schema import BytesSchema
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -92,4 +91,4 @@ class FrameLetters:
                 for rows in self._entries.rows_of(self._topic.path, run):
                     block = Block(rows, name, partition, run.ledger_id)
                     for index, position in enumerate(block.column("position")):
-                        yield Message(block, index, BytesSchema(), position, None)
+                        yield Message(block, index, position)

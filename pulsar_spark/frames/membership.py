@@ -8,11 +8,13 @@ builds on.
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from pulsar_spark.client.arguments import check_type_or_none
 from pulsar_spark.client.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.frames import split_reads
 from pulsar_spark.frames.delivery import Answer, Delivery
 from pulsar_spark.frames.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.frames.letters import FrameLetters
@@ -168,6 +170,8 @@ class Membership:
             self._channel.detach(self.consumer_id, str(self._topic.name), partition)
         if self._channel.is_alive():
             self._channel.submit([self.row("close", partition) for partition in partitions], is_urgent=True)
+        if partitions is self._partitions:
+            split_reads.leave(self.consumer_id)
 
     def row(self, kind: str, partition: int, **columns) -> dict:
         """A request about this consumer on one partition."""
@@ -219,6 +223,11 @@ class Membership:
         arriving.ranges.append(held)
         arriving.chunked.extend(chunked)
 
+    def arrived_by_lane(self, round_number: int, partition: int, dealt: split_reads.Dealt) -> None:
+        """A round delivered something of a partition by lane, and dealt this."""
+        key = self._topic.topic_id, self._options.subscription, round_number
+        split_reads.arrived(key, partition, self.consumer_id, dealt)
+
     def _tell_arrived(self) -> None:
         arriving, self._arriving = self._arriving, {}
         for (round_number, requests_version), found in sorted(arriving.items(), key=lambda each: each[0]):
@@ -259,12 +268,12 @@ class _PartitionMembership:
         """Nothing to do: a consumer that is not active is sent nothing."""
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
-        ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
-        held = PositionRange(
-            self._partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
-        )
+        held = _held(self._partition, row)
         if row["lane_hashes"] is not None:
             held = LaneRange(held, row["lane_hashes"], row["entries"], row["round"])
+            self._membership.arrived_by_lane(
+                row["round"], self._partition, partial(_dealt_by_lane, self._partition, row["dealt"])
+            )
         elif row["positions"] is not None:
             held = DueRange(held, row["positions"])
         chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
@@ -272,3 +281,18 @@ class _PartitionMembership:
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)
+
+
+def _held(partition: int, row: dict) -> PositionRange:
+    ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
+    return PositionRange(
+        partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
+    )
+
+
+def _dealt_by_lane(partition: int, dealt: Callable[[], list[dict]]) -> list[tuple[str, LaneRange]]:
+    """Whom a round dealt what of a partition by lane."""
+    return [
+        (row["consumer_id"], LaneRange(_held(partition, row), row["lane_hashes"], row["entries"], row["round"]))
+        for row in dealt()
+    ]

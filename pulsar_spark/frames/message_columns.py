@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pulsar_spark.client.send_arguments import MAX_MS
 from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.protocol.delays import MAX_MS
 from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import MESSAGES

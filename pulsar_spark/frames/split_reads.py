@@ -1,0 +1,311 @@
+"""Reading once what several consumers of a session were delivered by lane in one round.
+
+Where keys lie at random each of them would read all rows to find its own: with four consumers everything is read four
+times, with 32 as often. A round says in one commit what it dealt to whom. So the first of them that reads splits all
+rows that are meant, for everybody at once, into Parquet files of one consumer each, which lie beside this process in a
+folder for temporary files, uncompressed; the others wait for it, and each reads its own. A consumer's files go when it
+has answered, and its folder with the last of them; what a killed process leaves is the temporary folder's to clean.
+
+Measured on 4 * 10^6 x 100 B with the hash stored, a processor's time, a warm JVM: to split 1.7 to 1.9 s, whether for
+four or for 32; to read all the parts 0.7 s; to read the files plainly 1.1 s, and once more for each consumer that looks
+for its own rows.
+
+Only for sessions that run in this process (executors elsewhere could not read its files), for files that are as they
+were published, of entries of one message each, none of them a chunk, delivered equally often, and of so many rows that
+it pays. Where anything goes wrong meanwhile, a full disk or a damaged page, each reads by itself and meets it there.
+"""
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.protocol.lanes import lane_numbers
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.key_hashes import hashes_in
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.lost import is_as_published
+from pulsar_spark.storage.session import has_context
+from pulsar_spark.storage.slices import DELIVERED
+from pulsar_spark.storage.topic_files import READ_ERRORS
+from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
+
+LEAST_ENTRIES = 100_000
+"""Of all consumers together."""
+MOST_BYTES = 4 << 30
+"""Of the rows, uncompressed, as footers say; and no more than half of what is free on the disk."""
+_MOST_THREADS = 4
+_PLACE = ("partition", "ledger_id", "position")
+_OF_FEW_VALUES = ["publish_id", "batch_size", "partition", "publish_time", "producer_name", "ledger_id"]
+_SCHEMA = pa.schema(
+    [
+        *(column for column in MESSAGES.schema if column.name != "partition"),
+        pa.field("partition", pa.int32()),
+        pa.field("ledger_id", pa.int64()),
+        pa.field("position", pa.int64()),
+    ]
+)
+
+Dealt = Callable[[], Sequence[tuple[str, LaneRange]]]
+"""What a round dealt by lane, of one cursor: the consumer and the range."""
+RoundKey = tuple[str, str, int]
+"""Topic id, subscription and round."""
+
+
+class _Asked(NamedTuple):
+    """What consumers must agree in to have their rows split together."""
+
+    spark: int
+    columns: tuple[str, ...]
+
+
+@dataclass
+class _Round:
+    """One round's deliveries to consumers of this process: those that still need their part are *open*."""
+
+    dealt: dict[int, Dealt] = field(default_factory=dict)
+    """By partition."""
+    open: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    folder: Path | None = None
+    asked: _Asked | None = None
+    ranges: dict[str, set[LaneRange]] = field(default_factory=dict)
+    """Of each consumer for whom rows were split, once they were."""
+
+
+_lock = threading.Lock()
+_members: dict[str, int] = {}
+"""The sessions of the consumers of this process, by their ids."""
+_rounds: dict[RoundKey, _Round] = {}
+
+
+def enter(consumer_id: str, spark: SparkSession) -> None:
+    """Know a consumer of this process."""
+    with _lock:
+        _members[consumer_id] = id(spark)
+
+
+def arrived(key: RoundKey, partition: int, consumer_id: str, dealt: Dealt) -> None:
+    """A round delivered something by lane to a consumer of this process; *dealt* says what it dealt to anybody, of this
+    partition."""
+    with _lock:
+        if consumer_id in _members:
+            found = _rounds.setdefault(key, _Round())
+            found.dealt.setdefault(partition, dealt)
+            found.open.add(consumer_id)
+
+
+def answered(consumer_id: str, last_round: int) -> None:
+    """A consumer needs nothing any more of what was delivered to it up to a round."""
+    _let_go(consumer_id, lambda key: key[2] <= last_round)
+
+
+def leave(consumer_id: str) -> None:
+    """It is gone."""
+    with _lock:
+        _members.pop(consumer_id, None)
+    _let_go(consumer_id, lambda key: True)
+
+
+def _let_go(consumer_id: str, is_meant: Callable[[RoundKey], bool]) -> None:
+    with _lock:
+        found = [(key, each) for key, each in _rounds.items() if consumer_id in each.open and is_meant(key)]
+        for key, each in found:
+            each.open.discard(consumer_id)
+            if not each.open:
+                del _rounds[key]
+    for _, each in found:
+        with each.lock:
+            if each.folder is not None:
+                shutil.rmtree(each.folder if not each.open else each.folder / consumer_id, ignore_errors=True)
+
+
+def read_split(
+    spark: SparkSession,
+    topic: Topic,
+    ledgers: LedgerIndex,
+    subscription: str,
+    consumer_id: str,
+    ranges: Sequence[LaneRange],
+    columns: Sequence[str] | None,
+    with_payload: bool,
+) -> DataFrame | None:
+    """The messages of all of a consumer's *ranges*, rows and columns as :func:`lane_frames.read_lane` gives them; None
+    where they are to be read by themselves."""
+    if not has_context(spark) or not spark.sparkContext.master.startswith("local"):
+        return None
+    names = [name for name in columns or DELIVERED if (with_payload or name != "payload") and name not in _PLACE]
+    counts = {each.held.redelivery_count for each in ranges}
+    if len(counts) > 1:
+        return None
+    asked, folders = _Asked(id(spark), tuple(names)), []
+    for number in {each.round for each in ranges}:
+        with _lock:
+            found = _rounds.get((topic.topic_id, subscription, number))
+        mine = {each for each in ranges if each.round == number}
+        folder = None if found is None else _folder_of(found, topic, ledgers, consumer_id, asked, mine)
+        if folder is None:
+            return None
+        folders.append(str(folder))
+    rows = spark.read.schema(from_arrow_schema(_SCHEMA)).parquet(*folders)
+    return rows.select(*names, *_PLACE, F.lit(counts.pop()).alias("redelivery_count"))
+
+
+def _folder_of(
+    of_round: _Round, topic: Topic, ledgers: LedgerIndex, consumer_id: str, asked: _Asked, mine: set[LaneRange]
+) -> Path | None:
+    """Where a consumer's part of a round is; the first who asks splits it."""
+    with of_round.lock:
+        if of_round.asked is None:
+            of_round.asked = asked
+            _split_round(of_round, topic, ledgers, asked)
+        is_there = of_round.folder is not None and of_round.ranges.get(consumer_id) == mine
+        return of_round.folder / consumer_id if is_there and of_round.asked == asked else None
+
+
+def _split_round(of_round: _Round, topic: Topic, ledgers: LedgerIndex, asked: _Asked) -> None:
+    with _lock:
+        known = {consumer_id for consumer_id, spark in _members.items() if spark == asked.spark}
+    ranges: dict[str, set[LaneRange]] = {}
+    for dealt in list(of_round.dealt.values()):
+        for consumer_id, held in dealt():
+            if consumer_id in known:
+                ranges.setdefault(consumer_id, set()).add(held)
+    everything = [held for each in ranges.values() for held in each]
+    if len(ranges) < 2 or sum(held.entries for held in everything) < LEAST_ENTRIES or not _are_plain(everything):
+        return
+    with _lock:  # those to whom it has not come yet need their part, too
+        of_round.open.update(ranges.keys() & _members.keys())
+    jobs = _jobs(topic, ledgers, everything)
+    if jobs is None:
+        return
+    folder = Path(tempfile.mkdtemp(prefix="pulsar_spark_split_"))
+    split = _Split(topic, ranges, asked, folder)
+    try:
+        split.run(jobs)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, READ_ERRORS):
+            return
+        raise
+    of_round.folder, of_round.ranges = folder, ranges
+
+
+def _are_plain(ranges: Sequence[LaneRange]) -> bool:
+    return len({(each.hashes.axis, each.held.redelivery_count, each.is_batch) for each in ranges}) == 1 and not any(
+        each.is_batch for each in ranges
+    )
+
+
+class _Job(NamedTuple):
+    """A row group of the file of a run."""
+
+    partition: int
+    run: Run
+    group: int
+
+
+def _jobs(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[LaneRange]) -> list[_Job] | None:
+    """The row groups that may have any of the rows, None where they cannot be split."""
+    jobs, size = [], 0
+    for partition in sorted({each.partition for each in ranges}):
+        first = min(each.first for each in ranges if each.partition == partition)
+        last = max(each.last for each in ranges if each.partition == partition)
+        for run in ledgers.runs(topic.topic_id, partition, first, last):
+            if run.may_have_chunks or run.batch_size != 1 or not is_as_published(topic.path, run):
+                return None
+            footer = pq.read_metadata(f"{topic.path}/{run.path}")
+            jobs += [_Job(partition, run, group) for group in range(footer.num_row_groups)]
+            size += sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+    is_room = size <= min(MOST_BYTES, shutil.disk_usage(tempfile.gettempdir()).free // 2)
+    return jobs if is_room else None
+
+
+class _Split:
+    """Writes the rows of *ranges*, which are by consumer, into folders of their names."""
+
+    def __init__(self, topic: Topic, ranges: dict[str, set[LaneRange]], asked: _Asked, folder: Path):
+        self._topic, self._asked, self._folder = topic, asked, folder
+        self._consumers = list(ranges)
+        self._lanes = list({held.hashes: None for each in ranges.values() for held in each})
+        self._numbers = lane_numbers(self._lanes)
+        at = {lane: number for number, lane in enumerate(self._lanes)}
+        self._ranges = [(owner, at[held.hashes], held) for owner, each in enumerate(ranges.values()) for held in each]
+        wanted = {*asked.columns, "entry_id", HASH, *KEY_COLUMNS}
+        self._wanted = [name for name in MESSAGES.schema.names if name in wanted and name != "partition"]
+        for consumer_id in self._consumers:
+            (folder / consumer_id).mkdir()
+
+    def run(self, jobs: Sequence[_Job]) -> None:
+        threads = min(_MOST_THREADS, os.cpu_count() or 1, len(jobs))
+        bounds = np.linspace(0, len(jobs), threads + 1).astype(int).tolist()
+        parts = [jobs[start:end] for start, end in zip(bounds, bounds[1:])]
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(self._write, range(threads), parts))
+
+    def _write(self, thread: int, jobs: Sequence[_Job]) -> None:
+        """A file for each consumer that has rows in any of the row groups."""
+        writers: dict[int, pq.ParquetWriter] = {}
+        try:
+            for job in jobs:
+                for owner, rows in self._rows(job):
+                    if owner not in writers:
+                        path = self._folder / self._consumers[owner] / f"part-{thread}.parquet"
+                        writers[owner] = pq.ParquetWriter(
+                            path, rows.schema, compression="none", use_dictionary=_OF_FEW_VALUES, store_schema=False
+                        )
+                    writers[owner].write_table(rows)
+        finally:
+            for writer in writers.values():
+                writer.close()
+
+    def _rows(self, job: _Job) -> Iterable[tuple[int, pa.Table]]:
+        """The rows of a row group, by consumer."""
+        run = job.run
+        with pq.ParquetFile(f"{self._topic.path}/{run.path}", page_checksum_verification=True) as file:
+            names = file.schema_arrow.names
+            rows = file.read_row_group(job.group, [name for name in self._wanted if name in names], use_threads=False)
+        entry_ids, hashes = rows["entry_id"].to_numpy(), hashes_in(rows)
+        positions, numbers = entry_ids + run.to_position, self._numbers.of(hashes)
+        is_of_run = (entry_ids >= run.first_entry_id) & (entry_ids <= run.last_entry_id)
+        owners = np.full(len(positions), -1, np.int32)
+        for owner, lane, held in self._ranges:
+            if held.partition == job.partition:
+                is_its = (numbers == lane) & is_of_run & (positions >= held.first) & (positions <= held.last)
+                owners[is_its] = owner
+        rows = self._located(rows, job, positions, hashes)
+        order = np.argsort(owners.astype(np.int16), kind="stable")
+        cuts = np.searchsorted(owners[order], np.arange(len(self._consumers) + 1)).tolist()
+        rows = rows.take(pa.array(order[cuts[0] :]))
+        for owner, (start, end) in enumerate(zip(cuts, cuts[1:])):
+            if end > start:
+                yield owner, rows.slice(start - cuts[0], end - start)
+
+    def _located(self, rows: pa.Table, job: _Job, positions: np.ndarray, hashes: np.ndarray) -> pa.Table:
+        """With the hash in every row and with the place, in the columns that all files of the split have."""
+        given = {name: rows[name] for name in rows.column_names} | {
+            HASH: pa.array(hashes),
+            "partition": pa.repeat(pa.scalar(job.partition, pa.int32()), len(positions)),
+            "ledger_id": pa.repeat(pa.scalar(job.run.ledger_id, pa.int64()), len(positions)),
+            "position": pa.array(positions),
+        }
+        schema = pa.schema([each for each in _SCHEMA if each.name in (*self._asked.columns, *_PLACE)])
+        columns = [
+            given[each.name].cast(each.type) if each.name in given else pa.nulls(len(positions), each.type)
+            for each in schema
+        ]
+        return pa.Table.from_arrays(columns, schema=schema).combine_chunks()
