@@ -4,8 +4,7 @@ has nothing of the kind."""
 from collections.abc import Iterator
 
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import resolve_topic
 from pulsar_spark.views.chunks import count_incomplete, read_incomplete
 
@@ -33,9 +32,9 @@ class IncompleteChunks:
         in the order in which they began. ``missing`` has ranges of chunk ids, both ends inclusive; what is missing of
         one that ``isOpen`` may still come."""
         found, partitions = resolve_topic(self.layout, topic)
-        ledgers = ledgers_of_topic(self.layout, found.topic_id)
+        index = LedgerIndex(self.layout)
         for partition in partitions:
-            for rows in read_incomplete(found, partition, ledgers.get(partition, PartitionLedgers())):
+            for rows in read_incomplete(found, partition, index.ledgers_of_chunks(found.topic_id, partition)):
                 for row in rows:
                     shown = {name: row[column] for name, column in _SHOWN.items()}
                     since = None if row["since"] is None else row["since"].isoformat()
@@ -48,8 +47,8 @@ class IncompleteChunks:
         """How many they are, how many of them are open, how many chunks are there of them all, and since when the
         oldest is."""
         found, partitions = resolve_topic(self.layout, topic)
-        ledgers = ledgers_of_topic(self.layout, found.topic_id)
-        counted = [count_incomplete(found, each, ledgers.get(each, PartitionLedgers())) for each in partitions]
+        index = LedgerIndex(self.layout)
+        counted = [count_incomplete(found, each, index.ledgers_of_chunks(found.topic_id, each)) for each in partitions]
         since = min((each.since for each in counted if each.since is not None), default=None)
         return {
             "messages": sum(each.messages for each in counted),

@@ -21,7 +21,6 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.schema import BytesSchema
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
@@ -29,7 +28,6 @@ from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, resolve_partition, resolve_topic
 
@@ -49,7 +47,8 @@ class PartitionMessages:
 
     @cached_property
     def _groups(self) -> ChunkGroups:
-        return ChunkGroups(self._topic.path, ledgers_of_topic(self._layout, self._topic.topic_id)[self._partition])
+        ledgers = self._ledgers.ledgers_of_chunks(self._topic.topic_id, self._partition)
+        return ChunkGroups(self._topic.path, ledgers)
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
         """What the subscription has not acknowledged of the entries from position *first* on, by position, each read
@@ -122,7 +121,7 @@ class PartitionMessages:
             for rows in self._entries.rows_of(self._topic.path, run):
                 block = Block(rows, self._name, self._partition, run.ledger_id)
                 for index, position in enumerate(block.column("position")):
-                    found = Message(block, index, BytesSchema(), position, None)
+                    found = Message(block, index, position)
                     if joining is not None and found._is_chunk():
                         found = joining.message(found, position)
                     if isinstance(found, PulsarSparkError):

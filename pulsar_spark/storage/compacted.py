@@ -37,6 +37,7 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.storage.commits import commit, now_micros
 from pulsar_spark.storage.data_files import conform
+from pulsar_spark.storage.file_statistics import group_bounds
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import create_table
@@ -196,8 +197,8 @@ class CompactedView:
     def _bounds_of(self, file: _File) -> list["_Bounds"]:
         if file.path not in self._bounds:
             with self._reading(file) as opened:
-                groups = map(opened.metadata.row_group, range(opened.metadata.num_row_groups))
-                self._bounds[file.path] = [_bounds(group) for group in groups]
+                each = zip(*(group_bounds(opened.metadata, name) for name in ("position", "ledger_id")))
+                self._bounds[file.path] = [_Bounds(*positions, ledgers[1]) for positions, ledgers in each]
         return self._bounds[file.path]
 
     @contextlib.contextmanager
@@ -223,12 +224,6 @@ class _Bounds(NamedTuple):
     first: int
     last: int
     last_ledger_id: int
-
-
-def _bounds(group: pq.RowGroupMetaData) -> _Bounds:
-    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
-    positions, ledgers = columns["position"].statistics, columns["ledger_id"].statistics
-    return _Bounds(positions.min, positions.max, ledgers.max)
 
 
 def _files(opened: DeltaTable) -> Iterator[_File]:

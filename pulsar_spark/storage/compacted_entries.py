@@ -4,7 +4,8 @@ were compacted out are missing, as if they had been deleted: whoever reads passe
 topic follows as it is."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from pulsar_spark.storage.entries import EntryReader, entry_ids_of
 from pulsar_spark.storage.message_files import ENTRY_COLUMNS
 from pulsar_spark.storage.missing import Missing, Present
 from pulsar_spark.storage.topic_files import partition_of
+
+_T = TypeVar("_T")
 
 
 class CompactedEntries:
@@ -51,12 +54,7 @@ class CompactedEntries:
         many *more* behind them."""
         with self._lock:
             view = self._view(table)
-            try:
-                found = view.positions(partition, first, last, more)
-            except FileNotFoundError:  # it left the view long ago, and there is another
-                if not view.look():
-                    raise
-                found = view.positions(partition, first, last, more)
+            found = _read_of(view, lambda: view.positions(partition, first, last, more))
             return view.horizon(partition), found
 
     def _view(self, table) -> CompactedView:
@@ -71,9 +69,15 @@ class CompactedEntries:
         self, view: CompactedView, partition: int, run: Run, spans: list[tuple[int, int]] | None
     ) -> list[pa.Table]:
         spans = [(run.first_position, run.last_position)] if spans is None else spans
-        try:
-            return list(view.rows_between(partition, spans))
-        except FileNotFoundError:  # it left the view long ago, and there is another
-            if not view.look():
-                raise
-            return list(view.rows_between(partition, spans))
+        return _read_of(view, lambda: list(view.rows_between(partition, spans)))
+
+
+def _read_of(view: CompactedView, read: Callable[[], _T]) -> _T:
+    """What *read* gives of the view, or of the one there is now where a file of it is gone, because it left it long
+    ago."""
+    try:
+        return read()
+    except FileNotFoundError:
+        if not view.look():
+            raise
+        return read()

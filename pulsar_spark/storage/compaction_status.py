@@ -6,7 +6,6 @@ where locks do not hold, the commit of the view lets only one of two through (se
 """
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -17,6 +16,7 @@ from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.compacted import IN_PROGRESS, CompactedView
+from pulsar_spark.storage.held_file import NO_LOCKS
 from pulsar_spark.storage.topics import Topic
 
 FILE = "_compaction"
@@ -82,7 +82,7 @@ def _locked(opened: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+        if error.errno not in NO_LOCKS:
             raise
     return True
 

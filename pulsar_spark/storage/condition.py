@@ -18,10 +18,11 @@ from pulsar_spark.protocol.numbering import NO_POSITION
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION, Commit
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_rows import note_rows
-from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.ledgers import ledgers_of_topic, stored_rows
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import check_statistics, foreign_files, number_commit
-from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.table_parts import term
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
@@ -113,11 +114,11 @@ def _foreign_file(note: dict) -> ForeignFile:
 
 
 def _notes(layout: Layout, topic: Topic) -> pa.Table:
-    wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("first_position") == NO_POSITION)
+    wanted = [term("topic_id", "==", topic.topic_id), term("first_position", "==", NO_POSITION)]
     names = ["ledger_id", "path", "first_entry_id", "partition"]
     if not TableLog(layout.broker_table(LEDGERS.name)).exists():
         return LEDGERS.schema.empty_table().select(names)
-    return dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=names, filter=wanted)
+    return stored_rows(open_table(layout.broker_table(LEDGERS.name)), names, wanted)
 
 
 def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
@@ -134,9 +135,9 @@ def count_deleted(
     is how many it has."""
     if not condition.is_rewritten:
         return dict.fromkeys(topic.partition_indexes, 0)
-    wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("first_position") > NO_POSITION)
+    wanted = [term("topic_id", "==", topic.topic_id), term("first_position", ">", NO_POSITION)]
     names = ["partition", "first_position", "entries", "batch_size"]
-    runs = dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=names, filter=wanted)
+    runs = stored_rows(open_table(layout.broker_table(LEDGERS.name)), names, wanted)
     deleted = {}
     for partition in topic.partition_indexes:
         here = runs.filter(
@@ -155,8 +156,8 @@ def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
     itself."""
     if not TableLog(layout.broker_table(LEDGERS.name)).exists():
         return set()
-    wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("ledger_id") <= numbered)
-    rows = dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=["publish_id"], filter=wanted)
+    wanted = [term("topic_id", "==", topic.topic_id), term("ledger_id", "<=", numbered)]
+    rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), ["publish_id"], wanted)
     return set(pc.unique(rows["publish_id"]).to_pylist())
 
 

@@ -56,15 +56,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunk_groups import chunks_of
 from pulsar_spark.storage.delay_buckets import BucketLost, Buckets, Segments
 from pulsar_spark.storage.delay_notes import NOT_INDEXED
 from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.delay_table import DelayTable
-from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
+from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.needed_runs import delayed_runs
 from pulsar_spark.storage.topics import Topic
 
 __all__ = ["NONE_DUE", "Due", "IndexReader", "read_buckets", "scheduled"]
@@ -127,11 +126,10 @@ class IndexReader:
             is_lost = any(lost.places is None or place in lost.places for lost in loaded.lost)
             indexed = NOT_INDEXED if is_lost else loaded.indexed.get(place, NOT_INDEXED)
             buckets = Buckets(Segments(places), [] if is_lost else loaded.buckets, {place: indexed.since})
-            known = ledgers_of_topic(self._layout, self._topic.topic_id)
-            ledgers = known.get(self._partition) or PartitionLedgers()
-            chunks, runs = ChunkGroups(self._topic.path, ledgers), (run for run in ledgers.runs if has_delayed(run))
-            others = [run for run in runs if not indexed.holds(run.first_position, run.last_position)]
-            self._opened = buckets, place, in_order(read_delayed(self._topic.path, [run], chunks) for run in others)
+            delayed = delayed_runs(self._layout, self._topic.topic_id, self._partition)
+            others = [run for run in delayed if not indexed.holds(run.first_position, run.last_position)]
+            chunks = chunks_of(self._layout, self._topic, self._partition, others)
+            self._opened = buckets, place, read_delayed(self._topic.path, others, chunks)
         return self._opened
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -163,14 +164,14 @@ def named_files(path: Path, without: set[int] = frozenset()) -> dict[str, int]:
         table = open_as_far_as_it_goes(path)
         opened = table.version()
         found = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
-        files = dict(zip(*(found[name].to_pylist() for name in found.column_names)))
+        files = dict(zip(map(unquote, found["path"].to_pylist()), found["size_bytes"].to_pylist()))
     for version in sorted(log.versions()):
         if version > opened and version not in without:
             for action in read_actions(log.file(version)):
                 if "add" in action:
-                    files[action["add"]["path"]] = action["add"]["size"]
+                    files[unquote(action["add"]["path"])] = action["add"]["size"]
                 elif "remove" in action:
-                    files.pop(action["remove"]["path"], None)
+                    files.pop(unquote(action["remove"]["path"]), None)
     return files
 
 

@@ -58,6 +58,16 @@ def footer_columns(footer: pq.FileMetaData) -> list[str]:
     return [schema.column(number).path for number in range(footer.num_columns)]
 
 
+def group_bounds(footer: pq.FileMetaData, name: str) -> list[tuple | None]:
+    """The least and the greatest value of a column in each row group; None where a group does not tell."""
+    paths = footer_columns(footer)
+    if name not in paths:
+        return [None] * footer.num_row_groups
+    index = paths.index(name)
+    found = [footer.row_group(number).column(index).statistics for number in range(footer.num_row_groups)]
+    return [(each.min, each.max) if each is not None and each.has_min_max else None for each in found]
+
+
 def file_statistics(footer: pq.FileMetaData) -> dict:
     """The same of a Parquet file, from its footer, with instants in microseconds; of a text too long for the footer
     nothing is said, not even its nulls."""

@@ -21,7 +21,8 @@ from pathlib import Path
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """Held for reading only, which is enough for a lock and lets an operator make the file system read-only meanwhile."""
-_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+"""What file systems without locks say to who asks for one."""
 _held: weakref.WeakSet = weakref.WeakSet()
 _process = uuid.uuid4().hex
 """This process and no other: its number alone is given again, in a container that is started anew the same one."""
@@ -46,7 +47,7 @@ class HeldFile:
             self._path.parent.mkdir(exist_ok=True)
             self._hold(more or {})
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in NO_LOCKS:
                 raise
         if self._file is None or not _is_locked(self._path):
             self._path.unlink(missing_ok=True)

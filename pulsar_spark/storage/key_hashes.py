@@ -25,9 +25,7 @@ from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
 from pulsar_spark.storage.entries import is_in_table, read_slice
 from pulsar_spark.storage.file_statistics import file_statistics, footer_schema
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.table_specs import KEY_FLAGS
-
-_KEYS = ("partition_key", "ordering_key", *KEY_FLAGS)
+from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 
 def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
@@ -42,9 +40,11 @@ def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
     as footers say, all where a file is no longer as it was published; None where the hash is stored with every
     row."""
     by_path = {run.path: run for run in runs}
-    files = [_key_columns(f"{table}/{path}") if is_in_table(table, run) else _KEYS for path, run in by_path.items()]
+    files = [
+        _key_columns(f"{table}/{path}") if is_in_table(table, run) else KEY_COLUMNS for path, run in by_path.items()
+    ]
     found = {name for names in files if names is not None for name in names}
-    return None if all(names is None for names in files) else [name for name in _KEYS if name in found]
+    return None if all(names is None for names in files) else [name for name in KEY_COLUMNS if name in found]
 
 
 def is_by_hash(table, run: Run) -> bool:
@@ -59,7 +59,7 @@ def _key_columns(path: str) -> tuple[str, ...] | None:
     found, names = file_statistics(footer), footer_schema(footer).to_arrow_schema().names
     if found["nullCount"].get("sticky_key_hash") == 0:
         return None
-    return tuple(name for name in _KEYS if name in names and found["nullCount"].get(name) != found["numRecords"])
+    return tuple(name for name in KEY_COLUMNS if name in names and found["nullCount"].get(name) != found["numRecords"])
 
 
 @lru_cache(maxsize=4096)
@@ -91,20 +91,36 @@ def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: S
 
 
 def _hashes_of(table, run: Run) -> np.ndarray:
-    stored = read_slice(table, [run], ["sticky_key_hash"])["sticky_key_hash"]
+    stored = read_slice(table, [run], [HASH])[HASH]
     hashes = stored.fill_null(NO_KEY_HASH).to_numpy() & np.int32(MAX_HASH)
     if stored.null_count:
         unknown = stored.is_null().to_numpy()
         first, last = (run.first_position + int(at) for at in unknown.nonzero()[0][[0, -1]])
-        computed = _computed(read_slice(table, [run.part(first, last)], _KEYS))
+        computed = _computed(read_slice(table, [run.part(first, last)], KEY_COLUMNS))
         here = slice(first - run.first_position, last - run.first_position + 1)
         hashes[here] = np.where(unknown[here], computed, hashes[here])
     return hashes
 
 
+def hashes_in(rows: pa.Table) -> np.ndarray:
+    """The hash of each of *rows*, of entries of one message each, by the columns of keys that they have: stored, or
+    computed where it is not."""
+    stored = rows[HASH] if HASH in rows.column_names else pa.nulls(rows.num_rows, pa.int32())
+    hashes = stored.fill_null(NO_KEY_HASH).to_numpy(zero_copy_only=False) & np.int32(MAX_HASH)
+    if stored.null_count:
+        types = {name: MESSAGES.schema.field(name).type for name in KEY_COLUMNS}
+        keys = {
+            name: rows[name] if name in rows.column_names else pa.nulls(len(hashes), types[name])
+            for name in KEY_COLUMNS
+        }
+        unknown = stored.is_null().to_numpy(zero_copy_only=False)
+        hashes = np.where(unknown, _computed(pa.table(keys)), hashes)
+    return hashes
+
+
 def _computed(keys: pa.Table) -> np.ndarray:
     """The hash of each row's sticky key. Keys are taken as the bytes they are: a foreign writer's may be no UTF-8."""
-    return np.concatenate([_of_batch(*batch.select(_KEYS).columns) for batch in keys.to_batches()])
+    return np.concatenate([_of_batch(*batch.select(KEY_COLUMNS).columns) for batch in keys.to_batches()])
 
 
 def _of_batch(

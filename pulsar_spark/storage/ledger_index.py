@@ -25,10 +25,11 @@ from pulsar_spark.storage.memory import give_memory_back
 from pulsar_spark.storage.needed_runs import last_runs, stored_runs
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.table_parts import term
 from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]
-STRETCH = 1 << 14
+STRETCH = 1 << 13
 """So many runs of a topic partition are loaded at a time, or twice as many."""
 _STRETCHES = 2
 """Of each topic partition so many stay in memory beside its last runs."""
@@ -132,6 +133,15 @@ class LedgerIndex:
             known.recall()
             return known
 
+    def ledgers_of_chunks(self, topic_id: str, partition: int) -> PartitionLedgers:
+        """The same for who needs runs because of chunks: without any run where none has chunks, so that nobody loads
+        what is past to learn that."""
+        return (
+            self.ledgers(topic_id, partition)
+            if self.last_chunk_position(topic_id, partition) >= 0
+            else PartitionLedgers()
+        )
+
     def last_chunk_position(self, topic_id: str, partition: int) -> int:
         """Behind it there are no chunks; -1 where there are none at all."""
         with self._lock:
@@ -161,11 +171,14 @@ class LedgerIndex:
         return known if first >= known.begins_at else self._stretch(topic_id, partition, first, last)
 
     def _stretch(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
-        """The runs of these positions, and some behind them."""
-        kept = self._stretches.setdefault((topic_id, partition), deque(maxlen=_STRETCHES))
+        """The runs of these positions, and some behind them. What is no longer needed goes before they are read."""
+        kept = self._stretches.setdefault((topic_id, partition), deque())
         for found in kept:
             if found.begins_at <= first and last < found.end_position:
                 return found
+        while len(kept) >= _STRETCHES:
+            kept.popleft()
+        give_memory_back()
         rows = stored_runs(self._path, topic_id, partition, max(last + 1, first + STRETCH), first)
         found = PartitionLedgers(Past(end_position=pc.min(rows["first_position"]).as_py() or 0))
         found.extend(rows)
@@ -190,11 +203,11 @@ class LedgerIndex:
         partitions: dict[int, PartitionLedgers] = {}
         if version > 0:
             opened = open_table(self._path, version)
-            wanted = pc.field("topic_id") == topic_id
+            wanted = [term("topic_id", "==", topic_id)]
             if (pc.sum(pa.table(opened.get_add_actions())["num_records"]).as_py() or 0) > 2 * STRETCH:
                 partitions = last_runs(opened, topic_id, STRETCH)
                 give_memory_back()
-                wanted &= pc.field("first_position") == NO_POSITION
+                wanted.append(term("first_position", "==", NO_POSITION))
             self._append(topic_id, partitions, stored_rows(opened, _COLUMNS, wanted))
         self._version = version
         self._topics[topic_id] = partitions
@@ -210,7 +223,7 @@ class LedgerIndex:
                 self._version = commit.version
         except (LogShortened, FileNotFoundError):  # away so long that commits, or their files, were cleared away
             table = open_table(self._path)
-            wanted = pc.field("topic_id").isin(pa.array(list(self._topics), pa.string()))
+            wanted = [term("topic_id", "in", list(self._topics))]
             self._take_in(stored_rows(table, _COLUMNS, wanted))
             self._version = table.version()
 

@@ -4,7 +4,7 @@ A projection of ``messages``: any reader of the log comes to the same rows (see 
 writing them and the round that uses them is repaired by reading them back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,12 +14,12 @@ from deltalake import DeltaTable
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
 from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.scan import FRUGAL, dataset_of, open_table
+from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.table_parts import Term, read_parts, term
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
@@ -27,16 +27,14 @@ from pulsar_spark.table_specs import LEDGERS
 def read_ledgers(path: Path, *, topic_id: str | None = None) -> tuple[pa.Table, int]:
     """All rows of the table (of one topic), and the version they were read at."""
     table = open_table(path)
-    wanted = pc.field("topic_id") == topic_id if topic_id else None
+    wanted = [term("topic_id", "==", topic_id)] if topic_id else []
     return stored_rows(table, LEDGERS.schema.names, wanted), table.version()
 
 
-def stored_rows(table: DeltaTable, columns: list[str], wanted: pc.Expression | None = None) -> pa.Table:
+def stored_rows(table: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = ()) -> pa.Table:
     """Some columns of the rows that are *wanted*; one that the table does not have yet is null."""
-    dataset = dataset_of(table)
-    there = [name for name in columns if name in dataset.schema.names]
-    rows = dataset.to_table(columns=there, filter=wanted, **FRUGAL)
-    return conform(rows, pa.schema([LEDGERS.schema.field(name) for name in columns]))
+    schema = pa.schema([LEDGERS.schema.field(name) for name in columns])
+    return pa.concat_tables([schema.empty_table(), *read_parts(table, LEDGERS.schema, schema.names, wanted)])
 
 
 def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedgers]:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.storage.data_files import conform
-from pulsar_spark.storage.file_statistics import footer_columns
+from pulsar_spark.storage.file_statistics import group_bounds
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 
@@ -131,12 +131,12 @@ class _Footer:
 
     def __init__(self, metadata: pq.FileMetaData):
         self.metadata = metadata
-        self.entry_ids: list[tuple[int, int] | None] = _bounds_of(metadata, "entry_id")
+        self.entry_ids: list[tuple[int, int] | None] = group_bounds(metadata, "entry_id")
 
     @cached_property
     def publish_ids(self) -> list[tuple[str, str] | None]:
         """The bounds of these, which only files of several publishes are asked for."""
-        return _bounds_of(self.metadata, "publish_id")
+        return group_bounds(self.metadata, "publish_id")
 
 
 class RowGroups:
@@ -206,7 +206,7 @@ class RowGroups:
                 return found
         with self._open(path) as file:
             try:
-                rows = conform(file.read_row_group(number, columns=schema.names), schema)
+                rows = conform(_decoded(file, number, schema.names), schema)
             except READ_ERRORS as error:
                 raise_unless_damage(error)
                 return None
@@ -218,7 +218,7 @@ class RowGroups:
         with self._lock:
             footer = self._footers.get(path)
         metadata = None if footer is None else footer.metadata
-        return pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True)
+        return pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True, pre_buffer=False)
 
     def _footer(self, path: str, metadata: pq.FileMetaData) -> _Footer:
         with self._lock:
@@ -238,10 +238,10 @@ class RowGroups:
         if rows is None:
             schema = _schema(columns)
             try:
-                rows = in_order(conform(file.read_row_group(number, columns=schema.names), schema))
+                rows = in_order(conform(_decoded(file, number, schema.names), schema))
             except READ_ERRORS as error:
                 raise_unless_damage(error)
-                bounds = _bounds_of(file.metadata, "entry_id")[number]
+                bounds = group_bounds(file.metadata, "entry_id")[number]
                 return Damaged(*bounds or (int(wanted.firsts[0]), int(wanted.lasts[-1])))
             self._keep((path, number, columns), rows)
         return rows
@@ -264,6 +264,12 @@ class RowGroups:
                 self._size -= _size(self._groups.popitem(last=False)[1])
 
 
+def _decoded(file: pq.ParquetFile, number: int, columns: list[str]) -> pa.Table:
+    """A row group, decoded by the thread that asks: others would take longer on a busy machine, and keep what they
+    had."""
+    return file.read_row_group(number, columns=columns, use_threads=False)
+
+
 def _size(rows: Rows | _Published) -> int:
     of_publishes = rows.publish_ids.nbytes + rows.starts.nbytes if isinstance(rows, _Published) else 0
     return rows.table.nbytes + of_publishes + _OF_A_GROUP
@@ -284,16 +290,6 @@ def is_sound(path: str) -> bool:
 @cache
 def _schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([field for field in MESSAGES.schema if field.name in (*_PLACE, *columns)])
-
-
-def _bounds_of(metadata: pq.FileMetaData, name: str) -> list[tuple | None]:
-    """The least and the greatest value of a column in each row group."""
-    paths = footer_columns(metadata)
-    if name not in paths:
-        return [None] * metadata.num_row_groups
-    index = paths.index(name)
-    found = [metadata.row_group(number).column(index).statistics for number in range(metadata.num_row_groups)]
-    return [(each.min, each.max) if each is not None and each.has_min_max else None for each in found]
 
 
 def _together(found: list[Rows | Damaged]) -> Iterator[Rows | Damaged]:

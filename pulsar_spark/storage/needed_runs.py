@@ -7,6 +7,7 @@ publishes have left are 230 MB.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +18,14 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.numbering import NO_POSITION
-from pulsar_spark.storage.data_files import conform
-from pulsar_spark.storage.ledgers import by_partition, groups, stored_rows
+from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import by_partition, groups, runs_of, stored_rows
 from pulsar_spark.storage.packed_columns import numbers
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.publish_ids import PublishIds
-from pulsar_spark.storage.scan import FRUGAL, dataset_of, open_table
+from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.table_parts import Term, read_parts, term
 from pulsar_spark.table_specs import LEDGERS
 
 ROWS_A_STEP = 1 << 16
@@ -46,7 +48,7 @@ class NeededRuns:
         self.delayed: dict[Place, pa.Table] = {}
         """All runs with delayed entries."""
         rows, delayed, passed = defaultdict(list), defaultdict(list), defaultdict(_Passed)
-        for some in _parts(opened, LEDGERS.schema.names):
+        for some in _steps(opened, LEDGERS.schema.names):
             for topic_id, partition, runs in by_partition(some):
                 place = topic_id, partition
                 self.publish_ids.setdefault(topic_id, published(path, topic_id)).add_stored(
@@ -71,11 +73,35 @@ def stored_runs(path: Path, topic_id: str, partition: int, below: int = MAX_LONG
     return stored_rows(open_table(path), LEDGERS.schema.names, _between(topic_id, partition, first, below))
 
 
-def _between(topic_id: str, partition: int, first: int, below: int) -> pc.Expression:
-    begins = pc.field("first_position")
-    wanted = (pc.field("topic_id") == topic_id) & (pc.field("partition") == partition)
-    wanted &= (begins > NO_POSITION) & (begins < below)
-    return wanted if first <= 0 else wanted & (begins + pc.field("entries") > first)
+def first_position_from(
+    layout: Layout, topic_id: str, partition: int, ledger_id: int, published_since: datetime | None = None
+) -> int | None:
+    """Position of the first run of a topic partition of publish commit *ledger_id* or a later one, and with a message
+    that was *published_since*; None where there is none."""
+    if ledger_id <= 1 and published_since is None:
+        return 0
+    wanted = [*_between(topic_id, partition, 0, MAX_LONG), term("ledger_id", ">=", ledger_id)]
+    firsts = []
+    for runs in _steps(open_table(layout.broker_table(LEDGERS.name)), ["first_position", "max_publish_time"], wanted):
+        if published_since is not None:  # a message's time is in whole milliseconds, the table's may be finer
+            latest = runs["max_publish_time"]
+            is_late = pc.greater_equal(latest, published_since - timedelta(milliseconds=1))
+            runs = runs.filter(pc.or_kleene(pc.is_null(latest), is_late))
+        firsts.append(pc.min(runs["first_position"]).as_py())
+    return min((first for first in firsts if first is not None), default=None)
+
+
+def delayed_runs(layout: Layout, topic_id: str, partition: int) -> list[Run]:
+    """The runs of a topic partition that may have entries in the delay index, as numbered so far, in order."""
+    wanted = [*_between(topic_id, partition, 0, MAX_LONG), term("delayed_after", ">=", -MAX_LONG - 1)]
+    rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), LEDGERS.schema.names, wanted)
+    return [run for _, _, run in runs_of(rows)]
+
+
+def _between(topic_id: str, partition: int, first: int, below: int) -> list[Term]:
+    wanted = [term("topic_id", "==", topic_id), term("partition", "==", partition)]
+    wanted += [term("first_position", ">", NO_POSITION), term("first_position", "<", below)]
+    return wanted + ([term(("first_position", "entries"), ">", first)] if first > 0 else [])
 
 
 def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, PartitionLedgers]:
@@ -87,7 +113,7 @@ def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, Partit
     for partition, seen in passed.items():
         past, wanted = seen.past(), _between(topic_id, partition, 0, MAX_LONG)
         if past is not None:
-            wanted &= pc.field("first_position") >= begins[partition]
+            wanted.append(term("first_position", ">=", begins[partition]))
         found[partition] = PartitionLedgers(past or Past(), partial(stored_runs, path, topic_id, partition))
         found[partition].extend(stored_rows(opened, LEDGERS.schema.names, wanted))
     return found
@@ -108,8 +134,8 @@ def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
 
 def _runs_of_topic(opened: DeltaTable, topic_id: str, columns: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
     """Some columns of the runs of a topic, by partition, so many at a time."""
-    wanted = (pc.field("topic_id") == topic_id) & (pc.field("first_position") > NO_POSITION)
-    for some in _parts(opened, ["partition", *columns], wanted):
+    wanted = [term("topic_id", "==", topic_id), term("first_position", ">", NO_POSITION)]
+    for some in _steps(opened, ["partition", *columns], wanted):
         yield from groups(some, "partition")
 
 
@@ -117,20 +143,18 @@ def published(path: Path, topic_id: str) -> PublishIds:
     """The publish ids of a topic, none so far."""
 
     def is_there(publish_id: str) -> bool:
-        wanted = (pc.field("topic_id") == topic_id) & (pc.field("publish_id") == publish_id)
+        wanted = [term("topic_id", "==", topic_id), term("publish_id", "==", publish_id)]
         return stored_rows(open_table(path), ["publish_id"], wanted).num_rows > 0
 
     return PublishIds(is_there)
 
 
-def _parts(opened: DeltaTable, columns: list[str], wanted: pc.Expression | None = None) -> Iterator[pa.Table]:
+def _steps(opened: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = ()) -> Iterator[pa.Table]:
     """Some columns of the rows that are *wanted*, so many at a time."""
-    dataset, waiting, count = dataset_of(opened), [], 0
-    there = [name for name in columns if name in dataset.schema.names]
-    schema = pa.schema([LEDGERS.schema.field(name) for name in columns])
-    for batch in dataset.to_batches(columns=there, filter=wanted, **FRUGAL):
-        waiting.append(conform(pa.table(batch), schema))
-        count += batch.num_rows
+    waiting, count = [], 0
+    for rows in read_parts(opened, LEDGERS.schema, columns, wanted):
+        waiting.append(rows)
+        count += rows.num_rows
         if count >= ROWS_A_STEP:
             yield pa.concat_tables(waiting)
             waiting, count = [], 0

@@ -11,15 +11,6 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.log import TableLog
 
-FRUGAL = {
-    "cache_metadata": False,
-    "batch_size": 1 << 14,
-    "batch_readahead": 1,
-    "fragment_readahead": 1,
-    "fragment_scan_options": ds.ParquetFragmentScanOptions(pre_buffer=False),
-}
-"""How a dataset is scanned by who stays in memory long after: what Arrow reads ahead lies with threads of its own,
-each of which keeps what it had."""
 _LISTINGS = 20
 _LOOK_BACK = 10_000
 

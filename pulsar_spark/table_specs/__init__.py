@@ -7,7 +7,15 @@ names are Pulsar's wire names in snake case; instants end in ``_time`` and are U
 
 from pulsar_spark.table_specs.cursor_ledger import CURSOR_LEDGER
 from pulsar_spark.table_specs.ledgers import DELAY_INDEX, LEDGERS
-from pulsar_spark.table_specs.messages import COMPACTED, KEY_FLAGS, MESSAGES, REPROCESSING
+from pulsar_spark.table_specs.messages import (
+    CHUNK_COLUMNS,
+    COMPACTED,
+    HASH,
+    KEY_COLUMNS,
+    KEY_FLAGS,
+    MESSAGES,
+    REPROCESSING,
+)
 from pulsar_spark.table_specs.requests import REQUESTS, VALID_UNTIL
 from pulsar_spark.table_specs.schemas import SCHEMAS
 from pulsar_spark.table_specs.spec import (
@@ -25,12 +33,15 @@ BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)
 
 __all__ = [
     "BROKER_TABLES",
+    "CHUNK_COLUMNS",
     "COMPACTED",
     "CURSOR_LEDGER",
     "Column",
     "DELAY_INDEX",
     "ENCRYPTION_KEYS",
     "HASH_RANGES",
+    "HASH",
+    "KEY_COLUMNS",
     "KEY_FLAGS",
     "LAYOUT_VERSION",
     "LEDGERS",

@@ -6,6 +6,10 @@ from pulsar_spark.table_specs.spec import ENCRYPTION_KEYS, PROPERTIES, TIME, Col
 
 KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
 """Columns of messages that say whether a key is base64 of bytes."""
+KEY_COLUMNS = ("partition_key", "ordering_key", *KEY_FLAGS)
+"""What the hash of a message's sticky key is computed from where nobody stored it."""
+HASH = "sticky_key_hash"
+"""The column of that hash."""
 
 MESSAGES = TableSpec(
     "messages",
@@ -54,6 +58,9 @@ MESSAGES = TableSpec(
         )
     ),
 )
+
+CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
+"""What says of a row that it is a chunk, and of which message."""
 
 COMPACTED = TableSpec(
     "compacted",

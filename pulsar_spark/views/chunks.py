@@ -21,7 +21,7 @@ from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.chunk_rows import Chunks, read_chunks
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, read_topic
@@ -187,11 +187,12 @@ def all_incomplete(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)
+        index = LedgerIndex(layout)
         for row in (row for batch in batches for row in batch.to_pylist()):
             with contextlib.suppress(TopicNotFound):
                 topic = read_topic(layout, row["topic"])
                 if topic.topic_id == row["topic_id"]:
-                    ledgers = ledgers_of_topic(layout, topic.topic_id).get(row["partition"], PartitionLedgers())
+                    ledgers = index.ledgers_of_chunks(topic.topic_id, row["partition"])
                     for rows in read_incomplete(topic, row["partition"], ledgers):
                         yield from CHUNKS.rows(rows).to_batches()
 

@@ -133,9 +133,8 @@ class Observation:
         """The chunked messages of a topic partition; None where it has none."""
         place = topic.topic_id, partition
         if place not in self._chunk_groups:
-            ledgers = self.ledgers.ledgers(*place)
-            has_chunks = ledgers.last_chunk_position >= 0
-            self._chunk_groups[place] = ChunkGroups(topic.path, ledgers) if has_chunks else None
+            ledgers = self.ledgers.ledgers_of_chunks(*place)
+            self._chunk_groups[place] = ChunkGroups(topic.path, ledgers) if len(ledgers) else None
         return self._chunk_groups[place]
 
     def seconds_since(self, delivery_round: int) -> float | None:
