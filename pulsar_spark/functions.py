@@ -6,11 +6,13 @@ making one raises :class:`OperationNotSupported`. What a function does is done b
 (``pulsar_spark.frames.consume``).
 """
 
+from typing import Any
+
 from pulsar_spark.errors import OperationNotSupported
 
 
 class _NotServed:
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         raise OperationNotSupported(
             f"{type(self).__name__}: Pulsar Functions are not run here: consume with a consumer, or with "
             "pulsar_spark.frames.consume as DataFrames"
@@ -20,7 +22,7 @@ class _NotServed:
 class Function(_NotServed):
     """A function of messages."""
 
-    def process(self, input, context):
+    def process(self, input: Any, context: "Context") -> Any:
         """What becomes of a message."""
 
 
@@ -31,10 +33,10 @@ class Context(_NotServed):
 class SerDe(_NotServed):
     """How a function's values become bytes and back; outside of functions that is a schema."""
 
-    def serialize(self, input):
+    def serialize(self, input: Any) -> bytes:
         """The bytes of a value."""
 
-    def deserialize(self, input_bytes):
+    def deserialize(self, input_bytes: bytes) -> Any:
         """The value of bytes."""
 
 

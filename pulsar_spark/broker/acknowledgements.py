@@ -15,9 +15,8 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
-from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, position_of
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS, position_of
 from pulsar_spark.protocol.membership import allows_cumulative
-from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.packing import named_positions
 from pulsar_spark.protocol.positions import ranges_of
 
@@ -70,7 +69,7 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
-        due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_LONG // 1000 - 1)
+        due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_MS)
         places = self._waiting(draft, request)
         if places:
             reschedule(self.bundle, draft, places, max(due_time, 0))

@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from pulsar_spark.broker.compaction_plan import Compaction, Written
+from pulsar_spark.broker.side_jobs import SideJobs
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.compacted import is_in_order
 from pulsar_spark.storage.data_files import place_files, spark_writer_options
-from pulsar_spark.storage.session import check_delta, is_running, side_session
+from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import PositionRange, message_pieces, read_pieces
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.table_specs import COMPACTED, MESSAGES
@@ -28,13 +29,6 @@ FILE_BYTES = 256 * 1024 * 1024
 """A file of the view has about so many bytes."""
 TASK_BYTES = 32 * 1024 * 1024
 """A task gets about so many, as they are stored."""
-_SETTINGS = {
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-    "spark.sql.codegen.wholeStage": "true",
-}
-"""The session of a broker may have neither."""
-_OF_A_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
 class SparkCompaction:
@@ -42,20 +36,15 @@ class SparkCompaction:
 
     def __init__(self, spark: SparkSession):
         check_delta(spark)
-        self._application = spark
-        self._group = f"compaction-{uuid.uuid4()}"
+        self._jobs = SideJobs(spark, "compaction", {"spark.sql.adaptive.enabled": "true"})
+        self.cancel = self._jobs.cancel
 
     def __call__(self, asked: Compaction) -> Written:
         """The new rows of a compaction."""
-        tasks = max(self._application.sparkContext.defaultParallelism, -(-asked.size // TASK_BYTES))
-        spark = side_session(self._application, _SETTINGS | {"spark.sql.shuffle.partitions": str(tasks)})
-        context = spark.sparkContext
-        context.setJobGroup(self._group, f"compaction of {asked.topic.name}", interruptOnCancel=True)
-        try:
+        with self._jobs.described(f"compaction of {asked.topic.name}") as spark:
+            tasks = max(spark.sparkContext.defaultParallelism, -(-asked.size // TASK_BYTES))
+            spark.conf.set("spark.sql.shuffle.partitions", tasks)
             return self._written(spark, asked)
-        finally:
-            for name in _OF_A_GROUP:  # the thread may be somebody's who goes on with jobs of his own
-                context.setLocalProperty(name, None)
 
     def _written(self, spark: SparkSession, asked: Compaction) -> Written:
         rows = _published(spark, asked)
@@ -75,11 +64,6 @@ class SparkCompaction:
         finally:
             places.unpersist()
         return Written(adds, sum(counts.values()))
-
-    def cancel(self) -> None:
-        """End the job that runs, if one does, with an error."""
-        if is_running(self._application):
-            self._application.sparkContext.cancelJobGroup(self._group)
 
 
 def _published(spark: SparkSession, asked: Compaction) -> DataFrame:

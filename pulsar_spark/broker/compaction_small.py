@@ -12,9 +12,7 @@ from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.data_files import conform, write_files
 from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.table_specs import COMPACTED
-
-CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
+from pulsar_spark.table_specs import CHUNK_COLUMNS, COMPACTED
 
 
 def write_small(asked: Compaction) -> Written:

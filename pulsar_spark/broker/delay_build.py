@@ -3,19 +3,16 @@
 The job reads the columns it needs of the runs' rows, sorts them and writes files, each of one topic partition; what is
 in their segments their footers say, so the driver reads none of them. Nothing is a table's before the commit that names
 the files, and that commit is ours (see storage.delay_table).
-
-A session of its own takes the settings: nobody else's are changed.
 """
 
 import os
-import uuid
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pulsar_spark.broker.side_jobs import SideJobs
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.data_files import removing
 from pulsar_spark.storage.delay_files import file_name, footer_of
@@ -24,13 +21,12 @@ from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, P
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.entries import is_in_table
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.session import is_running, side_session
 from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces, without_positions
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import HASH, KEY_COLUMNS
 from pulsar_spark.transforms.delay_index import delayed_entries, in_files
-from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS
 
 _WRITTEN = {
     "compression": "zstd",
@@ -42,13 +38,8 @@ _WRITTEN = {
     "parquet.page.write-checksum.enabled": "true",
 }
 """As storage.delay_segments writes them: numbers as differences, so many entries a row group."""
-_SETTINGS = {
-    "spark.sql.files.ignoreMissingFiles": "true",
-    "spark.sql.files.ignoreCorruptFiles": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-    "spark.sql.codegen.wholeStage": "true",
-}
-"""What is lost waits for nothing: whoever is sent it finds out. The session of a broker may not generate code."""
+_SETTINGS = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.ignoreCorruptFiles": "true"}
+"""What is lost waits for nothing: whoever is sent it finds out."""
 _LEAST_FILE_ENTRIES = 1 << 19
 
 
@@ -56,23 +47,29 @@ class SparkBuild:
     """Writes buckets for one index."""
 
     def __init__(self, spark: SparkSession, table: DelayTable, places: Places):
-        self._application, self._table, self._places = spark, table, places
-        self._group = f"delay-index-{uuid.uuid4()}"
-
-    @cached_property
-    def _spark(self) -> SparkSession:
-        return side_session(self._application, _SETTINGS)
+        self._jobs = SideJobs(spark, "delay-index", _SETTINGS)
+        self.cancel = self._jobs.cancel
+        self._table, self._places = table, places
 
     def __call__(
         self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
     ) -> NewBucket:
         """A bucket with the delayed entries of *runs* of the topic, by partition, but for the *parts* of chunked
         messages, by position."""
-        self._spark.sparkContext.setJobGroup(self._group, f"delay index of {topic.name}", interruptOnCancel=True)
-        messages = without_positions(self._spark, self._messages(topic, runs), parts)
-        entries = delayed_entries(messages, self._delayed_after(runs))
+        with self._jobs.described(f"delay index of {topic.name}") as spark:
+            return self._written(spark, topic, runs, parts)
+
+    def _written(
+        self,
+        spark: SparkSession,
+        topic: Topic,
+        runs: dict[int, list[Run]],
+        parts: Mapping[int, Sequence[tuple[int, int]]],
+    ) -> NewBucket:
+        messages = without_positions(spark, _messages(spark, topic, runs), parts)
+        entries = delayed_entries(messages, _delayed_after(spark, runs))
         total = sum(run.entries for of in runs.values() for run in of)
-        tasks = self._spark.sparkContext.defaultParallelism
+        tasks = spark.sparkContext.defaultParallelism
         files = max(-(-total // FILE_ENTRIES), min(tasks, -(-total // _LEAST_FILE_ENTRIES)))
         number, folder = self._table.new_folder()
         found, names = [], []
@@ -92,42 +89,39 @@ class SparkBuild:
                 found.append(_statistics(SegmentFile(folder / names[-1]), len(found), place))
         return NewBucket(number, folder, names, Statistics.joined(found))
 
-    def cancel(self) -> None:
-        """End the job that runs, if one does, with an error."""
-        if is_running(self._application):
-            self._application.sparkContext.cancelJobGroup(self._group)
 
-    def _messages(self, topic: Topic, runs: dict[int, list[Run]]) -> DataFrame:
-        """The rows of *runs* as they were published (storage.delayed.deliver_times)."""
-        version = TableLog(topic.path).latest()
-        there = self._spark.read.format("delta").load(str(topic.path)).columns
-        columns = ["batch_index", "deliver_at_time"]
-        if any(run.has_keys for of in runs.values() for run in of) and HASH in there:
-            columns += [HASH, *KEY_COLUMNS]
-        ours, aside, files = [], [], []
-        for partition, of in runs.items():
-            for run in of:
-                pieces = pieces_of(PositionRange(partition, run.first_position, run.last_position), [run])
-                if is_in_table(topic.path, run) or not is_there(topic.path / run.path):
-                    ours += pieces
-                else:
-                    aside += pieces
-                    files.append(run.path)
-        messages = read_pieces(self._spark, topic, ours, columns, version=version)
-        return messages.union(read_pieces(self._spark, topic, aside, columns, files=files)) if files else messages
+def _messages(spark: SparkSession, topic: Topic, runs: dict[int, list[Run]]) -> DataFrame:
+    """The rows of *runs* as they were published (storage.delayed.deliver_times)."""
+    version = TableLog(topic.path).latest()
+    there = spark.read.format("delta").load(str(topic.path)).columns
+    columns = ["batch_index", "deliver_at_time"]
+    if any(run.has_keys for of in runs.values() for run in of) and HASH in there:
+        columns += [HASH, *KEY_COLUMNS]
+    ours, aside, files = [], [], []
+    for partition, of in runs.items():
+        for run in of:
+            pieces = pieces_of(PositionRange(partition, run.first_position, run.last_position), [run])
+            if is_in_table(topic.path, run) or not is_there(topic.path / run.path):
+                ours += pieces
+            else:
+                aside += pieces
+                files.append(run.path)
+    messages = read_pieces(spark, topic, ours, columns, version=version)
+    return messages.union(read_pieces(spark, topic, aside, columns, files=files)) if files else messages
 
-    def _delayed_after(self, runs: dict[int, list[Run]]) -> DataFrame:
-        rows = sorted({(partition, run.ledger_id, run.delayed_after) for partition, of in runs.items() for run in of})
-        partitions, ledger_ids, instants = zip(*rows)
-        return self._spark.createDataFrame(
-            pa.table(
-                {
-                    "partition": pa.array(partitions, pa.int32()),
-                    "ledger_id": pa.array(ledger_ids, pa.int64()),
-                    "delayed_after": pa.array(instants, pa.int64()),
-                }
-            )
+
+def _delayed_after(spark: SparkSession, runs: dict[int, list[Run]]) -> DataFrame:
+    rows = sorted({(partition, run.ledger_id, run.delayed_after) for partition, of in runs.items() for run in of})
+    partitions, ledger_ids, instants = zip(*rows)
+    return spark.createDataFrame(
+        pa.table(
+            {
+                "partition": pa.array(partitions, pa.int32()),
+                "ledger_id": pa.array(ledger_ids, pa.int64()),
+                "delayed_after": pa.array(instants, pa.int64()),
+            }
         )
+    )
 
 
 def _statistics(file: SegmentFile, number: int, place: int) -> Statistics:

@@ -7,7 +7,7 @@ One thread does one thing at a time, so whatever is committed to the table follo
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -38,10 +38,12 @@ log = logging.getLogger(__name__)
 
 
 class Build(Protocol):
-    """Writes a bucket with the delayed entries of runs of a topic, by partition; from another thread it can be ended
-    with an error."""
+    """Writes a bucket with the delayed entries of runs of a topic, by partition, but for the parts of chunked messages,
+    by position; from another thread it can be ended with an error."""
 
-    def __call__(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket: ...
+    def __call__(
+        self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> NewBucket: ...
 
     def cancel(self) -> None: ...
 

@@ -192,7 +192,7 @@ class Members(Desk):
         others = [
             consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id
         ]
-        refused = unsubscribe_refusal(others, is_forced=request.properties.get("force") == "true")
+        refused = unsubscribe_refusal(others, is_forced=is_said(request, "force"))
         if refused:
             raise error_named(refused[0])(f"subscription {request.subscription!r} {refused[1]}")
         self.delete(cursor)

@@ -56,6 +56,7 @@ from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_at_start
+from pulsar_spark.storage.session import is_running
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 
@@ -291,7 +292,8 @@ class Broker:
                     self._run_patiently()
                     _count(moved)
             except Exception as failure:
-                if not is_spark_gone(failure):  # whether it was to go the supervisor knows
+                is_there = self.spark is None or is_running(self.spark)  # one that is being stopped still answers
+                if is_there and not is_spark_gone(failure):  # whether it was to go the supervisor knows
                     self._fail(failure)
             finally:
                 self._between_batches.set()

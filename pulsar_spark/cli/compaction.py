@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, Topic, admin, print_json, shows_work
+from pulsar_spark.cli.policies import add_get_and_remove
 from pulsar_spark.errors import InvalidConfiguration
 
 Threshold = Annotated[
@@ -71,18 +72,4 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
         admin(root, timeout).set_compaction_threshold(full(scope), bytes_of("--threshold", threshold))
         typer.echo("set compaction-threshold")
 
-    @app.command("get-compaction-threshold")
-    def get_compaction_threshold(scope: of, root: Root, as_json: Json = False):
-        """Show what was set of it."""
-        found = admin(root).get_compaction_threshold(full(scope))
-        if as_json:
-            print_json(found)
-        else:
-            typer.echo("not set" if found is None else f"{found} bytes")
-
-    @app.command("remove-compaction-threshold")
-    @shows_work(ASKS_BROKER)
-    def remove_compaction_threshold(scope: of, root: Root, timeout: TimeoutSeconds = 30):
-        """Remove it, so that the namespace's or the default, which is never, applies again."""
-        admin(root, timeout).remove_compaction_threshold(full(scope))
-        typer.echo("removed compaction-threshold")
+    add_get_and_remove(app, of, full, "compaction-threshold", lambda found: f"{found} bytes", "never")

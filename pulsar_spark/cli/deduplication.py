@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_json, shows_work
+from pulsar_spark.cli.common import ASKS_BROKER, Root, TimeoutSeconds, admin, chosen, shows_work
+from pulsar_spark.cli.policies import add_get_and_remove
 
 Enable = Annotated[
     bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether what a producer sends again is left out.")
@@ -23,18 +24,4 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
         admin(root, timeout).set_deduplication(full(scope), chosen(enable))
         typer.echo("set deduplication")
 
-    @app.command("get-deduplication")
-    def get_deduplication(scope: of, root: Root, as_json: Json = False):
-        """Show what was set of it."""
-        found = admin(root).get_deduplication(full(scope))
-        if as_json:
-            print_json(found)
-        else:
-            typer.echo("not set" if found is None else "on" if found else "off")
-
-    @app.command("remove-deduplication")
-    @shows_work(ASKS_BROKER)
-    def remove_deduplication(scope: of, root: Root, timeout: TimeoutSeconds = 30):
-        """Remove it, so that the namespace's or the default, which is off, applies again."""
-        admin(root, timeout).remove_deduplication(full(scope))
-        typer.echo("removed deduplication")
+    add_get_and_remove(app, of, full, "deduplication", lambda found: "on" if found else "off", "off")

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_json, shows_work
+from pulsar_spark.cli.common import ASKS_BROKER, Root, TimeoutSeconds, admin, chosen, shows_work
+from pulsar_spark.cli.policies import add_get_and_remove
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.topic_name import parse_topic_name
 
@@ -35,26 +36,8 @@ def milliseconds(option: str, text: str) -> int:
     return int(found[1]) * _UNITS[found[2] or "s"]
 
 
-def _set(scope: str, root: str, enable: bool | None, tick: str, max_delay: str, timeout: float) -> None:
-    is_active = chosen(enable)
-    limits = milliseconds("--time", tick), milliseconds("--max-delay", max_delay)
-    admin(root, timeout).set_delayed_delivery(scope, is_active, *limits)
-    typer.echo("set delayed-delivery")
-
-
-def _get(scope: str, root: str, as_json: bool) -> None:
-    found = admin(root).get_delayed_delivery(scope)
-    if as_json:
-        print_json(found)
-    elif found is None:
-        typer.echo("not set")
-    else:
-        typer.echo(f"{'on' if found['active'] else 'off'}, tick {found['tickTime']} ms")
-
-
-def _remove(scope: str, root: str, timeout: float) -> None:
-    admin(root, timeout).remove_delayed_delivery(scope)
-    typer.echo("removed delayed-delivery")
+def _shown(found: dict) -> str:
+    return f"{'on' if found['active'] else 'off'}, tick {found['tickTime']} ms"
 
 
 def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
@@ -71,18 +54,12 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
         timeout: TimeoutSeconds = 30,
     ):
         """Set whether Shared and Key_Shared subscriptions wait for deliver times."""
-        _set(full(scope), root, enable, tick, max_delay, timeout)
+        is_active = chosen(enable)
+        limits = milliseconds("--time", tick), milliseconds("--max-delay", max_delay)
+        admin(root, timeout).set_delayed_delivery(full(scope), is_active, *limits)
+        typer.echo("set delayed-delivery")
 
-    @app.command("get-delayed-delivery")
-    def get_delayed_delivery(scope: of, root: Root, as_json: Json = False):
-        """Show what was set of it."""
-        _get(full(scope), root, as_json)
-
-    @app.command("remove-delayed-delivery")
-    @shows_work(ASKS_BROKER)
-    def remove_delayed_delivery(scope: of, root: Root, timeout: TimeoutSeconds = 30):
-        """Remove it, so that the namespace's or the default, which is on, applies again."""
-        _remove(full(scope), root, timeout)
+    add_get_and_remove(app, of, full, "delayed-delivery", _shown, "on")
 
 
 def full_name(topic: str) -> str:

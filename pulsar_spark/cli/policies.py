@@ -1,6 +1,7 @@
-"""``pulsar-spark policies ...``."""
+"""``pulsar-spark policies ...``, and what the commands of policies that have commands of their own share."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -48,3 +49,30 @@ def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30):
     """Remove a policy, so that the namespace's or the default applies again."""
     admin(root, timeout).remove_policy(scope, name)
     typer.echo(f"removed {name}")
+
+
+def add_get_and_remove(
+    app: typer.Typer, of: type, full: Callable[[str], str], policy: str, shown: Callable[[Any], str], default: str
+) -> None:
+    """Add ``get-`` and ``remove-`` of a *policy*, as ``pulsar-admin`` has them, to *app*; their argument is of the type
+    *of*, and *full* makes a scope of it. What is set is said in the words of *shown*; *default* says what applies where
+    nothing is."""
+    method = policy.replace("-", "_")
+
+    @app.command(f"get-{policy}")
+    def get_policy(scope: of, root: Root, as_json: Json = False):
+        """Show what was set of it."""
+        found = getattr(admin(root), f"get_{method}")(full(scope))
+        if as_json:
+            print_json(found)
+        else:
+            typer.echo("not set" if found is None else shown(found))
+
+    @app.command(
+        f"remove-{policy}",
+        help=f"Remove it, so that the namespace's or the default, which is {default}, applies again.",
+    )
+    @shows_work(ASKS_BROKER)
+    def remove_policy(scope: of, root: Root, timeout: TimeoutSeconds = 30):
+        getattr(admin(root, timeout), f"remove_{method}")(full(scope))
+        typer.echo(f"removed {policy}")

@@ -26,6 +26,9 @@ AXES_END = 1 << 62
 LAST_TIME = MAX_LONG // 1000 * 1000
 """The last deliver time there is, in microseconds: of those in whole milliseconds."""
 
+MAX_MS = MAX_LONG // 1000 - 1
+"""The last instant that may be asked for, in milliseconds since 1970: tables count microseconds in 64 bits."""
+
 DUE_LANE = "due"
 """The lane, as rows name it, whose ranges are of virtual positions."""
 

@@ -44,6 +44,11 @@ class Permits:
         self._round, self._brought, self._was_empty = -1, 0, False
 
     @property
+    def until_asked(self) -> int:
+        """The how manieth message that leaves the queue from now on is the one at which more are asked for."""
+        return max(1, self.queue_size // 2 - self._used)
+
+    @property
     def may_shrink(self) -> bool:
         """Is there, or may there come, more than a queue of the size asked for?"""
         return self.queue_size > self.least or self._debt > 0

@@ -53,7 +53,9 @@ class Record(metaclass=RecordMeta):
     _sorted_fields: ClassVar[bool] = False
     _fields: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, default: Any = None, required_default: bool = False, required: bool = False, *args, **kwargs):
+    def __init__(
+        self, default: Any = None, required_default: bool = False, required: bool = False, *args: Any, **kwargs: Any
+    ):
         if type(self) is Record and kwargs:
             raise AttributeError(f"Record has no fields: make a class of it that has {', '.join(kwargs)}")
         for name, value in (("_default", default), ("_required_default", required_default), ("_required", required)):

@@ -39,7 +39,6 @@ from pulsar_spark.protocol.chunking import WRONG_SIZE, Verdict, judged, none_ope
 MOST_BYTES = 2**31 - 1 - 64
 """Of payload that a row of Spark holds."""
 TOO_LARGE = f"its %d bytes are more than a row of Spark holds, {MOST_BYTES}: receive it with a client"
-CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
 WRONG = "wrong_size"
 SIZE = "total_chunk_msg_size"
 _GROUP = ("partition", "producer_name", "uuid")

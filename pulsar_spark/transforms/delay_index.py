@@ -5,7 +5,8 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.delays import LAST_TIME
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH
-from pulsar_spark.transforms.sticky_keys import HASH, with_hash
+from pulsar_spark.table_specs import HASH
+from pulsar_spark.transforms.sticky_keys import with_hash
 
 ORDER = ("partition", "due_time", "position")
 

@@ -11,11 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.sticky_key import NONE_KEY
-from pulsar_spark.table_specs import KEY_FLAGS
+from pulsar_spark.table_specs import HASH, KEY_COLUMNS
 from pulsar_spark.transforms.key_hashes import hash_keys
 
-HASH = "sticky_key_hash"
-KEY_COLUMNS = ("partition_key", "ordering_key", *KEY_FLAGS)
 ORDER = (HASH, "partition", "position", "batch_index")
 _COMPUTED = "computed_sticky_key_hash"
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQueryListener
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import delay_index, source
+from pulsar_spark.broker import delay_index, runner, source
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.source import Feed, Moved, News, RoundReader
@@ -126,6 +126,23 @@ def test_a_micro_batch_that_begins_while_the_broker_stops_asks_nothing_of_spark_
         broker.stop()
         broker._run_batch(EndedUnderIt(), 1)
     assert broker.failure is None
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_what_a_batch_meets_while_spark_is_stopped_is_no_failure_of_the_broker(tmp_path, monkeypatch, is_running):
+    """A context that is being stopped still answers, with errors of its own that no rule can foresee."""
+
+    def count(moved):
+        raise RuntimeError("the plan's session is null")
+
+    with PlainBroker(tmp_path / "root") as broker, broker.paused():
+        monkeypatch.setattr(runner, "_count", count)
+        monkeypatch.setattr(runner, "is_running", lambda spark: is_running)
+        monkeypatch.setattr(broker, "spark", object())
+        broker._run_batch(None, 0)
+        monkeypatch.undo()
+        failure, broker.failure = broker.failure, None
+        assert (str(failure) if is_running else failure) == ("the plan's session is null" if is_running else None)
 
 
 class Told(StreamingQueryListener):
