@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tests.benchmarks.bench import Bench, seconds, warm_up
-from tests.benchmarks.figures import SECONDS, Budget, Figure
+from tests.benchmarks.figures import SECONDS, Figure
 from tests.benchmarks.round_rig import RoundRig, median_parts
 
 SUBSCRIPTIONS = (1, 3, 100)
@@ -28,10 +28,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         for messages in MESSAGES:
             with rig.phases() as phases:
                 runs = [rig.timed_delivery(topic, messages, subscribed) for _ in range(bench.few(9, 25))]
-            budget = Budget(0.5) if (messages, subscriptions) == (1, 3) else None
-            yield _figure(
-                f"{messages:,} new messages, {subscriptions} subscriptions", runs, median_parts(phases), budget
-            )
+            yield _figure(f"{messages:,} new messages, {subscriptions} subscriptions", runs, median_parts(phases))
         if subscriptions == 1:
             with rig.phases() as phases:
                 runs = [rig.timed_delivery(topic, 1, subscribed, commits=100) for _ in range(bench.few(3, 9))]
@@ -49,8 +46,6 @@ def _timed_ack(rig: RoundRig, topic: str, subscribed: list) -> float:
     return seconds(lambda: rig.ask([on.ack(position) for on in subscribed]))
 
 
-def _figure(
-    what: str, runs: list[float], parts: dict[str, float] | None = None, budget: Budget | None = None
-) -> Figure:
+def _figure(what: str, runs: list[float], parts: dict[str, float] | None = None) -> Figure:
     what = f"round: {what}".replace(" 1 subscriptions", " 1 subscription").replace(" 1 new messages", " 1 new message")
-    return Figure(FAMILY, what, SECONDS, runs, budget=budget, parts=parts or {})
+    return Figure(FAMILY, what, SECONDS, runs, parts=parts or {})

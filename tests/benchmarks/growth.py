@@ -14,7 +14,7 @@ from tests.benchmarks.round_rig import RoundRig, median_parts
 from tests.requests import On
 
 COMMIT = 10_000
-BUDGET = Budget(1.5, is_ratio=True)
+BUDGET = Budget(1.3, is_ratio=True)
 Built = tuple[RoundRig, str, list[On]]
 
 

@@ -21,7 +21,7 @@ from tests.requests import On
 
 ACKS_A_ROUND = 10_000
 PUBLISH = 100_000
-BUDGET = Budget(3.0)
+BUDGET = Budget(1.0)
 RANDOM_STEP = 1_000
 RANDOM_BUDGET = Budget(RANDOM_STEP * 0.1e-3)
 FAMILY = "holes"

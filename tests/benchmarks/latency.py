@@ -28,6 +28,8 @@ TOPIC = "persistent://public/default/latency"
 SUBSCRIPTIONS = 3
 WARM_UP = 15
 RATE = 20
+P50, P99 = Budget(0.15), Budget(0.3)
+"""On a quiet machine; a third more on a busy one."""
 FAMILY = "latency"
 PATIENCE_SECONDS = 120
 
@@ -85,8 +87,8 @@ def _one_at_a_time(bench: Bench, root: Path, receivers: Receivers) -> Iterator[F
         arrived += receivers.send_one()
     waited = [received - sent for sent, received, _ in arrived]
     what = f"publish to receive, one at a time, {SUBSCRIPTIONS} subscriptions"
-    yield Figure(FAMILY, f"{what}, p50", SECONDS, waited, budget=Budget(0.2), parts=_parts(root, arrived))
-    yield Figure(FAMILY, f"{what}, p99", SECONDS, waited, share=0.99)
+    yield Figure(FAMILY, f"{what}, p50", SECONDS, waited, budget=P50, parts=_parts(root, arrived))
+    yield Figure(FAMILY, f"{what}, p99", SECONDS, waited, budget=P99, share=0.99)
 
 
 def _steady(bench: Bench, receivers: Receivers) -> Iterator[Figure]:
