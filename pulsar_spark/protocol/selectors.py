@@ -84,7 +84,7 @@ class AutoSplit:
                 f"{self.range_size} can be split for: close one first"
             )
         end = self.borders[index][0]
-        taken = (end - lengths[index] // 2 if index else end // 2, member.consumer_id)
+        taken = (end - lengths[index] // 2, member.consumer_id)
         return replace(self, borders=(*self.borders[:index], taken, *self.borders[index:]))
 
     def left(self, consumer_id: str) -> Self:

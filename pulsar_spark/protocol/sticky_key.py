@@ -60,10 +60,13 @@ def sticky_key(
 
 
 def bytes_of(text: bytes) -> bytes:
-    """The bytes that a key in base64 stands for, whose padding may be left out; ``NONE_KEY`` where it is no base64."""
-    padding = b"" if b"=" in text else b"=" * (-len(text) % 4)
+    """The bytes that a key in base64 stands for, whose padding may be left out, and is whole where it is not;
+    ``NONE_KEY`` where it is no base64."""
+    padded = text if b"=" in text else text + b"=" * (-len(text) % 4)
+    if len(padded) % 4 or padded.endswith(b"==="):
+        return NONE_KEY  # Python's decoder takes padding behind a whole group, Java's does not
     try:
-        return base64.b64decode(text + padding, validate=True)
+        return base64.b64decode(padded, validate=True)
     except binascii.Error:
         return NONE_KEY
 

@@ -64,6 +64,13 @@ def test_auto_split(case):
         assert_selects(selector, expected)
 
 
+def test_auto_split_gives_the_smaller_half_of_an_odd_range_to_the_newcomer_wherever_the_range_lies():
+    """The split point is the upper end less half the length, rounded down, of the first range, too (2.24)."""
+    held = AutoSplit(((3, "a"), (6, "b"), (8, "c")), range_size=8)
+    assert held.joined(Member("d")).borders == ((2, "d"), (3, "a"), (6, "b"), (8, "c"))
+    assert held.joined(Member("d")).joined(Member("e")).borders == ((2, "d"), (3, "a"), (5, "e"), (6, "b"), (8, "c"))
+
+
 @pytest.mark.parametrize("case", cases("c_consistent_323"), ids=named)
 def test_consistent_hashing(case):
     """Pulsar's list of ranges leaves out what lies behind the ring's last point; ours is whole."""

@@ -25,7 +25,10 @@ def test_the_bytes_hashed_are_those_of_pulsar(case):
     assert sticky_key_hash(key) == case["expected"]["hash"]
 
 
-@pytest.mark.parametrize("text", ["not base64!", "AQI=A", "AQ=", "A", "=", "AQI=AQI=", "\u00e4", "AQI=\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["not base64!", "AQI=A", "AQ=", "A", "=", "AQI=AQI=", "AQID=", "AQID==", "AQID====", "====", "\u00e4", "AQI=\n"],
+)
 def test_bad_base64_counts_as_no_key(text):
     assert sticky_key(text, is_base64=True) == NONE_KEY
 
