@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.policies import MOST_INT32
 
 RETRY_SUFFIX, DEAD_LETTER_SUFFIX = "-RETRY", "-DLQ"
 DEFAULT_MAX_REDELIVER_COUNT = 16
@@ -161,9 +162,14 @@ def dead_letter_properties(
 
 
 def reconsume_times(properties: Mapping[str, str]) -> int:
-    """How often the message was put off before (0 for a message that never was, or whose counter is no number)."""
+    """How often the message was put off before (0 for a message that never was, or whose counter is no number that Java
+    has: anybody may have written it).
+
+    >>> [reconsume_times({RECONSUME_TIMES: text}) for text in ("2", "\u00b2", "-1", "9" * 5000)]
+    [2, 0, 0, 0]
+    """
     text = properties.get(RECONSUME_TIMES, "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() and len(text) <= len(str(MOST_INT32)) else 0
 
 
 def retry_letter_properties(

@@ -31,4 +31,4 @@ def note_rows(topic: str, topic_id: str, commit: Commit, foreign: list[AddedFile
 def _partition_of(file: AddedFile) -> int:
     """As the commit says, of a file that is no publish: whoever added it may have named its folder anything."""
     value = file.partition_values.get("partition") or ""
-    return int(value) if value.isdigit() and len(value) < 9 else -1
+    return int(value) if value.isdecimal() and len(value) < 9 else -1

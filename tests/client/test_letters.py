@@ -118,6 +118,13 @@ def test_own_properties_may_name_another_origin_and_seed_the_counter(client, con
     }
 
 
+@pytest.mark.parametrize("text", ["\u00b2", "-1", "9" * 5000])
+def test_a_counter_that_anybody_wrote_and_is_no_number_counts_for_nothing(client, consumer, text):
+    client.create_producer("orders").send(b"m0", properties={"RECONSUMETIMES": text})
+    consumer.reconsume_later(consumer.receive(5000))
+    assert consumer.receive(5000).properties()["RECONSUMETIMES"] == "1"
+
+
 def test_one_request_acknowledges_and_asks_for_the_letter(client, broker, consumer):
     """So it is both or neither, and when the call returns it is stored: nothing that crashes afterwards undoes or
     repeats it."""

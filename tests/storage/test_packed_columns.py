@@ -11,7 +11,7 @@ import pytest
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage import partition_ledgers, publish_ids
-from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.ledger_rows import ledger_rows, note_rows
 from pulsar_spark.storage.ledgers import by_partition, runs_of
 from pulsar_spark.storage.packed_columns import Flags, Instants, Optional, Texts
@@ -109,6 +109,14 @@ def test_many_rows_at_once_are_taken_in_as_one_by_one(harm):
 def test_rows_without_runs_are_no_partition():
     assert list(by_partition(LEDGERS.schema.empty_table())) == []
     assert list(by_partition(LEDGERS.rows(note_rows("t", "id", Commit(3, (), removed=1), [])))) == []
+
+
+@pytest.mark.parametrize(
+    "folder, partition", [("3", 3), ("", -1), (None, -1), ("\u00b2", -1), ("x", -1), ("9" * 9, -1)]
+)
+def test_a_foreign_file_may_lie_in_a_folder_of_any_name(folder, partition):
+    foreign = AddedFile("f.parquet", 1, 1, {"partition": folder}, {}, {}, {})
+    assert [row["partition"] for row in note_rows("t", "id", Commit(3, (), removed=0), [foreign])] == [partition]
 
 
 def test_what_is_let_go_of_is_read_again_for_who_asks(monkeypatch):
