@@ -38,6 +38,7 @@ from pulsar_spark.client.table_view import TableView
 from pulsar_spark.errors import (
     AlreadyClosed,
     BrokerFenced,
+    BrokerMetadataError,
     ConnectError,
     ConsumerAssignError,
     ConsumerBusy,
@@ -81,7 +82,6 @@ from pulsar_spark.errors import (
 from pulsar_spark.exceptions import (
     AuthenticationError,
     AuthorizationError,
-    BrokerMetadataError,
     BrokerPersistenceError,
     ChecksumError,
     ConsumerNotInitialized,

@@ -95,6 +95,10 @@ class AlreadyClosed(InvalidRequest):
     """The client, producer, consumer or reader was closed before."""
 
 
+class BrokerMetadataError(InvalidRequest):
+    """A consumer ends a subscription that other consumers use, too."""
+
+
 class ConnectError(InvalidRequest):
     """The root cannot be reached."""
 

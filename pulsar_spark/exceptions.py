@@ -17,10 +17,6 @@ class AuthorizationError(PulsarSparkError):
     """A broker refused what the client may not do."""
 
 
-class BrokerMetadataError(PulsarSparkError):
-    """A broker lost its metadata store."""
-
-
 class BrokerPersistenceError(PulsarSparkError):
     """A broker could not store a message."""
 

@@ -530,7 +530,7 @@ class Model:
         cursor = self._cursor(request)
         others = set(cursor.consumers) - {request.get("consumer_id")}
         if others and properties.get("force") != "true":
-            raise Refused("SubscriptionBusy")
+            raise Refused("BrokerMetadataError" if request.get("consumer_id") else "SubscriptionBusy")
         del self.cursors[request["topic"], request["partition"], request["subscription"]]
 
     def _policy(self, request: dict, properties: dict) -> None:

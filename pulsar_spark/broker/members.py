@@ -192,7 +192,8 @@ class Members(Desk):
         others = [
             consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id
         ]
-        refused = unsubscribe_refusal(others, is_forced=is_said(request, "force"))
+        by_consumer = request.consumer_id is not None
+        refused = unsubscribe_refusal(others, is_forced=is_said(request, "force"), by_consumer=by_consumer)
         if refused:
             raise error_named(refused[0])(f"subscription {request.subscription!r} {refused[1]}")
         self.delete(cursor)

@@ -45,7 +45,6 @@ class Subscribing:
     _resolve: Callable[[str], tuple[Topic, list[int], str]]
     _keep: Callable[[Consumer, Callable[[], None]], Consumer]
 
-    @public_call
     def subscribe(
         self,
         topic: str | list[str] | re.Pattern[str],
@@ -174,15 +173,27 @@ class Subscribing:
             expire_time_of_incomplete_chunked_message_ms=expire_time_of_incomplete_chunked_message_ms,
             is_read_compacted=is_read_compacted,
         )
+        return self._subscribe(topic, settings, regex_subscription_mode, pattern_auto_discovery_period)
+
+    @public_call
+    def _subscribe(
+        self,
+        topic: str | list[str] | re.Pattern[str],
+        settings: ConsumerSettings,
+        mode: RegexSubscriptionMode,
+        period: int,
+    ) -> Consumer:
+        """What :meth:`subscribe` does once its options are checked. It is a step of its own because callers ask the
+        code of ``subscribe`` for its arguments, to know which options of Java's client are there."""
         if not isinstance(topic, re.Pattern):
             return self._join(_topic_names(topic), settings)
-        if regex_subscription_mode is RegexSubscriptionMode.NonPersistentOnly:
+        if mode is RegexSubscriptionMode.NonPersistentOnly:
             raise OperationNotSupported(
                 "regex_subscription_mode NonPersistentOnly: there are no non-persistent topics here, a topic is a table"
             )
-        if pattern_auto_discovery_period <= 0:
-            raise ValueError(f"argument pattern_auto_discovery_period: {pattern_auto_discovery_period} is not above 0")
-        return self._join_fitting(TopicPattern(topic), settings, pattern_auto_discovery_period)
+        if period <= 0:
+            raise ValueError(f"argument pattern_auto_discovery_period: {period} is not above 0")
+        return self._join_fitting(TopicPattern(topic), settings, period)
 
     def _join_fitting(self, pattern: TopicPattern, settings: ConsumerSettings, period: float) -> Consumer:
         """A connected consumer of all topics the pattern fits, now and, looked for every *period* seconds, later."""

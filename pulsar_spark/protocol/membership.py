@@ -69,15 +69,19 @@ def allows_cumulative(subscription_type: str | None) -> bool:
     return subscription_type is None or subscription_type in SINGLE_ACTIVE
 
 
-def unsubscribe_refusal(others: Collection, *, is_forced: bool) -> tuple[str, str] | None:
-    """Why a subscription with *others* than who asks may not be ended: (error name, words), None when it may.
+def unsubscribe_refusal(others: Collection, *, is_forced: bool, by_consumer: bool = False) -> tuple[str, str] | None:
+    """Why a subscription with *others* than who asks may not be ended: (error name, words), None when it may. Pulsar's
+    broker has a name for what a consumer is told (ServerMetadataException), and a status for an administrator.
 
     >>> unsubscribe_refusal(["a"], is_forced=False)[0], unsubscribe_refusal(["a"], is_forced=True)
     ('SubscriptionBusy', None)
+    >>> unsubscribe_refusal(["a"], is_forced=False, by_consumer=True)[0]
+    'BrokerMetadataError'
     """
     if is_forced or not others:
         return None
-    return "SubscriptionBusy", f"has {len(others)} other consumers: close them first, or force it"
+    words = f"has {len(others)} other consumers: close them first, or force it"
+    return "BrokerMetadataError" if by_consumer else "SubscriptionBusy", words
 
 
 def lease_ms_of(text: str | None) -> int:

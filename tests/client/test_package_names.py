@@ -176,3 +176,8 @@ def test_every_argument_and_result_is_annotated(name, function):
     given = [each for each in signature.parameters.values() if each.name not in ("self", "cls")]
     assert [each.name for each in given if each.annotation is each.empty] == []
     assert name.endswith("__init__") or signature.return_annotation is not signature.empty
+
+
+def test_the_code_of_subscribe_names_its_arguments():
+    """By which callers know whether options of Java's client are there."""
+    assert {"priority_level", "retry_enable"} <= set(pulsar.Client.subscribe.__code__.co_varnames)

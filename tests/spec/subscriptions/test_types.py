@@ -107,15 +107,16 @@ CASES = [
         "unsubscribe needs to be alone",
         source="PersistentSubscription.doUnsubscribe",
         says="""
-        A subscription that others use is not removed, unless by force. Whoever subscribes next starts again.""",
+        A subscription that others use is not removed, unless by force; a consumer is told so by the name that Pulsar's
+        clients have for ServerMetadataException. Whoever subscribes next starts again.""",
         table="""
-        | s | publish | requests                                         | delivered | refused                                    |
-        | 0 | 1*2     | A subscribe Shared; A flow 9; B subscribe Shared | A 0-1     |                                            |
-        | 1 |         | A unsubscribe; unsubscribe                       |           | A SubscriptionBusy; admin SubscriptionBusy |
-        | 2 |         | A ack 0-1; unsubscribe force                     |           |                                            |
-        | 3 |         | unsubscribe                                      |           | admin SubscriptionNotFound                 |
-        | 4 |         | A subscribe Exclusive Earliest; A flow 9         | A 0-1     |                                            |
-        | 5 |         | A unsubscribe                                    |           |                                            |
+        | s | publish | requests                                         | delivered | refused                                       |
+        | 0 | 1*2     | A subscribe Shared; A flow 9; B subscribe Shared | A 0-1     |                                               |
+        | 1 |         | A unsubscribe; unsubscribe                       |           | A BrokerMetadataError; admin SubscriptionBusy |
+        | 2 |         | A ack 0-1; unsubscribe force                     |           |                                               |
+        | 3 |         | unsubscribe                                      |           | admin SubscriptionNotFound                    |
+        | 4 |         | A subscribe Exclusive Earliest; A flow 9         | A 0-1     |                                               |
+        | 5 |         | A unsubscribe                                    |           |                                               |
     """,
     ),
     Case(
