@@ -35,18 +35,21 @@ def key_hash(key: str, scheme: HashingScheme) -> int:
     return sticky_key_hash(data) if scheme is HashingScheme.Murmur3_32Hash else boost_hash(data)
 
 
-def partition_for_key(key: str, partitions: int, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> int:
-    """The partition of a message with *key*, the same for every producer of one scheme; ValueError for what is no key,
-    or no number of partitions.
+def partition_for_key(key: str, partitions: int, hashing_scheme: HashingScheme | str = HashingScheme.BoostHash) -> int:
+    """The partition of a message with *key*, the same for every producer of one scheme, which may be given by its name;
+    ValueError for what is no key, no scheme, or no number of partitions.
 
-    >>> partition_for_key("key1", 7, HashingScheme.Murmur3_32Hash)
-    6
+    >>> partition_for_key("key1", 7, HashingScheme.Murmur3_32Hash), partition_for_key("key1", 7, "Murmur3_32Hash")
+    (6, 6)
     """
-    if not isinstance(key, str) or not isinstance(hashing_scheme, HashingScheme):
-        raise ValueError(f"key {key!r}, hashing_scheme {hashing_scheme!r}: give a text and a member of HashingScheme")
+    if not isinstance(key, str):
+        raise ValueError(f"key {key!r}: give a text")
+    scheme = HashingScheme.__members__.get(hashing_scheme) if isinstance(hashing_scheme, str) else hashing_scheme
+    if not isinstance(scheme, HashingScheme):
+        raise ValueError(f"hashing_scheme {hashing_scheme!r}: give one of {', '.join(HashingScheme.__members__)}")
     if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
         raise ValueError(f"partitions {partitions!r}: give a number of at least 1")
-    return key_hash(key, hashing_scheme) % partitions
+    return key_hash(key, scheme) % partitions
 
 
 class SinglePartitionRouter:
