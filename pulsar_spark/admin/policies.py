@@ -5,7 +5,7 @@ of these apply again. Setting or removing one is a request to the broker; severa
 once and done in one round, or not at all where one of them is wrong.
 """
 
-from pulsar_spark.client.arguments import check_type
+from pulsar_spark.client.arguments import check_type, checked_each
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.policies import (
@@ -33,12 +33,13 @@ class Policies:
 
     def set_policy(self, scope: str, name: str, value: str | int) -> None:
         """Set a policy of a namespace or a topic."""
+        check_type(str, name, "name")
         self._ask_policies(scope, {name: str(value)})
 
     def get_policies(self, scope: str) -> dict[str, str]:
         """The policies set on a namespace or a topic, as texts by name; those of its namespace are not repeated on a
         topic."""
-        wanted = str(parse_topic_name(scope)) if "://" in scope else "/".join(parse_namespace(scope))
+        wanted = str(parse_topic_name(scope)) if _is_topic(scope) else "/".join(parse_namespace(scope))
         require_root(self.layout)
         policies = read_latest(self.layout, "policy").policies
         return {
@@ -51,7 +52,7 @@ class Policies:
 
     def remove_policies(self, scope: str, *names: str) -> None:
         """Remove several."""
-        self._ask_policies(scope, dict.fromkeys(names))
+        self._ask_policies(scope, dict.fromkeys(checked_each(str, names, "names")))
 
     def set_message_ttl(self, scope: str, seconds: int) -> None:
         """Entries older than so many seconds are acknowledged unseen, none before its deliver time; 0 = never."""
@@ -164,7 +165,7 @@ class Policies:
         """Ask for all of them, None for those to remove."""
         for name, value in policies.items():
             check_policy(name, value)
-        if "://" in scope:
+        if _is_topic(scope):
             owner, where = {"topic": str(read_topic(self.layout, scope).name)}, {}
         else:
             parse_namespace(scope)
@@ -180,6 +181,11 @@ class Policies:
                 for name, value in policies.items()
             ]
         )
+
+
+def _is_topic(scope: str) -> bool:
+    """What is no text is taken for a namespace, and refused as one."""
+    return isinstance(scope, str) and "://" in scope
 
 
 def _limit(limit: int) -> int:

@@ -20,7 +20,7 @@ class WaitingLetters:
         """The letters that wait, the oldest first: whose, of how many messages, for which topic, why, since when and
         when they are tried next."""
         require_root(self.layout)
-        wanted = topic and str(parse_topic_name(topic).partitioned_topic)
+        wanted = None if topic is None else str(parse_topic_name(topic).partitioned_topic)
         return [
             _shown(key, row)
             for key, row in sorted(read_latest(self.layout, "waiting_letter").waiting_letters.items())
@@ -60,7 +60,7 @@ class WaitingLetters:
     def _ask_waiting(self, kind: str, topic: str | None, subscription: str | None, properties: dict[str, str]) -> int:
         if subscription is not None:
             check_name("subscription", subscription)
-        name = topic and str(parse_topic_name(topic).partitioned_topic)
+        name = None if topic is None else str(parse_topic_name(topic).partitioned_topic)
         (reply,) = self._requester.ask(
             [{"kind": kind, "topic": name, "subscription": subscription, "properties": properties}]
         )

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from pulsar_spark.client.access import Access
-from pulsar_spark.client.arguments import public_call
+from pulsar_spark.client.arguments import given, public_call
 from pulsar_spark.client.deduplication import Deduplication
 from pulsar_spark.client.enums import BatchingType, Result
 from pulsar_spark.client.following import PARTITIONS_SECONDS
@@ -186,6 +186,8 @@ class Producer:
         ``replication_clusters``, ``disable_replication``, ``event_timestamp``, ``deliver_at`` and ``deliver_after`` are
         those of :meth:`send`.
         """
+        if callback is not None and not callable(callback):
+            raise ValueError(f"argument callback: a function expected, not {given(callback)}")
         message = outgoing(
             self._settings.schema,
             self._timeout,

@@ -12,8 +12,9 @@ import time
 
 from pulsar_spark.client.arguments import given
 from pulsar_spark.client.subscription import PartitionSubscription
-from pulsar_spark.errors import Timeout
+from pulsar_spark.errors import InvalidConfiguration, Timeout
 from pulsar_spark.link import interrupts
+from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.log import TableLog
 
@@ -21,9 +22,11 @@ _POLL_SECONDS = 0.02
 
 
 def check_target(target: object) -> None:
-    """ValueError for what is no place to go on from."""
+    """ValueError for what is no place to go on from, :class:`InvalidConfiguration` for a time that no message has."""
     if isinstance(target, bool) or not isinstance(target, (MessageId, int)):
         raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(target)}")
+    if isinstance(target, int) and not 0 <= target <= LATEST_MS:
+        raise InvalidConfiguration(f"seek: {target} is no time in ms since 1970: give one from 0 to {LATEST_MS}")
 
 
 def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:

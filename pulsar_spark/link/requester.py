@@ -9,7 +9,7 @@ import time
 import uuid
 from functools import partial
 
-from pulsar_spark.errors import NotARoot
+from pulsar_spark.errors import InvalidConfiguration, NotARoot
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.inbox import COLUMNS, Inbox, Reply
 from pulsar_spark.link.request_writer import RequestWriter
@@ -46,6 +46,8 @@ class Requester:
         """The same, with refusals as replies."""
         if not requests:
             return []
+        for request in requests:
+            _check_texts(request)
         log, inbox, found = TableLog(self._path), Inbox(), {}
         seen = log.latest()
         rows = valid_for([self._maker.make(**request) for request in requests], self.timeout_seconds)
@@ -69,6 +71,19 @@ class Requester:
             else:
                 sleep(POLL_SECONDS)
         return [found[request_id] for request_id in request_ids]
+
+
+def _check_texts(request: dict) -> None:
+    """:class:`InvalidConfiguration` where what is to be a text of a request is none that can be stored."""
+    texts = {
+        "topic": request.get("topic"),
+        "subscription": request.get("subscription"),
+        **(request.get("properties") or {}),
+    }
+    for name, value in texts.items():
+        is_text = value is None or isinstance(value, str)
+        if not is_text or value is not None and value.encode("utf-8", "replace").decode() != value:
+            raise InvalidConfiguration(f"{request['kind']}: {name} {value!r} is no text: give one that UTF-8 can hold")
 
 
 def require_root(layout: Layout) -> None:

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
-from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES
 from tests.admin.broker_double import BrokerDouble
 from tests.plain_broker import PlainBroker, said
@@ -85,6 +85,14 @@ def test_wrong_values_are_not_sent(admin, layout):
         ):
             with pytest.raises(InvalidConfiguration):
                 wrong()
+        for no_text in (
+            lambda: admin.set_policy(b"public/default", "message_ttl_seconds", 1),
+            lambda: admin.get_policies(b"public/default"),
+            lambda: admin.set_policy(TOPIC, ["message_ttl_seconds"], 1),
+            lambda: admin.remove_policies(TOPIC, ["message_ttl_seconds"]),
+        ):
+            with pytest.raises((ValueError, InvalidTopicName)):
+                no_text()
     assert broker.requests() == []
 
 

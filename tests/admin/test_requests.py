@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, SubscriptionNotFound, Timeout
+from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, NotAllowedError, SubscriptionNotFound, Timeout
 from tests.plain_broker import PlainBroker, said
 
 TOPIC = "persistent://public/default/orders"
@@ -56,6 +56,24 @@ def test_without_a_broker_the_error_says_how_to_start_one(layout):
     admin.create_topic(TOPIC)
     with pytest.raises(Timeout, match="pulsar-spark broker --root"):
         admin.clear_backlog(TOPIC, "s")
+
+
+def test_what_is_no_text_is_not_sent(admin, layout):
+    with PlainBroker(layout.root) as broker:
+        for wrong in (
+            lambda: admin.drop_set_aside(7),
+            lambda: admin.retry_set_aside("\ud800"),
+            lambda: admin.retry_waiting_letters(letter=b"x"),
+            lambda: admin.drop_waiting_letters(letter="\ud800"),
+        ):
+            with pytest.raises(InvalidConfiguration, match="is no text"):
+                wrong()
+        for no_topic in (0, [], {}, ""):
+            with pytest.raises(InvalidTopicName):
+                admin.retry_waiting_letters(no_topic)
+            with pytest.raises(InvalidTopicName):
+                admin.waiting_letters(no_topic)
+    assert broker.requests() == []
 
 
 def test_wrong_arguments_are_not_sent(admin, layout):

@@ -381,6 +381,8 @@ def test_a_message_that_is_too_big_is_told_to_the_callback(lonely_client):
     assert [(str(result), str(message_id)) for result, message_id in told[1:]] == [("Result.Ok", "(1,0,-1,-1)")]
     with pytest.raises(ValueError, match="event_timestamp"):
         producer.send_async(b"x", lambda *answer: told.append(answer), event_timestamp=-1)
+    with pytest.raises(ValueError, match="callback: a function expected, not str"):
+        producer.send_async(b"x", "told")
     assert len(told) == 2
 
 
@@ -392,10 +394,11 @@ def test_the_partition_of_a_key_is_told(lonely_client, scheme):
     for key in ("a", "b", "Order-3459134", "grüße"):
         partition = producer.send(b"x", partition_key=key).partition()
         assert pulsar.partition_for_key(key, 5, scheme) == producer.partition_for_key(key) == partition
+        assert pulsar.partition_for_key(key, 5, scheme.name) == partition
         assert admin.partition_for_key("p", key, scheme) == f"persistent://public/default/p-partition-{partition}"
     assert lonely_client.create_producer("p-partition-3").partition_for_key("a") == 3
     assert lonely_client.create_producer("t").partition_for_key("a") == -1
     assert admin.partition_for_key("t", "a") == "persistent://public/default/t"
-    for wrong in ((None, 5), (b"a", 5), ("a", 0), ("a", -1), ("a", True), ("a", 1.5), ("a", 5, "BoostHash")):
+    for wrong in ((None, 5), (b"a", 5), ("a", 0), ("a", -1), ("a", True), ("a", 1.5), ("a", 5, "Boost"), ("a", 5, 1)):
         with pytest.raises(ValueError):
             pulsar.partition_for_key(*wrong)

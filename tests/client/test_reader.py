@@ -61,6 +61,10 @@ def test_seek(lonely_client, ids):
     for wrong in (None, 1.5, "earliest"):
         with pytest.raises(ValueError):
             reader.seek(wrong)
+    for no_time in (-1, 1 << 63):
+        with pytest.raises(pulsar.InvalidConfiguration, match="no time in ms since 1970"):
+            reader.seek(no_time)
+    assert values(reader) == []
 
 
 def test_seek_to_a_time(lonely_client):
