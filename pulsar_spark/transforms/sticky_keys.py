@@ -15,6 +15,7 @@ from pulsar_spark.table_specs import HASH, KEY_COLUMNS
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 ORDER = (HASH, "partition", "position", "batch_index")
+_BASE64 = r"\A[A-Za-z0-9+/]*={0,2}\z"
 _COMPUTED = "computed_sticky_key_hash"
 
 
@@ -49,8 +50,12 @@ def _sticky_key(key_columns: Collection[str]) -> Column:
 
 
 def _bytes_of(name: str) -> Column:
-    """The bytes of a key that may be base64, and is none if it is to be base64 and is not."""
-    text, is_base64 = F.col(name), F.coalesce(F.col(f"{name}_b64_encoded"), F.lit(False))
+    """The bytes of a key that may be base64, and is none if it is to be base64 and is not: Spark's decoder passes over
+    white space, which Java's does not."""
+    key, is_base64 = F.col(name), F.coalesce(F.col(f"{name}_b64_encoded"), F.lit(False))
+    text = key.cast("string")
     missing = F.when(F.contains(text, F.lit("=")), 0).otherwise(F.pmod(-F.length(text), F.lit(4)))
-    decoded = F.try_to_binary(F.concat(text, F.repeat(F.lit("="), missing)), F.lit("base64"))
-    return F.when(is_base64, F.coalesce(decoded, F.lit(NONE_KEY))).otherwise(text.cast("binary"))
+    padded = F.concat(text, F.repeat(F.lit("="), missing))
+    is_whole = (F.length(padded) % 4 == 0) & padded.rlike(_BASE64)
+    decoded = F.when(is_whole, F.unbase64(padded)).otherwise(F.lit(NONE_KEY))
+    return F.when(is_base64, decoded).otherwise(key.cast("binary"))

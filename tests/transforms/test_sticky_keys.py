@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key, sticky_key_hash
 from pulsar_spark.table_specs import HASH
 from pulsar_spark.transforms.sticky_keys import by_key, with_hash
 
@@ -26,6 +26,34 @@ def test_the_stored_hash_or_that_of_the_key(spark):
     found = {row["n"]: row[HASH] for row in with_hash(spark.createDataFrame(ROWS, COLUMNS), KEYS).collect()}
     keys = [b"k", b"o", b"\x00\xff", b"\x00\xff", NONE_KEY, NONE_KEY, None, b""]
     assert found == {n: 12_345 if key is None else sticky_key_hash(key) for n, key in enumerate(keys)}
+
+
+NO_BASE64 = [
+    "AQI=\n",
+    " AQI=",
+    "AQ I=",
+    "AQID=",
+    "AQ=",
+    "A",
+    "=",
+    "====",
+    "AQI=AQI=",
+    "\u00e4\u00e4\u00e4\u00e4",
+    "AQI-",
+]
+
+
+def test_what_is_no_base64_to_java_is_no_key(spark):
+    texts = [*NO_BASE64, "AQ", "AQ==", "AQI", "AQID", ""]
+    rows = [(n, text, None, True, None) for n, text in enumerate(texts)]
+    found = {row["n"]: row[HASH] for row in with_hash(spark.createDataFrame(rows, COLUMNS), KEYS).collect()}
+    expected = {n: sticky_key_hash(sticky_key(text, is_base64=True)) for n, text in enumerate(texts)}
+    assert found == expected
+    ordered = [(n, "k", text.encode(), True) for n, text in enumerate(texts)]
+    columns = f"n int, partition_key string, ordering_key binary, ordering_key_b64_encoded boolean, {HASH} int"
+    of_ordering_keys = spark.createDataFrame([(*row, None) for row in ordered], columns)
+    keys = ("partition_key", "ordering_key", "ordering_key_b64_encoded")
+    assert {row["n"]: row[HASH] for row in with_hash(of_ordering_keys, keys).collect()} == expected
 
 
 def test_columns_that_a_table_of_an_earlier_layout_lacks_are_null(spark):
