@@ -15,6 +15,7 @@ from typing import NamedTuple
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
 from pulsar_spark.protocol import letters
+from pulsar_spark.protocol.failover import java_order
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.layout import Layout
@@ -34,9 +35,9 @@ class LetterTopics(NamedTuple):
 
 
 def letter_topics(topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy) -> LetterTopics:
-    """Those of a subscription of *topics* (full names): as the policy says, else named after the first topic in sorted
-    order (4.22)."""
-    first = min(topics)
+    """Those of a subscription of *topics* (full names): as the policy says, else named after the first topic in the
+    order of Java's texts (4.22)."""
+    first = min(topics, key=java_order)
     retry, dead = (
         str(parse_topic_name(named)) if named else default(first, subscription)
         for named, default in (
@@ -55,9 +56,9 @@ def check_letter_topics(
     names = [str(parse_topic_name(topic).partitioned_topic) for topic in topics]
     check = partial(check_letter_topic, layout, subscription=subscription)
     if retry_enable:
-        retry = policy.retry_letter_topic or letters.retry_letter_topic(min(names), subscription)
+        names = [min(names, key=java_order)]
+        retry = policy.retry_letter_topic or letters.retry_letter_topic(names[0], subscription)
         check(retry, what="retry letter topic", remedy=NAME_RETRY_TOPIC)
-        names = [min(names)]
     derived = [letters.dead_letter_topic(name, subscription) for name in names]
     for name in [policy.dead_letter_topic] if policy.dead_letter_topic else derived:
         check(name, what="dead letter topic", remedy=letters.NAME_DEAD_LETTER_TOPIC)

@@ -321,6 +321,8 @@ def test_letter_topics_are_named_after_the_first_topic_or_as_the_policy_says():
     names = [f"persistent://public/default/{name}" for name in ("b", "a", "c")]
     found = letter_topics(names, "s", pulsar.ConsumerDeadLetterPolicy(3))
     assert (short(found.retry), short(found.dead)) == ("a-s-RETRY", "a-s-DLQ")
+    names = [f"persistent://public/default/{name}" for name in ("\uff21", "\U0001d49c")]
+    assert short(letter_topics(names, "s", pulsar.ConsumerDeadLetterPolicy(3)).dead) == "\U0001d49c-s-DLQ"
     found = letter_topics(names, "s", pulsar.ConsumerDeadLetterPolicy(3, "dead", retry_letter_topic="x/y/later"))
     assert (short(found.retry), short(found.dead)) == ("persistent://x/y/later", "dead")
 
