@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
+from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.packing import unpacked
@@ -147,7 +148,7 @@ class Inbox:
             replied = self.waiting.pop(row["request_id"], None)
             if replied is not None:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
-        deliveries = [row for row in found["range"] if row["status"] == "pending" and row["delivery_round"] is not None]
+        deliveries = [row for row in found["range"] if row["status"] == PENDING and row["delivery_round"] is not None]
         lanes = _lanes_of(rows, deliveries)
         for row in deliveries:
             if subscriber := self._subscriber(row):
@@ -179,7 +180,7 @@ def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]
 
 def _dealt(rows: pa.Table, delivery: dict) -> list[dict]:
     """What a round dealt by lane of the cursor of *delivery*, to whomever, as rows with the hashes of their lanes."""
-    is_its = pc.and_(pc.equal(rows.column("kind"), "range"), pc.equal(rows.column("status"), "pending"))
+    is_its = pc.and_(pc.equal(rows.column("kind"), "range"), pc.equal(rows.column("status"), PENDING))
     for name in KEYS["cursor"]:
         is_its = pc.and_(is_its, pc.equal(rows.column(name), pa.scalar(delivery[name], rows.schema.field(name).type)))
     is_its = pc.and_(is_its, pc.equal(rows.column("delivery_round"), rows.column("round")))
