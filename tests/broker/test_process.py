@@ -49,7 +49,7 @@ def values(messages: list) -> list[str]:
     return [message.data().decode() for message in messages]
 
 
-@pytest.mark.spark
+@pytest.mark.java
 def test_a_killed_broker_is_replaced_and_nothing_is_lost(root, client, tmp_path):
     first = BrokerProcess(root, tmp_path / "first.log")
     consumer = client.subscribe(
