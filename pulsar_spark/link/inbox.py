@@ -7,8 +7,10 @@ Everything here is called by the channel, which holds its lock for what changes 
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -21,6 +23,8 @@ from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.packing import unpacked
 from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.cursor_ledger import KEYS, concerned_name, lane_hashes
+from pulsar_spark.storage.data_files import read_added
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 COLUMNS = [
     "kind",
@@ -82,6 +86,33 @@ class Subscriber(Protocol):
         """The line is down for good."""
 
 
+class Answers:
+    """The replies to several requests, which come in any order; *done* is called with the last of them."""
+
+    def __init__(self, rows: list[dict], done: Callable[[], None] = lambda: None):
+        self._ids, self._done = [row["request_id"] for row in rows], done
+        self._found: dict[str, Reply] = {}
+
+    @property
+    def awaited(self) -> dict[str, Callable[[Reply], None]]:
+        """Whom to call back, by request id."""
+        return {request_id: partial(self._take, request_id) for request_id in self._ids}
+
+    @property
+    def are_there(self) -> bool:
+        """Are they all there?"""
+        return len(self._found) == len(self._ids)
+
+    def in_order(self) -> list[Reply]:
+        """The replies in the order of their requests, once they are there."""
+        return [self._found[request_id] for request_id in self._ids]
+
+    def _take(self, request_id: str, reply: Reply) -> None:
+        self._found[request_id] = reply
+        if self.are_there:
+            self._done()
+
+
 class Inbox:
     """Subscribers by consumer, topic and partition; callbacks by request id."""
 
@@ -121,6 +152,22 @@ class Inbox:
         if round_commit.concerns is None:
             return True
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
+
+    def hear(self, path: Path, commit: Commit, lock: AbstractContextManager = nullcontext()) -> None:
+        """Tell everybody what the round says that made a *commit* to the table at *path*. The *lock* is held while it
+        is found out whom that concerns."""
+        with lock:
+            is_ours = self.concerns(commit)
+        if is_ours:
+            rows = read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
+            with lock:
+                wanted = self.wanted()
+            self.dispatch(rows, wanted)
+
+    def forget(self, answers: Answers) -> None:
+        """Nobody waits for these any more."""
+        for request_id in answers.awaited:
+            self.waiting.pop(request_id, None)
 
     def dispatch(self, rows: pa.Table, wanted: tuple[pa.Array, pa.Array]) -> None:
         """Tell everybody what some rows of one round say."""
