@@ -42,6 +42,16 @@ _OWN = "property."
 """Before the names of the letter's own properties in those of a request."""
 
 
+def is_too_often(times, most):
+    """Is what was given back, or put off, so many *times* dead, where *most* are allowed (4.26)? With 0 nothing dies.
+    Of whole numbers, or of two columns.
+
+    >>> is_too_often(3, 3), is_too_often(4, 3), is_too_often(4, 0)
+    (False, True, False)
+    """
+    return (most > 0) & (times > most)
+
+
 class ReconsumeLater(NamedTuple):
     """What a ``reconsume_later`` request says besides the entry it names: the letter, whose properties are final, and
     of which message of a batch it is."""

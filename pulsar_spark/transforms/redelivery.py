@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.cursor import DEAD, PENDING, REPLAY, UNREAD
+from pulsar_spark.protocol.letters import is_too_often
 from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 
@@ -74,7 +75,7 @@ def _judge(segments: DataFrame) -> DataFrame:
     return counted.select(
         "*",
         _is_true(is_pending & (is_returned | is_rewound | has_left)).alias("is_back"),
-        _is_true(is_counted & (most > 0) & (F.col("redelivery_count") >= most)).alias("is_dead"),
+        _is_true(is_counted & is_too_often(F.col("redelivery_count") + 1, most)).alias("is_dead"),
         _is_true(is_early & ~is_single_active).alias("is_delayed"),
     )
 
