@@ -18,6 +18,8 @@ from pulsar_spark.storage.topics import prepare_root
 
 os.environ.setdefault(ENVIRONMENT, "none")
 """No test but those of durability cuts the power."""
+os.environ.setdefault("PULSAR_SPARK_COMPILE_AFTER_SECONDS", "600")
+"""Brokers of tests live for seconds, and two cores have better to do; a large round has plans compiled all the same."""
 
 START = datetime(2024, 5, 17, 12, tzinfo=timezone.utc)
 
@@ -64,7 +66,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    from pulsar_spark.storage.session import spark_session  # here, so that tests without Spark do not import it
+    from pulsar_spark.broker import planner  # here, so that tests without Spark do not import it
+    from pulsar_spark.storage.session import spark_session
 
     session = spark_session(
         "pulsar_spark tests",
@@ -74,7 +77,9 @@ def spark(tmp_path_factory):
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "RUN_IN", 1)  # what is run in is no other, only quicker
+        yield session
     session.stop()
 
 
