@@ -1,8 +1,9 @@
 """What tests share: one Spark session for the whole run, a root of their own, a clock they set.
 
-Only a test that asks for ``spark`` starts a JVM; it is marked ``spark`` by that, so ``pytest -m "not spark"`` needs no
-Java. What starts one in a process of its own carries the mark. Where two workers run the suite (``-n 2 --dist
-loadgroup``), one of them gets all that is marked, one after the other, since two JVMs make each other crawl.
+A test that asks for ``spark`` is marked ``spark`` by that; one that starts Java in a process of its own is marked
+``java``, and ``spark`` by that, so ``pytest -m "not spark"`` needs no Java. Where two workers run the suite (``-n 2
+--dist loadgroup``), one of them gets all that share the session, the other the processes, one after the other, and then
+whatever needs no Java. Each waits for much of its time, so that the two together fill two cores.
 """
 
 import logging
@@ -17,6 +18,8 @@ from pulsar_spark.storage.topics import prepare_root
 
 os.environ.setdefault(ENVIRONMENT, "none")
 """No test but those of durability cuts the power."""
+os.environ.setdefault("PULSAR_SPARK_COMPILE_AFTER_SECONDS", "600")
+"""Brokers of tests live for seconds, and two cores have better to do; a large round has plans compiled all the same."""
 
 START = datetime(2024, 5, 17, 12, tzinfo=timezone.utc)
 
@@ -42,6 +45,7 @@ class Clock:
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "spark: needs a JVM (set by itself for tests that use the spark fixture)")
+    config.addinivalue_line("markers", "java: starts a JVM in a process of its own, and so is marked spark, too")
 
 
 def pytest_unconfigure():
@@ -53,15 +57,17 @@ def pytest_unconfigure():
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items):
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        is_process = item.get_closest_marker("java") is not None
+        if is_process or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("java" if is_process else "spark"))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    from pulsar_spark.storage.session import spark_session  # here, so that tests without Spark do not import it
+    from pulsar_spark.broker import planner  # here, so that tests without Spark do not import it
+    from pulsar_spark.storage.session import spark_session
 
     session = spark_session(
         "pulsar_spark tests",
@@ -71,7 +77,9 @@ def spark(tmp_path_factory):
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "RUN_IN", 1)  # what is run in is no other, only quicker
+        yield session
     session.stop()
 
 

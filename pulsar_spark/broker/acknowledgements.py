@@ -8,7 +8,7 @@ depends on what came before (3.20); so ack sets are intersected by protocol.ack_
 from collections.abc import Iterable, Iterator
 
 from pulsar_spark.broker.admission import MOST_DELAY_MS
-from pulsar_spark.broker.desk import Desk, is_said, number_of
+from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Request, Return
 from pulsar_spark.broker.rescheduling import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
@@ -19,6 +19,7 @@ from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITION
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.packing import named_positions
 from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.request_properties import is_said
 
 NOTED = ("ack", "negative_ack")
 """Kinds of requests that many messages may be named by, one a request."""
@@ -31,7 +32,7 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
-        if is_said(request, CANCEL):
+        if is_said(request.properties, CANCEL):
             return self._cancel(cursor, request)
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)
@@ -121,7 +122,7 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         consumer = self.consumer_of(request, cursor)
         self.check_range(cursor, request.first, request.last)
-        delay_ms, is_unseen = max(request.delay_ms or 0, 0), is_said(request, IS_UNSEEN)
+        delay_ms, is_unseen = max(request.delay_ms or 0, 0), is_said(request.properties, IS_UNSEEN)
         if is_unseen and delay_ms:
             raise InvalidConfiguration(
                 f"positions {request.first} to {request.last} are given back unseen, with delay_ms {delay_ms}: what "

@@ -10,9 +10,10 @@ told that it failed.
 
 from functools import lru_cache
 
-from pulsar_spark.broker.desk import MOST, number_of
+from pulsar_spark.broker.desk import number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Timeout, shown
+from pulsar_spark.protocol.request_properties import MOST
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.table_specs import VALID_UNTIL
 

@@ -7,9 +7,9 @@ tried again when something was published to it; a broker that stops ends a job o
 """
 
 import logging
-import threading
 from collections.abc import Callable
 
+from pulsar_spark.broker.background import Background
 from pulsar_spark.broker.compaction import bytes_behind, compact
 from pulsar_spark.broker.compaction_plan import Write
 from pulsar_spark.protocol.compaction import is_wanted
@@ -28,8 +28,7 @@ class CompactionUpkeep:
 
     def __init__(self, layout: Layout, by_spark: Write | None = None, cancel: Callable[[], None] = lambda: None):
         self._layout, self._by_spark, self._cancel = layout, by_spark, cancel
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._background = Background("compaction")
         self._looked_at: dict[str, int] = {}
         """By topic id: the version of its table."""
         self._thresholds: dict[str, int] = {}
@@ -38,18 +37,14 @@ class CompactionUpkeep:
 
     def start(self) -> None:
         """Begin to work by itself."""
-        self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
-        self._thread.start()
+        self._background.start(self._run)
 
     def close(self) -> None:
         """End when what is under way is done, or given up: a job of Spark's."""
-        self._stopping.set()
-        while self._thread is not None and self._thread.is_alive():
-            self._cancel()
-            self._thread.join(1.0)
+        self._background.close(self._cancel)
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_SECONDS):
+        while not self._background.stopping.wait(LOOK_SECONDS):
             self.look()
 
     def look(self) -> None:
@@ -61,12 +56,12 @@ class CompactionUpkeep:
             log.warning("which topics are to be compacted is looked for again: %s", failed)
             return
         for name, threshold in self._thresholds.items():
-            if self._stopping.is_set():
+            if self._background.stopping.is_set():
                 return
             try:
                 self._look_at(read_topic(self._layout, name), threshold)
             except Exception as failed:  # see above
-                if not self._stopping.is_set():
+                if not self._background.stopping.is_set():
                     log.warning("topic %s was not compacted: %s: %.300s", name, type(failed).__name__, failed)
 
     def _find(self) -> None:

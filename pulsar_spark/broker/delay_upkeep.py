@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pulsar_spark.broker.background import Background
 from pulsar_spark.broker.delay_commits import DelayCommits
 from pulsar_spark.broker.delay_index import DelayIndex, Pending
 from pulsar_spark.errors import BrokerFenced
@@ -54,48 +55,42 @@ class DelayUpkeep(DelayCommits):
     def __init__(self, index: DelayIndex, build: Build | None = None, max_num_buckets: int = MAX_NUM_BUCKETS):
         super().__init__(index, max_num_buckets)
         self._build = build
-        self._lock, self._stopping = threading.Lock(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._lock, self._background = threading.Lock(), Background("delay index")
 
     def start(self) -> None:
         """Begin to work by itself."""
         self.index.table.remove_staged()
         self.retire(self.index.table.unnamed())
-        self._thread = threading.Thread(target=self._run, name="delay index", daemon=True)
         self.index.is_wanted.set()
-        self._thread.start()
+        self._background.start(self._run)
 
     def close(self) -> None:
         """End when what is under way is done, or given up: a job of Spark's, which begins anew with the next broker."""
-        self._stopping.set()
+        self._background.stopping.set()
         self.index.is_wanted.set()
-        if self._thread is not None:
-            while self._thread.is_alive():
-                if self._build is not None:
-                    self._build.cancel()
-                self._thread.join(1.0)
+        self._background.close(self._build.cancel if self._build else lambda: None)
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopping.is_set():
+        while not self._background.stopping.is_set():
             self.index.is_wanted.wait(LOOK_SECONDS)
             self.index.is_wanted.clear()
             try:
                 self.work()
                 failures = 0
             except Exception as failure:  # whatever it is: what is indexed serves, and the rest is tried again
-                if self._stopping.is_set():
+                if self._background.stopping.is_set():
                     return
                 (log.warning if failures else log.exception)("the delay index waits, and tries again: %s", failure)
                 self.index.is_wanted.set()
-                self._stopping.wait(PAUSES.delay_ms(failures) / 1000)
+                self._background.stopping.wait(PAUSES.delay_ms(failures) / 1000)
                 failures += 1
 
     def work(self) -> None:
         """Do what there is to do."""
         with self._lock:
             try:
-                while not self._stopping.is_set() and any(step() for step in self._steps()):
+                while not self._background.stopping.is_set() and any(step() for step in self._steps()):
                     """One after the other, the first that is due first."""
             except (BrokerFenced, FileNotFoundError) as changed:
                 if isinstance(changed, FileNotFoundError) and self.index.table.is_there:

@@ -1,8 +1,6 @@
 """What every kind of request needs: the topic, cursor and consumer it names, refused by name where there is none, and a
 few ways to move a cursor."""
 
-import re
-
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import Request, RoundDraft
 from pulsar_spark.broker.facts import set_aside_row
@@ -10,7 +8,6 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import (
     ConsumerNotFound,
-    InvalidConfiguration,
     InvalidMessage,
     NotAllowedError,
     SubscriptionNotFound,
@@ -19,13 +16,11 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import initial_read_position
+from pulsar_spark.protocol.request_properties import MOST, number_in
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.set_aside import SetAside
-
-MOST = 10**15
-"""The highest number a request may give: as milliseconds still a time that tables can hold."""
 
 
 class Desk:
@@ -132,21 +127,6 @@ class Desk:
         return cursor
 
 
-def is_said(request: Request, name: str) -> bool:
-    """Whether a property says "true"; without it no."""
-    value = request.properties.get(name, "false")
-    if value not in ("true", "false"):
-        raise InvalidConfiguration(f"{name} {shown(value)}: give 'true' or 'false'")
-    return value == "true"
-
-
 def number_of(request: Request, name: str, default: int | None = None, *, least: int = -MOST, most: int = MOST) -> int:
-    """A property that is a number from *least* to *most*; *default* where it is not given."""
-    value = request.properties.get(name)
-    if value is None and default is not None:
-        return default
-    if not re.fullmatch("-?[0-9]{1,18}", value or "") or not least <= int(value) <= most:
-        raise InvalidConfiguration(
-            f"{request.kind}: {name} {shown(value)} is not a whole number from {least} to {most}"
-        )
-    return int(value)
+    """A property of *request* that is a number (request_properties.number_in)."""
+    return number_in(request.properties, name, default, of=request.kind, least=least, most=most)

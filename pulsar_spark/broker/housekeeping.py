@@ -15,7 +15,6 @@ Each look also gives memory back: what is free and in pieces were 80 KB more a r
 """
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 
+from pulsar_spark.broker.background import Background
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.housekeeping import Done, keep_house
@@ -54,28 +54,24 @@ class Housekeeping:
         self, layout: Layout, broker_id: str, note: Callable[[str, str, int], None] = lambda table, what, count: None
     ):
         self._layout, self._lease, self._note = layout, BundleLease(layout, broker_id), note
-        self._stopping = threading.Event()
+        self._background = Background("housekeeping")
         self._next_look: dict[Path, tuple[int, float]] = {}
         """By table: from which version on, or else when."""
         self._found: list[Kept] = []
         self._found_at = -1
         """The version of the state in which they were found."""
         self._failed: dict[str, str] = {}
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin to work by itself."""
-        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
-        self._thread.start()
+        self._background.start(self._run)
 
     def close(self) -> None:
         """End when the step under way is done."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._background.close()
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_SECONDS):
+        while not self._background.stopping.wait(LOOK_SECONDS):
             self.look()
             give_memory_back()
 
@@ -97,7 +93,7 @@ class Housekeeping:
                 self._look_at(kept)
             except Exception as failed:  # see above
                 self._say(kept.name, failed)
-            if self._stopping.is_set():
+            if self._background.stopping.is_set():
                 return
 
     def _find(self) -> list[Kept]:
@@ -135,14 +131,14 @@ class Housekeeping:
         steps = keep_house(
             kept.path, kept.needs, history_seconds=kept.history_seconds, time_travel_seconds=kept.time_travel_seconds
         )
-        while not self._stopping.is_set() and self.is_ours():
+        while not self._background.stopping.is_set() and self.is_ours():
             started = time.monotonic()
             step: Done | None = next(steps, None)
             if step is None:
                 return True
             if step.count:
                 done[step.what] += step.count
-            self._stopping.wait(rest * (time.monotonic() - started))
+            self._background.stopping.wait(rest * (time.monotonic() - started))
         return False
 
     def _say(self, name: str, failed: Exception) -> None:

@@ -6,7 +6,7 @@ Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as
 from collections.abc import Collection
 from functools import partial
 
-from pulsar_spark.broker.desk import MOST, Desk, is_said, number_of
+from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.due_moves import stop_waiting, wait_again
 from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
@@ -32,6 +32,7 @@ from pulsar_spark.protocol.membership import (
     unsubscribe_refusal,
 )
 from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
+from pulsar_spark.protocol.request_properties import MOST, is_said
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
 from pulsar_spark.table_specs import VALID_UNTIL
@@ -52,7 +53,7 @@ class Members(Desk):
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
-        reads_compacted = is_said(request, IS_READ_COMPACTED)
+        reads_compacted = is_said(request.properties, IS_READ_COMPACTED)
         if reads_compacted and (refused := reads_compacted_refusal(wanted)):
             raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
         newcomer = newcomer_of(request, partial(self.bundle.policy, request.topic)) if wanted == KEY_SHARED else None
@@ -193,7 +194,7 @@ class Members(Desk):
             consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id
         ]
         by_consumer = request.consumer_id is not None
-        refused = unsubscribe_refusal(others, is_forced=is_said(request, "force"), by_consumer=by_consumer)
+        refused = unsubscribe_refusal(others, is_forced=is_said(request.properties, "force"), by_consumer=by_consumer)
         if refused:
             raise error_named(refused[0])(f"subscription {request.subscription!r} {refused[1]}")
         self.delete(cursor)
@@ -293,7 +294,7 @@ class Members(Desk):
 def _check_chunk_limits(request: Request) -> None:
     number_of(request, MAX_PENDING, 0, least=-MOST_INT32, most=MOST_INT32)
     number_of(request, EXPIRE_TIME_MS, 0, least=0, most=LATEST_MS)
-    is_said(request, AUTO_ACK_OLDEST)
+    is_said(request.properties, AUTO_ACK_OLDEST)
 
 
 def _type_wanted(request: Request) -> str:

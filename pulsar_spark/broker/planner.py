@@ -18,6 +18,8 @@ take 0.21 s either way, and one plan of two partitions would have an exchange, w
 """
 
 import logging
+import os
+import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Rows, Work
+from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.storage.python_rows import uncollected, values_of
@@ -42,8 +45,9 @@ LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
 """Bytes of the files that prepared plans read."""
 
 END_SECONDS = 20.0
-COMPILE_AFTER_SECONDS = 15.0
-"""How long after its start a broker prepares the compiled plan, unless a round needs it before."""
+COMPILE_AFTER_SECONDS, ENVIRONMENT = 15.0, "PULSAR_SPARK_COMPILE_AFTER_SECONDS"
+"""How long after its start a broker prepares the compiled plans, unless a round needs them before; the environment may
+say another number: a broker that lives for seconds need not begin."""
 RUN_IN, PAUSE_SECONDS = 60, 0.05
 """How often each compiled plan is run in, on as many rows as pay it, and the rest that rounds are left in between. When
 Java is done with it a plan of whole acknowledgements takes 33 ms of 2,000 rows, 30 ms of ten."""
@@ -119,7 +123,10 @@ class Planner:
         if not self._is_compiling.acquire(blocking=False):
             return
         try:
-            self._compiled.warm_up(PLANS)
+            for plan in PLANS:
+                if self._is_ending.is_set():
+                    return
+                self._compiled.warm_up([plan])
             self._is_compiled.set()
             self._run_in()
         except Exception:  # its folder went, Spark ends...: rounds are interpreted, and the next large one tries again
@@ -134,6 +141,14 @@ class Planner:
             if self._is_ending.wait(PAUSE_SECONDS):
                 return
             apart.run(rows, plan)
+
+
+def compile_after_seconds() -> float:
+    """:data:`COMPILE_AFTER_SECONDS`, or what the environment says; :class:`InvalidConfiguration` for no number."""
+    said = os.environ.get(ENVIRONMENT, str(COMPILE_AFTER_SECONDS))
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", said):
+        raise InvalidConfiguration(f"{ENVIRONMENT} {shown(said)}: give a number of seconds below a million")
+    return float(said)
 
 
 class _Mode:

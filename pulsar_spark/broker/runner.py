@@ -43,7 +43,7 @@ from pulsar_spark.broker.isolation import is_spark_gone
 from pulsar_spark.broker.journal import Journal
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.patience import Patience, Waits
-from pulsar_spark.broker.planner import COMPILE_AFTER_SECONDS, Planner
+from pulsar_spark.broker.planner import Planner, compile_after_seconds
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.same_process import replace_former
@@ -155,7 +155,7 @@ class Broker:
                 is_up = self._patiently(lambda: migrate_at_start(self.layout, self.broker_id))
                 if is_up and self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
-                    self._planner.compile_soon(COMPILE_AFTER_SECONDS)
+                    self._planner.compile_soon(compile_after_seconds())
                     self._keep_house()
                     self._compact()
                     log.info("broker %s serves %s", self.broker_id, self.layout.root)

@@ -13,12 +13,13 @@ import logging
 from collections.abc import Callable, Mapping
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.desk import Desk, is_said
+from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request, RoundDraft
 from pulsar_spark.broker.facts import set_aside_row
 from pulsar_spark.broker.isolation import of_request
 from pulsar_spark.broker.reading import read_again
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown
+from pulsar_spark.protocol.request_properties import is_said
 from pulsar_spark.storage.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
 
 MOST_REQUESTS = 1_000
@@ -73,7 +74,7 @@ class SetAsideRequests(Desk):
     def drop(self, request: Request) -> str:
         """Drop one request that was set aside, or all; how many were."""
         entries = self._entries(request)
-        if is_said(request, "all"):
+        if is_said(request.properties, "all"):
             entries = [entry for entry in entries if entry.status == REQUEST]
         for entry in entries:
             if entry.status != REQUEST:
@@ -83,7 +84,7 @@ class SetAsideRequests(Desk):
         return str(len(entries))
 
     def _entries(self, request: Request) -> list[SetAside]:
-        if is_said(request, "all"):
+        if is_said(request.properties, "all"):
             return list(self.bundle.set_aside.values())
         wanted = request.properties.get("id")
         if wanted not in self.bundle.set_aside:

@@ -85,7 +85,7 @@ class Letters(NamedTuple):
             custom=custom,
         )
         attempts = letters.reconsume_times(properties)
-        is_dead = attempts > self.topics.max_redeliver_count
+        is_dead = letters.is_too_often(attempts, self.topics.max_redeliver_count)
         if is_dead:
             properties = letters.dead_letter_properties(
                 properties,

@@ -25,6 +25,7 @@ from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.cursor import IS_UNSEEN
+from pulsar_spark.protocol.letters import is_too_often
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.compacted_entries import CompactedEntries
@@ -246,7 +247,7 @@ class PartitionSubscription:
     def _arrive(self, row: dict, requests_version: int) -> None:
         with self.lock:
             delivery = Delivery(self, row, self.generation)
-            is_dead = self._max_redeliver_count is not None and delivery.redelivery_count > self._max_redeliver_count
+            is_dead = is_too_often(delivery.redelivery_count, self._max_redeliver_count or 0)
             is_shown = requests_version >= self._stale_until and not is_dead
             permits = self._count_taken()
             permits += self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)

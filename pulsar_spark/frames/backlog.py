@@ -40,7 +40,7 @@ class Backlog:
         self._rounds = TableLog(layout.broker_table("cursor_ledger"))
         self._looked_at = -1
         self._ends: dict[int, int] | None = None
-        self._version = _last_publish(TableLog(topic.path))
+        self._version = TableLog(topic.path).last_append()  # what is no longer in the log a broker has numbered
         self._began = now_micros()
 
     def is_handled(self, consumer_id: str, given_back: Mapping[int, list[tuple[int, int]]]) -> bool:
@@ -165,9 +165,3 @@ def hashes_by_part(
                 part, entries = [], 0
     if part:
         yield hashes_of(ledgers, topic.path, topic.topic_id, partition, part)
-
-
-def _last_publish(log: TableLog) -> int:
-    """The last version that added rows, 0 for none; also where its commit is no longer in the log, because a broker has
-    numbered it."""
-    return next((commit.version for commit in log.commits_from_the_end() if commit.added and not commit.removed), 0)

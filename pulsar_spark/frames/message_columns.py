@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.delays import MAX_MS
-from pulsar_spark.protocol.instants import EPOCH
+from pulsar_spark.protocol.instants import EPOCH, from_micros, to_millis
 from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import MESSAGES
 
@@ -132,8 +132,9 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
     if isinstance(given, T.TimestampType):
         return column
     if isinstance(given, T.DayTimeIntervalType):
-        since = timedelta(milliseconds=MAX_MS) - (now - EPOCH)
-        is_beyond, instant = column > F.lit(since), F.lit(now) + column
+        # In whole milliseconds, as client.send_arguments.deliver_at_ms counts: Pulsar's deliver times have no others.
+        since, now_ms = timedelta(milliseconds=MAX_MS) - (now - EPOCH), from_micros(1000 * to_millis(now))
+        is_beyond, instant = column > F.lit(since), F.timestamp_millis(F.unix_millis(F.lit(now_ms) + column))
     else:
         is_beyond, instant = ~column.between(-MAX_MS, MAX_MS), F.timestamp_millis(column)
     beyond = refusal(

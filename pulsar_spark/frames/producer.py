@@ -54,7 +54,7 @@ from pulsar_spark.frames.payload_encoding import Encoding
 from pulsar_spark.frames.routing_columns import checked_scheme, routed
 from pulsar_spark.frames.value_encoding import with_payloads
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.instants import deliver_millis
+from pulsar_spark.protocol.instants import deliver_millis, to_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
@@ -159,7 +159,7 @@ def publish(
     frame = with_payloads(frame, schema)
     columns = message_columns(frame, properties_from, now)
     scheme = checked_scheme(hashing_scheme)
-    deliver_ms = deliver_at_ms(_milliseconds(deliver_at), deliver_after, _milliseconds(now))
+    deliver_ms = deliver_at_ms(_milliseconds(deliver_at), deliver_after, to_millis(now))
     if create:
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)

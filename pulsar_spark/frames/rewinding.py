@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.letters import is_too_often
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.slices import PositionRange
@@ -51,7 +52,7 @@ class Rewinding:
 
     def given_back(self, held: PositionRange, delay_ms: int) -> None:
         """Await it, unless it dies by being given back."""
-        if 0 < self._most <= held.redelivery_count:
+        if is_too_often(held.redelivery_count + 1, self._most):
             return
         due = self._clock() + delay_ms / 1000
         known = self._awaited.get(held.partition)

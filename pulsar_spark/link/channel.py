@@ -8,7 +8,6 @@ in the time its lease lasts. Any failure that is not of the moment (the log is b
 thread, and everybody who waits or asks is told.
 """
 
-import functools
 import heapq
 import itertools
 import logging
@@ -19,12 +18,11 @@ from collections.abc import Callable
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.broker_watch import NAME, BrokerWatch
-from pulsar_spark.link.inbox import COLUMNS, Inbox, Reply, Subscriber
+from pulsar_spark.link.inbox import Answers, Inbox, Reply, Subscriber
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
-from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
@@ -102,50 +100,33 @@ class Channel(Worker):
     def ask(self, rows: list[dict], timeout: float, committed: Callable[[int], None] | None = None) -> list[Reply]:
         """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout*
         seconds."""
-        rows, replies = valid_for(rows, timeout), {}
-        all_there = threading.Event()
-
-        def replied(request_id: str, reply: Reply) -> None:
-            replies[request_id] = reply
-            if len(replies) == len(rows):
-                all_there.set()
-
-        self.submit(
-            rows,
-            committed=committed,
-            replied={row["request_id"]: functools.partial(replied, row["request_id"]) for row in rows},
-        )
+        rows, all_there = valid_for(rows, timeout), threading.Event()
+        answers = Answers(rows, all_there.set)
+        self.submit(rows, committed=committed, replied=answers.awaited)
         try:
             is_answered = interrupts.until(all_there.wait, timeout)
         finally:
             with self._condition:
-                for row in rows:
-                    self._inbox.waiting.pop(row["request_id"], None)
+                self._inbox.forget(answers)
         if not is_answered:
             raise no_answer(self._root, timeout)
-        return [replies[row["request_id"]] for row in rows]
+        return answers.in_order()
 
     def ask_then(
         self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
     ) -> None:
         """As :meth:`ask`, for who does not wait: *done* gets the replies, or the error in their place, once and on the
         channel's thread."""
-        rows, replies = valid_for(rows, timeout), {}
-        ids = [row["request_id"] for row in rows]
-
-        def replied(request_id: str, reply: Reply) -> None:
-            replies[request_id] = reply
-            if len(replies) == len(ids):
-                done([replies[each] for each in ids], None)
+        rows = valid_for(rows, timeout)
+        answers = Answers(rows, lambda: done(answers.in_order(), None))
 
         def is_late() -> None:
-            if len(replies) < len(ids):
+            if not answers.are_there:
                 with self._condition:
-                    for each in ids:
-                        self._inbox.waiting.pop(each, None)
+                    self._inbox.forget(answers)
                 done(None, no_answer(self._root, timeout))
 
-        self.submit(rows, replied={each: functools.partial(replied, each) for each in ids})
+        self.submit(rows, replied=answers.awaited)
         self.call_later(timeout, is_late)
 
     def post(self, rows: list[dict], timeout: float) -> None:
@@ -305,14 +286,8 @@ class Channel(Worker):
         if self._log.is_shortened(self._seen):
             self._begin_again()
         for commit in self._log.commits(after=self._seen):
-            with self._condition:
-                is_ours = self._inbox.concerns(commit)
             self._broker.heard()
-            if is_ours:
-                rows = read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS)
-                with self._condition:
-                    wanted = self._inbox.wanted()
-                self._inbox.dispatch(rows, wanted)
+            self._inbox.hear(self._path, commit, self._condition)
             self._seen = commit.version
 
     def _begin_again(self) -> None:

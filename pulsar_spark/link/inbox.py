@@ -7,19 +7,24 @@ Everything here is called by the channel, which holds its lock for what changes 
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
+from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.packing import unpacked
 from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.cursor_ledger import KEYS, concerned_name, lane_hashes
+from pulsar_spark.storage.data_files import read_added
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 COLUMNS = [
     "kind",
@@ -81,6 +86,33 @@ class Subscriber(Protocol):
         """The line is down for good."""
 
 
+class Answers:
+    """The replies to several requests, which come in any order; *done* is called with the last of them."""
+
+    def __init__(self, rows: list[dict], done: Callable[[], None] = lambda: None):
+        self._ids, self._done = [row["request_id"] for row in rows], done
+        self._found: dict[str, Reply] = {}
+
+    @property
+    def awaited(self) -> dict[str, Callable[[Reply], None]]:
+        """Whom to call back, by request id."""
+        return {request_id: partial(self._take, request_id) for request_id in self._ids}
+
+    @property
+    def are_there(self) -> bool:
+        """Are they all there?"""
+        return len(self._found) == len(self._ids)
+
+    def in_order(self) -> list[Reply]:
+        """The replies in the order of their requests, once they are there."""
+        return [self._found[request_id] for request_id in self._ids]
+
+    def _take(self, request_id: str, reply: Reply) -> None:
+        self._found[request_id] = reply
+        if self.are_there:
+            self._done()
+
+
 class Inbox:
     """Subscribers by consumer, topic and partition; callbacks by request id."""
 
@@ -121,6 +153,22 @@ class Inbox:
             return True
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
 
+    def hear(self, path: Path, commit: Commit, lock: AbstractContextManager = nullcontext()) -> None:
+        """Tell everybody what the round says that made a *commit* to the table at *path*. The *lock* is held while it
+        is found out whom that concerns."""
+        with lock:
+            is_ours = self.concerns(commit)
+        if is_ours:
+            rows = read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
+            with lock:
+                wanted = self.wanted()
+            self.dispatch(rows, wanted)
+
+    def forget(self, answers: Answers) -> None:
+        """Nobody waits for these any more."""
+        for request_id in answers.awaited:
+            self.waiting.pop(request_id, None)
+
     def dispatch(self, rows: pa.Table, wanted: tuple[pa.Array, pa.Array]) -> None:
         """Tell everybody what some rows of one round say."""
         consumers, waiting = wanted
@@ -147,7 +195,7 @@ class Inbox:
             replied = self.waiting.pop(row["request_id"], None)
             if replied is not None:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
-        deliveries = [row for row in found["range"] if row["status"] == "pending" and row["delivery_round"] is not None]
+        deliveries = [row for row in found["range"] if row["status"] == PENDING and row["delivery_round"] is not None]
         lanes = _lanes_of(rows, deliveries)
         for row in deliveries:
             if subscriber := self._subscriber(row):
@@ -179,7 +227,7 @@ def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]
 
 def _dealt(rows: pa.Table, delivery: dict) -> list[dict]:
     """What a round dealt by lane of the cursor of *delivery*, to whomever, as rows with the hashes of their lanes."""
-    is_its = pc.and_(pc.equal(rows.column("kind"), "range"), pc.equal(rows.column("status"), "pending"))
+    is_its = pc.and_(pc.equal(rows.column("kind"), "range"), pc.equal(rows.column("status"), PENDING))
     for name in KEYS["cursor"]:
         is_its = pc.and_(is_its, pc.equal(rows.column(name), pa.scalar(delivery[name], rows.schema.field(name).type)))
     is_its = pc.and_(is_its, pc.equal(rows.column("delivery_round"), rows.column("round")))

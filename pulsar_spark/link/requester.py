@@ -7,14 +7,12 @@ long than its answer is waited for, so one that failed with Timeout is not carri
 
 import time
 import uuid
-from functools import partial
 
 from pulsar_spark.errors import InvalidConfiguration, NotARoot
 from pulsar_spark.link import interrupts
-from pulsar_spark.link.inbox import COLUMNS, Inbox, Reply
+from pulsar_spark.link.inbox import Answers, Inbox, Reply
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
-from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import read_definition
@@ -48,11 +46,11 @@ class Requester:
             return []
         for request in requests:
             _check_texts(request)
-        log, inbox, found = TableLog(self._path), Inbox(), {}
+        log, inbox = TableLog(self._path), Inbox()
         seen = log.latest()
         rows = valid_for([self._maker.make(**request) for request in requests], self.timeout_seconds)
-        request_ids = [row["request_id"] for row in rows]
-        inbox.waiting = {request_id: partial(found.__setitem__, request_id) for request_id in request_ids}
+        answers = Answers(rows)
+        inbox.waiting = answers.awaited
         try:
             writer = RequestWriter(self.layout, is_ending=lambda: True)
         except FileNotFoundError:
@@ -64,13 +62,12 @@ class Requester:
         while inbox.waiting:
             if log.has(seen + 1):
                 seen += 1
-                if inbox.concerns(commit := log.commit(seen)):
-                    inbox.dispatch(read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS), inbox.wanted())
+                inbox.hear(self._path, log.commit(seen))
             elif time.monotonic() > deadline:
                 raise no_answer(self.layout.root, self.timeout_seconds)
             else:
                 sleep(POLL_SECONDS)
-        return [found[request_id] for request_id in request_ids]
+        return answers.in_order()
 
 
 def _check_texts(request: dict) -> None:

@@ -14,6 +14,8 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
 
 ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
+UNREAD = "unread"
+"""What no range says: entries never delivered."""
 DEAD = "dead"
 """What the plan says of entries given back too often; once their letters are due they count as acknowledged."""
 DELIVERY_ROUND = "delivery_round"

@@ -18,9 +18,7 @@ it is held against the last of them over random histories.
 
 from typing import NamedTuple
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY
-
-UNREAD = "unread"
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, UNREAD
 
 STATES = {
     UNREAD: "never delivered since the subscription started, or was sought to here or before; delayed entries that "

@@ -40,8 +40,8 @@ HASHES = Axis(MAX_HASH + 1, 0)
 
 
 class OwnedRange(NamedTuple):
-    """Places start to end, inclusive, are *consumer_id*'s; where several share them, its hashes are those whose
-    remainder by *sharers* is *share*."""
+    """Places start to end, inclusive, are *consumer_id*'s, or of whatever else has a part of an axis; where several
+    share them, its hashes are those whose remainder by *sharers* is *share*."""
 
     start: int
     end: int
@@ -81,8 +81,8 @@ class Stretch(NamedTuple):
     shares: tuple
 
 
-def stretches(ranges: Iterable[OwnedRange], axis: Axis) -> Iterator[Stretch]:
-    """The whole axis in order, cut where owners change: shares are consumers, None where nobody is one.
+def stretches(ranges: Iterable[OwnedRange], axis: Axis, nobody: object = None) -> Iterator[Stretch]:
+    """The whole axis in order, cut where owners change: shares are consumers, *nobody* where none is one.
 
     >>> [*stretches([OwnedRange(0, 9, "a"), OwnedRange(5, 9, "b", 2, 1)], Axis(12, 0))][1:]
     [Stretch(start=5, end=9, shares=('a', 'b')), Stretch(start=10, end=11, shares=(None,))]
@@ -90,21 +90,15 @@ def stretches(ranges: Iterable[OwnedRange], axis: Axis) -> Iterator[Stretch]:
     ranges = list(ranges)
     found = {axis.start, *(border for owned in ranges for border in (owned.start, owned.end + 1))}
     starts = sorted(start for start in found if axis.start <= start <= axis.last)
-    holders: list[dict[tuple[int, int], str]] = [{} for _ in starts]
-    for owned in ranges:
+    holders: list[list[OwnedRange]] = [[] for _ in starts]
+    for owned in sorted(ranges, key=lambda owned: owned.sharers):
         for index in range(bisect_left(starts, owned.start), bisect_left(starts, owned.end + 1)):
-            holders[index][owned.sharers, owned.share] = owned.consumer_id
+            holders[index].append(owned)
     for start, until, held in zip(starts, [*starts[1:], axis.last + 1], holders, strict=True):
-        yield Stretch(start, until - 1, _shares(held))
-
-
-def _shares(held: dict[tuple[int, int], str]) -> tuple[str | None, ...]:
-    """Consumers by the remainder of hashes, of those *held* by sharers and share."""
-    sharers = sorted({sharers for sharers, _ in held}, reverse=True)
-    return tuple(
-        next((held[each, share % each] for each in sharers if (each, share % each) in held), None)
-        for share in range(lcm(*sharers))
-    )
+        shares = [nobody] * lcm(*(owned.sharers for owned in held))
+        for owned in held:  # what more share takes the place of what fewer do
+            shares[owned.share :: owned.sharers] = [owned.consumer_id] * (len(shares) // owned.sharers)
+        yield Stretch(start, until - 1, tuple(shares))
 
 
 class HashTable:

@@ -9,7 +9,7 @@ gone. So :func:`kept_properties` says which it did not get, and which of its nam
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pulsar_spark.protocol.key_shared import KeySharedRules, key_shared_meta, new_selector
+from pulsar_spark.protocol.key_shared import KeySharedRules, hash_ranges_of, new_selector
 from pulsar_spark.protocol.selectors import (
     AutoSplit,
     ConsistentHashing,
@@ -35,7 +35,7 @@ class KeptMember(NamedTuple):
 def kept_member(row: Mapping) -> KeptMember:
     """The consumer of a *row* as ``cursor_ledger`` has it."""
     properties = dict(row["properties"] or [])
-    member = Member(row["consumer_id"], row["consumer_name"], key_shared_meta(properties).ranges)
+    member = Member(row["consumer_id"], row["consumer_name"], hash_ranges_of(properties.get("hash_ranges") or ""))
     return KeptMember(member, tuple((held["start"], held["end"]) for held in row["hash_ranges"] or ()), properties)
 
 

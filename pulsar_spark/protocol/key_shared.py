@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.policies import MOST_INT32, policy_number
+from pulsar_spark.protocol.request_properties import is_said
 from pulsar_spark.protocol.selectors import (
     POINTS,
     AutoSplit,
@@ -73,10 +74,8 @@ def key_shared_meta(properties: Mapping[str, str]) -> KeySharedMeta:
     mode = properties.get("key_shared_mode") or AUTO_SPLIT
     if mode not in MODES:
         raise InvalidConfiguration(f"key_shared_mode {shown(mode)} is none of {', '.join(MODES)}")
-    order = properties.get("allow_out_of_order_delivery") or "false"
-    if order not in ("true", "false"):
-        raise InvalidConfiguration(f"allow_out_of_order_delivery {shown(order)} is neither true nor false")
-    return KeySharedMeta(mode, order == "true", hash_ranges_of(properties.get("hash_ranges") or ""))
+    allows_out_of_order = is_said(properties, "allow_out_of_order_delivery")
+    return KeySharedMeta(mode, allows_out_of_order, hash_ranges_of(properties.get("hash_ranges") or ""))
 
 
 def hash_ranges_of(text: str) -> tuple[tuple[int, int], ...]:

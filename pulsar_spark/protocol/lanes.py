@@ -9,7 +9,7 @@ A set of hashes is kept as stretches of the selector's axis. Consumers of one na
 the hash (semantics 2.27), so each has a modulus and a remainder.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import lcm
@@ -146,18 +146,9 @@ def _add(found: dict, start: int, end: int, shares: Sequence) -> None:
 
 def _stretches(lanes: Sequence[LaneHashes], axis: Axis) -> Iterator[Stretch]:
     """The whole axis by the index of the lane that has it, -1 for none."""
-    held = [(number, one) for number, lane in enumerate(lanes) for one in lane.ranges]
-    borders = sorted({axis.start, *(one.start for _, one in held), *(one.end + 1 for _, one in held)} - {axis.last + 1})
-    shares: list[list[tuple[int, HashRange]]] = [[] for _ in borders]
-    for number, one in held:
-        for at in range(bisect_left(borders, one.start), bisect_left(borders, one.end + 1)):
-            shares[at].append((number, one))
-    ends = [*(border - 1 for border in borders[1:]), axis.last]
-    return map(_stretch, borders, ends, shares)
-
-
-def _stretch(start: int, end: int, held: Sequence[tuple[int, HashRange]]) -> Stretch:
-    numbers = [-1] * lcm(*(one.modulus for _, one in held))
-    for number, one in held:
-        numbers[one.remainder :: one.modulus] = [number] * (len(numbers) // one.modulus)
-    return Stretch(start, end, tuple(numbers))
+    held = (
+        OwnedRange(one.start, one.end, number, one.modulus, one.remainder)
+        for number, lane in enumerate(lanes)
+        for one in lane.ranges
+    )
+    return stretches(held, axis, nobody=-1)

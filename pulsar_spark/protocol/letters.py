@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.policies import MOST_INT32
+from pulsar_spark.protocol.request_properties import is_said, number_in
 
 RETRY_SUFFIX, DEAD_LETTER_SUFFIX = "-RETRY", "-DLQ"
 DEFAULT_MAX_REDELIVER_COUNT = 16
@@ -40,6 +41,16 @@ LATEST_MS = 253_402_300_799_999
 
 _OWN = "property."
 """Before the names of the letter's own properties in those of a request."""
+
+
+def is_too_often(times, most):
+    """Is what was given back, or put off, so many *times* dead, where *most* are allowed (4.26)? With 0 nothing dies.
+    Of whole numbers, or of two columns.
+
+    >>> is_too_often(3, 3), is_too_often(4, 3), is_too_often(4, 0)
+    (False, True, False)
+    """
+    return (most > 0) & (times > most)
 
 
 class ReconsumeLater(NamedTuple):
@@ -82,8 +93,8 @@ def reconsume_later_of(properties: Mapping[str, str]) -> ReconsumeLater:
     return ReconsumeLater(
         properties["letter_topic"],
         own,
-        properties.get("is_dead") == "true",
-        properties.get("is_cumulative") == "true",
+        is_said(properties, "is_dead"),
+        is_said(properties, "is_cumulative"),
         _number(properties, "batch_index"),
         _number(properties, "deliver_at_ms"),
         properties.get("producer_name"),
@@ -92,10 +103,9 @@ def reconsume_later_of(properties: Mapping[str, str]) -> ReconsumeLater:
 
 
 def _number(properties: Mapping[str, str], name: str) -> int | None:
-    value = properties.get(name)
-    if value is not None and not (value.isdecimal() and len(value) < 19 and int(value) <= LATEST_MS):
-        raise InvalidConfiguration(f"reconsume_later: {name} {value!r} is not a number, or above {LATEST_MS}")
-    return None if value is None else int(value)
+    if properties.get(name) is None:
+        return None
+    return number_in(properties, name, of="reconsume_later", least=0, most=LATEST_MS)
 
 
 def letters_in(row: Mapping) -> int:

@@ -11,18 +11,14 @@ Two who claim at a time take the file's lock in turn. A claim ends when its owne
 machine is gone, or when it was not renewed for so long; its owner may go on publishing until somebody else claims.
 """
 
-import json
 import os
-import socket
 import time
 import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-from filelock import FileLock
-
 from pulsar_spark.errors import ProducerFenced
-from pulsar_spark.storage.lease import Holder
+from pulsar_spark.storage.lease_file import LeaseFile, is_held
 from pulsar_spark.storage.tables import AppendTable
 
 LEASE_SECONDS = 10.0
@@ -41,7 +37,7 @@ class _Claim(NamedTuple):
     until: float
 
     def is_alive(self) -> bool:
-        return Holder(self.owner, self.host, self.pid, self.until).is_alive()
+        return is_held(self.host, self.pid, self.until)
 
 
 class ExclusiveClaim:
@@ -49,20 +45,20 @@ class ExclusiveClaim:
 
     def __init__(self, path: Path, topic: str, producer_name: str):
         self._table, self._topic, self._producer_name = Path(path), topic, producer_name
-        self._file = self._table / "_exclusive_producer.json"
+        self._file = LeaseFile(self._table / "_exclusive_producer.json", _Claim)
         self._owner = uuid.uuid4().hex
         self._seen: tuple[int, int] | None = None
         self._is_mine = False
 
     def holder(self) -> str | None:
         """The name of another producer that has the topic for itself; None where nobody has."""
-        claim = self._read()
+        claim = self._file.read()
         return claim.producer_name if claim and claim.is_alive() and claim.owner != self._owner else None
 
     def take(self, *, is_fencing: bool = False) -> bool:
         """Claim the topic; False where somebody else has it, unless that one *is* to be *fenced*."""
-        with self._lock():
-            claim = self._read()
+        with self._file.lock():
+            claim = self._file.read()
             if not is_fencing and claim and claim.is_alive() and claim.owner != self._owner:
                 return False
             epoch, self._is_mine = (claim.epoch if claim else 0) + 1, True
@@ -81,12 +77,12 @@ class ExclusiveClaim:
     def check(self) -> None:
         """:class:`ProducerFenced` where somebody else has claimed the topic; the price of a stat where nobody has."""
         try:
-            now = os.stat(self._file)
+            now = os.stat(self._file.path)
         except FileNotFoundError:
             return
         if self._seen == (now.st_ino, now.st_mtime_ns):
             return
-        claim = self._read()
+        claim = self._file.read()
         is_others = claim is not None and claim.owner != self._owner
         if is_others and (self._is_mine or claim.is_alive()):
             raise ProducerFenced(
@@ -97,23 +93,12 @@ class ExclusiveClaim:
             self._seen = now.st_ino, now.st_mtime_ns
 
     def _write_own(self, seconds: float) -> None:
-        with self._lock():
-            claim = self._read()
+        with self._file.lock():
+            claim = self._file.read()
             if self._is_mine and claim and claim.owner == self._owner:
                 self._write(claim.epoch, time.time() + seconds if seconds else 0.0)
             self._is_mine = self._is_mine and seconds > 0
 
-    def _read(self) -> _Claim | None:
-        try:
-            return _Claim(**json.loads(self._file.read_text()))
-        except (FileNotFoundError, ValueError, TypeError):
-            return None
-
     def _write(self, epoch: int, until: float) -> None:
-        claim = _Claim(epoch, self._owner, self._producer_name, socket.gethostname(), os.getpid(), until)
-        fresh = self._file.with_suffix(f".{self._owner}")
-        fresh.write_text(json.dumps(claim._asdict()))
-        os.replace(fresh, self._file)
-
-    def _lock(self) -> FileLock:
-        return FileLock(self._file.with_suffix(".lock"))
+        said = {"epoch": epoch, "owner": self._owner, "producer_name": self._producer_name, "until": until}
+        self._file.write(self._owner, **said)

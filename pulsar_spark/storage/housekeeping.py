@@ -73,7 +73,7 @@ def needs_of(table: Path, name: str, latest: LatestRows) -> Needs:
     if name == CURSOR_LEDGER.name:
         return _needs_of_rounds(table)
     if name == LEDGERS.name:
-        return Needs(_last_appended(log))
+        return Needs(log.last_append())
     return Needs(log.latest(), waiting=0)
 
 
@@ -87,11 +87,6 @@ def _behind(log: TableLog, read_until: int) -> Needs:
     added = appended(log, range(read_until + 1, log.latest() + 1))
     waiting = min((int(add["modificationTime"]) for add in added), default=NOBODY)
     return Needs(read_until, waiting, frozenset(add["path"] for add in added))
-
-
-def _last_appended(log: TableLog) -> int:
-    """The last version that appended rows; 0 where none is left in the log."""
-    return next((commit.version for commit in log.commits_from_the_end() if commit.added), 0)
 
 
 def _needs_of_rounds(table: Path) -> Needs:

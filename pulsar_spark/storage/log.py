@@ -168,6 +168,12 @@ class TableLog:
         for version in range(self.latest(), max(self.earliest(), 1) - 1, -1):
             yield self.commit(version)
 
+    def last_append(self) -> int:
+        """The last version that added rows and took none out; 0 where none is left in the log."""
+        return next(
+            (commit.version for commit in self.commits_from_the_end() if commit.added and not commit.removed), 0
+        )
+
     def commits_left(self, after: int) -> Iterator[Commit]:
         """The commits above *after* that are still in the log, in order."""
         return self.commits(max(after, self.earliest() - 1) if self.is_shortened(after) else after)

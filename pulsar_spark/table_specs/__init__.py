@@ -15,9 +15,9 @@ from pulsar_spark.table_specs.messages import (
     KEY_FLAGS,
     MESSAGES,
     REPROCESSING,
+    SCHEMAS,
 )
 from pulsar_spark.table_specs.requests import REQUESTS, VALID_UNTIL
-from pulsar_spark.table_specs.schemas import SCHEMAS
 from pulsar_spark.table_specs.spec import (
     ENCRYPTION_KEYS,
     HASH_RANGES,

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY, UNREAD
 from pulsar_spark.transforms.intervals import to_segments
 from pulsar_spark.transforms.round_inputs import KINDS, RANGE_KEY, STATE
 
@@ -63,9 +64,9 @@ def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = K
             F.when(F.col("returns") > 0, F.col("back")).alias("back"),
         )
     )
-    is_acknowledged = F.col("is_acked") | (F.col("entry.status") == "acknowledged") | (F.size("left") == 0)
-    is_partly_acked_unread = F.col("left").isNotNull() & (F.col("entry.status") == "unread")
-    status = F.when(is_partly_acked_unread, F.lit("replay")).otherwise(F.col("entry.status"))
+    is_acknowledged = F.col("is_acked") | (F.col("entry.status") == ACKNOWLEDGED) | (F.size("left") == 0)
+    is_partly_acked_unread = F.col("left").isNotNull() & (F.col("entry.status") == UNREAD)
+    status = F.when(is_partly_acked_unread, F.lit(REPLAY)).otherwise(F.col("entry.status"))
     said = {
         "redelivery_count": F.coalesce("entry.redelivery_count", F.lit(0)),
         "ack_set": F.coalesce("left", told("entry", "range", "ack_set")),
@@ -77,7 +78,7 @@ def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = K
         "limits",
         "first",
         "last",
-        F.when(is_acknowledged, F.lit("acknowledged")).otherwise(status).alias("status"),
+        F.when(is_acknowledged, F.lit(ACKNOWLEDGED)).otherwise(status).alias("status"),
         *(F.when(is_acknowledged, F.lit(None)).otherwise(value).alias(name) for name, value in kept.items()),
         F.coalesce(told("turn", "consumer", "line"), told("entry", "range", "line")).alias("line"),
         F.coalesce(told("entry", "range", "is_held"), F.lit(False)).alias("is_held"),
@@ -90,7 +91,7 @@ def _cut(inputs: DataFrame, kinds: Mapping[str, Collection[str]]) -> DataFrame:
     batch; on their own axes a turn and the limits. What rows of other *kinds* would say is 0, or null."""
     kind = F.col("kind")
     of_entry = [name for name in (*ATTRIBUTES, *OFFERED_AS) if name in kinds["range"]]
-    never_delivered = {"status": F.lit("unread"), "redelivery_count": F.lit(0)}
+    never_delivered = {"status": F.lit(UNREAD), "redelivery_count": F.lit(0)}
     new_entry = F.struct(*(never_delivered.get(name, F.col(name)).alias(name) for name in of_entry))
     limits = [F.col(name) for name in LIMIT_COLUMNS if name in kinds["cursor"]]
     if "wall" in kinds["cursor"]:

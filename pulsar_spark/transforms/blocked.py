@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.columns import unacked_messages
+from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.transforms.acknowledge import TURNS
 
 
@@ -33,7 +34,7 @@ def _sum_up(segments: DataFrame) -> DataFrame:
         "*",
         weight.alias("weight"),
         F.coalesce("turn.consumer_id", "consumer_id").alias("holder"),
-        F.when(F.col("status") == "pending", entries * weight).otherwise(0).alias("held"),
+        F.when(F.col("status") == PENDING, entries * weight).otherwise(0).alias("held"),
     )
     return held.select(
         "*",

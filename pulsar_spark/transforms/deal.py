@@ -7,6 +7,7 @@ of a few ranges.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from pulsar_spark.protocol.cursor import PENDING, UNREAD
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.transforms.acknowledge import ATTRIBUTES, ENTRIES, LIMITS, TURNS
 from pulsar_spark.transforms.offer import IN_LINE
@@ -31,12 +32,12 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
     is_dealt = F.col("axis") == DEALT
     first = F.when(is_dealt, F.col("first") + F.col("at") - F.col("before")).otherwise(F.col("first"))
     last = F.when(is_dealt, F.col("first") + F.col("until") - 1 - F.col("before")).otherwise(F.col("last"))
-    dealt = cut.where(F.col("fact").isNotNull() | is_taken | (F.col("status") != "unread")).select(
+    dealt = cut.where(F.col("fact").isNotNull() | is_taken | (F.col("status") != UNREAD)).select(
         "cursor",
         "fact",
         first.alias("first"),
         last.alias("last"),
-        F.when(is_taken, F.lit("pending")).otherwise(F.col("status")).alias("status"),
+        F.when(is_taken, F.lit(PENDING)).otherwise(F.col("status")).alias("status"),
         F.when(is_taken, F.col("taken_by")).otherwise(F.col("consumer_id")).alias("consumer_id"),
         F.when(is_taken, F.col("round")).otherwise(F.col("delivery_round")).alias("delivery_round"),
         "redelivery_count",

@@ -17,12 +17,14 @@ PersistentStickyKeyDispatcherMultipleConsumers.filterAndGroupEntriesForDispatchi
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from pulsar_spark.protocol.cursor import REPLAY, UNREAD
+
 IN_LINE = ("cursor", "line", "axis")
 """What lies end to end: the candidates of a line, and the turns of a line."""
 
-REPLAY, UNREAD, NOT_OFFERED = 0, 1, 2
-"""Ranks of segments: in this order they are offered. On Exclusive and Failover unread entries rank as replay does, so
-that position decides alone."""
+AGAIN, NEW, NOT_OFFERED = 0, 1, 2
+"""Ranks of segments: in this order they are offered. On Exclusive and Failover unread entries rank as those that come
+again, so that position decides alone."""
 
 
 def offer_candidates(segments: DataFrame) -> DataFrame:
@@ -33,15 +35,15 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
     came_due = F.col("due_time").isNotNull()
     rank = (
         F.when(F.col("is_held"), NOT_OFFERED)
-        .when((F.col("status") == "replay") & is_ripe, REPLAY)
-        .when(F.col("status") == "unread", F.when(is_single_active | came_due, REPLAY).otherwise(UNREAD))
+        .when((F.col("status") == REPLAY) & is_ripe, AGAIN)
+        .when(F.col("status") == UNREAD, F.when(is_single_active | came_due, AGAIN).otherwise(NEW))
         .otherwise(NOT_OFFERED)
     )
     offered = segments.select(
         "*",
         rank.alias("rank"),
         F.when(rank < NOT_OFFERED, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"),
-        F.when(F.col("status").isin("replay", "unread") & ~is_single_active, F.col("due_time")).alias("came_due"),
+        F.when(F.col("status").isin(REPLAY, UNREAD) & ~is_single_active, F.col("due_time")).alias("came_due"),
     )
     in_line = Window.partitionBy(*IN_LINE).orderBy("rank", "came_due", "first")
     before = F.sum("offered").over(in_line.rowsBetween(Window.unboundedPreceding, -1))

@@ -16,6 +16,8 @@ Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImp
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from pulsar_spark.protocol.cursor import DEAD, PENDING, REPLAY, UNREAD
+from pulsar_spark.protocol.letters import is_too_often
 from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 
@@ -31,8 +33,8 @@ def give_back(segments: DataFrame) -> DataFrame:
         "limits",
         "first",
         "last",
-        F.when(is_dead, F.lit("dead"))
-        .when(is_back | is_delayed, F.lit("replay"))
+        F.when(is_dead, F.lit(DEAD))
+        .when(is_back | is_delayed, F.lit(REPLAY))
         .otherwise(F.col("status"))
         .alias("status"),
         F.when(stays, F.col("consumer_id")).alias("consumer_id"),
@@ -49,7 +51,7 @@ def _judge(segments: DataFrame) -> DataFrame:
     """Say of each segment whether it comes back, whether that is counted, whether it dies of it, and whether it is
     delayed: met unread before its time. Due times are those that the returns set."""
     whole_cursor = Window.partitionBy("cursor")
-    is_pending = F.col("status") == "pending"
+    is_pending = F.col("status") == PENDING
     is_named = is_pending & (F.col("back.consumer_id") == F.col("consumer_id"))
     due_time = F.when(is_named, F.col("back.due_time")).otherwise(F.col("due_time"))
     spread = segments.select(
@@ -69,11 +71,11 @@ def _judge(segments: DataFrame) -> DataFrame:
     is_rewound = is_single_active & F.max("is_returned").over(whole_cursor)
     has_left = F.array_contains("limits.left", F.col("consumer_id"))
     most = F.col("limits.max_redeliver_count")
-    is_early = (F.col("status") == "unread") & (F.col("due_time") > F.col("limits.wall"))
+    is_early = (F.col("status") == UNREAD) & (F.col("due_time") > F.col("limits.wall"))
     return counted.select(
         "*",
         _is_true(is_pending & (is_returned | is_rewound | has_left)).alias("is_back"),
-        _is_true(is_counted & (most > 0) & (F.col("redelivery_count") >= most)).alias("is_dead"),
+        _is_true(is_counted & is_too_often(F.col("redelivery_count") + 1, most)).alias("is_dead"),
         _is_true(is_early & ~is_single_active).alias("is_delayed"),
     )
 

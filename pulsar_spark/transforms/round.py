@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING
 from pulsar_spark.transforms.account import count_given, take_account
 from pulsar_spark.transforms.acknowledge import fold_requests
 from pulsar_spark.transforms.blocked import find_blocked
@@ -38,7 +39,7 @@ positions."""
 Plan = Callable[[DataFrame], DataFrame]
 """Rows of a round's inputs in, rows of its result out."""
 
-_STAYING = pa.array(["pending", "acknowledged"])
+_STAYING = pa.array([PENDING, ACKNOWLEDGED])
 
 
 def plan_round(inputs: DataFrame) -> DataFrame:

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.transforms.acknowledge import TURNS
-from pulsar_spark.transforms.offer import IN_LINE, REPLAY
+from pulsar_spark.transforms.offer import AGAIN, IN_LINE
 
 SMALLEST_SHARE = 20
 """Entries a consumer may take in one go however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
@@ -39,7 +39,7 @@ def _sum_up(candidates: DataFrame) -> DataFrame:
     are to be shared."""
     whole_line = Window.partitionBy("cursor", "line")
     is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
-    is_replay = F.col("rank") == REPLAY
+    is_replay = F.col("rank") == AGAIN
     return candidates.select(
         "*",
         F.coalesce(F.max(F.when(is_in_reach, F.col("weight"))).over(whole_line), F.lit(1)).alias("heaviest"),

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pulsar_spark.protocol.cursor import PENDING, REPLAY
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey, read_latest
@@ -94,7 +95,7 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
     of the due lane are of positions where the latest round delivered them, or where they are kept apart; else of
     numbers, from 0 on."""
     pages = _latest(rows, "page").select(*KEYS["page"], "round")
-    ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin("pending", "replay"))
+    ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin(PENDING, REPLAY))
     ranges = ranges.join(pages, on=[*KEYS["page"], "round"], how="inner")
     ranges = with_positions(ranges)
     is_apart = F.col("first") >= APART_BASE

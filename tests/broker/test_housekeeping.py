@@ -209,7 +209,7 @@ def test_it_rests_and_ends_in_the_middle_when_it_is_told(engine, monkeypatch):
     keeper.start()
     eventually(lambda: steps)
     keeper.close()
-    assert not keeper._thread.is_alive() and steps == [engine.layout.broker_table("requests")]
+    assert not keeper._background.is_alive and steps == [engine.layout.broker_table("requests")]
 
 
 def test_it_rests_the_shorter_the_more_waits(engine, monkeypatch):

@@ -33,8 +33,8 @@ UNKNOWN = [
     ({"key_shared_mode": "Sticky"}, "key_shared_mode 'Sticky' is none of AUTO_SPLIT, STICKY"),
     ({"key_shared_mode": "x" * 5000}, "is none of AUTO_SPLIT, STICKY"),
     ({"key_shared_mode": "\x00"}, "is none of AUTO_SPLIT, STICKY"),
-    ({"allow_out_of_order_delivery": "True"}, "allow_out_of_order_delivery 'True' is neither true nor false"),
-    ({"allow_out_of_order_delivery": "1"}, "neither true nor false"),
+    ({"allow_out_of_order_delivery": "True"}, "allow_out_of_order_delivery 'True': give 'true' or 'false'"),
+    ({"allow_out_of_order_delivery": "1"}, "give 'true' or 'false'"),
     *(
         ({"key_shared_mode": STICKY, "hash_ranges": text}, "is not two whole numbers")
         for text in (

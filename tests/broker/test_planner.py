@@ -5,6 +5,7 @@ import pytest
 from pulsar_spark.broker import planner as planner_module
 from pulsar_spark.broker.planner import Planner, _middle
 from pulsar_spark.broker.work import Rows, Work
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_whole_acknowledgements
 from tests.benchmarks.plan_twin import NOW, one_cursor
@@ -59,6 +60,30 @@ def test_compiled_plans_are_run_in_on_rows_of_a_round_as_large_as_theirs(spark, 
     monkeypatch.setattr(planner_module._Mode, "run", recorded)
     planner._run_in()
     assert dict(run) == dict.fromkeys(PLANS, 2 * planner_module.COMPILED_FROM + 2)
+
+
+def test_who_ends_waits_for_the_plan_that_is_being_compiled_and_no_other(monkeypatch, tmp_path):
+    planner, run = Planner(None, tmp_path), []
+    monkeypatch.setattr(
+        planner_module._Mode, "run", lambda mode, rows, plan: run.append(plan) or planner._is_ending.set()
+    )
+    planner.compile()
+    assert run == [PLANS[0]] and not planner._is_compiled.is_set()
+
+
+@pytest.mark.parametrize("said, seconds", [(None, planner_module.COMPILE_AFTER_SECONDS), ("0", 0.0), ("2.5", 2.5)])
+def test_the_environment_says_when_plans_are_compiled(monkeypatch, said, seconds):
+    monkeypatch.delenv(planner_module.ENVIRONMENT)
+    if said is not None:
+        monkeypatch.setenv(planner_module.ENVIRONMENT, said)
+    assert planner_module.compile_after_seconds() == seconds
+
+
+@pytest.mark.parametrize("said", ["soon", "", "-1", "nan", "9" * 30])
+def test_an_environment_that_says_no_number_is_refused(monkeypatch, said):
+    monkeypatch.setenv(planner_module.ENVIRONMENT, said)
+    with pytest.raises(InvalidConfiguration, match="give a number of seconds"):
+        planner_module.compile_after_seconds()
 
 
 @pytest.mark.parametrize(

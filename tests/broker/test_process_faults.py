@@ -17,7 +17,7 @@ from tests.broker.test_process import PATIENCE_MS, BrokerProcess
 from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.java
 MESSAGES = 5
 SPARKS_OWN = ("WARN", "Setting", "To adjust", "Using", "WARNING: ", "resolving ")
 log = logging.getLogger(__name__)

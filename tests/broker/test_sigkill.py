@@ -85,7 +85,7 @@ def test_killed_at_every_write(tmp_path, what, workload):
     assert what != DAMAGED_INDEX or (said and all(is_mended)), said
 
 
-@pytest.mark.spark
+@pytest.mark.java
 def test_killed_at_random_times(tmp_path):
     root, log = tmp_path / "root", tmp_path / "brokers.log"
     chance, alive = random.Random(SEED), []

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from pulsar_spark.cli import app
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.java
 
 SECRET = "the payload nobody prints"
 

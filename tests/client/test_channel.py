@@ -7,7 +7,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import subscription as subscription_module
-from pulsar_spark.link import channel, request_writer
+from pulsar_spark.link import channel, inbox, request_writer
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
 from pulsar_spark.storage.tables import AppendTable
@@ -178,7 +178,7 @@ def test_where_nobody_sees_it_a_sign_of_life_is_a_request(broker, service_url, m
 
 
 def test_a_round_that_concerns_others_is_not_read(client, other_client, broker, monkeypatch):
-    read, line = channel.read_added, other_client._channel
+    read, line = inbox.read_added, other_client._channel
     readers = []
 
     def counting(path, commit, *columns):
@@ -187,7 +187,7 @@ def test_a_round_that_concerns_others_is_not_read(client, other_client, broker, 
 
     waiting = other_client.subscribe("t", "other")
     eventually(lambda: broker.asked("flow") and line._seen == line._log.latest())
-    monkeypatch.setattr(channel, "read_added", counting)
+    monkeypatch.setattr(inbox, "read_added", counting)
     consumer = client.subscribe("u", "s")
     client.create_producer("u").send(b"x")
     assert receive_values(consumer, 1) == ["x"]

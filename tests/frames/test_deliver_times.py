@@ -6,8 +6,10 @@ from itertools import count
 import pytest
 from pyspark.sql import functions as F
 
+from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames import publish
+from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 
@@ -44,6 +46,19 @@ def test_columns_and_arguments(spark, root, layout, clock):
     assert published(deliver_after=timedelta(minutes=2)) == [now + 120_000] * 2
     assert published(deliver_at=AT) == published(deliver_at=MILLISECONDS) == [MILLISECONDS] * 2
     assert published({"deliver_at_time": F.lit(AT)}, deliver_after=timedelta(1)) == [MILLISECONDS] * 2
+
+
+@pytest.mark.parametrize("micros", [1999, -1])
+def test_how_long_after_counts_whole_milliseconds(spark, root, layout, clock, micros):
+    """As the client and Pulsar count it, by the column and by the argument."""
+    clock.advance(microseconds=1700)
+    after = timedelta(microseconds=micros)
+    expected = deliver_at_ms(None, after, to_millis(clock()))
+    messages = spark.createDataFrame([("x",)], "payload string")
+    publish(messages.withColumn("deliver_after", F.lit(after)), root, "t", clock=clock)
+    publish(messages, root, "t", deliver_after=after, clock=clock)
+    rows = spark.read.format("delta").load(str(read_topic(layout, "t").path))
+    assert [row[0] for row in rows.select(F.unix_micros("deliver_at_time")).collect()] == [1000 * expected] * 2
 
 
 def test_what_is_refused_publishes_nothing(spark, root, layout, clock):

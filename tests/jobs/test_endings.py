@@ -15,7 +15,7 @@ def tracebacks(stderr: str) -> list[str]:
     return [each for each in stderr.split("Traceback (")[1:] if "python_streaming_source_runner" not in each]
 
 
-@pytest.mark.spark
+@pytest.mark.java
 @pytest.mark.parametrize("how, code", [("falls_off", 0), ("raises", 1), ("stops_spark", 0)])
 def test_the_end_of_a_notebook(tmp_path, how, code):
     done = subprocess.run(

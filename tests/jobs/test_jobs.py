@@ -66,7 +66,7 @@ def rows(tmp_path):
     return path
 
 
-@pytest.mark.spark
+@pytest.mark.java
 def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
     root, target, log = tmp_path / "root", tmp_path / "target", tmp_path / "broker.log"
     publish = (
@@ -133,7 +133,7 @@ def end_a_service(log, *arguments):
     assert "Traceback" not in log.read_text()
 
 
-@pytest.mark.spark
+@pytest.mark.java
 def test_a_nightly_run_without_a_dead_letter_ends_with_0(tmp_path):
     layout = Layout(tmp_path / "root")
     prepare_root(layout)
@@ -154,7 +154,7 @@ def test_a_nightly_run_without_a_dead_letter_ends_with_0(tmp_path):
     assert (report["matched"], report["sent"], report["causes"]) == (0, 0, {})
 
 
-@pytest.mark.spark
+@pytest.mark.java
 def test_dead_letters_are_sent_back(tmp_path):
     """By the job that is named; the same again sends nothing (tests.frames.test_dead_letters)."""
     layout = Layout(tmp_path / "root")

@@ -1,0 +1,47 @@
+"""What the properties of a request say: yes or no, and whole numbers, refused by name where they say neither.
+
+Requests carry texts only, as Pulsar's commands carry fields; each text is read here and nowhere else.
+"""
+
+import re
+from collections.abc import Mapping
+
+from pulsar_spark.errors import InvalidConfiguration, shown
+
+MOST = 10**15
+"""The highest number a request may give: as milliseconds still a time that tables can hold."""
+
+
+def is_said(properties: Mapping[str, str], name: str) -> bool:
+    """Whether a property says "true"; without it no.
+
+    >>> is_said({"force": "true"}, "force"), is_said({}, "force")
+    (True, False)
+    """
+    value = properties.get(name, "false")
+    if value not in ("true", "false"):
+        raise InvalidConfiguration(f"{name} {shown(value)}: give 'true' or 'false'")
+    return value == "true"
+
+
+def number_in(
+    properties: Mapping[str, str],
+    name: str,
+    default: int | None = None,
+    *,
+    of: str,
+    least: int = -MOST,
+    most: int = MOST,
+) -> int:
+    """A property that is a number from *least* to *most*; *default* where it is not given. Errors say that it is one
+    *of* that kind of request.
+
+    >>> number_in({"batch_index": "3"}, "batch_index", of="reconsume_later", least=0)
+    3
+    """
+    value = properties.get(name)
+    if value is None and default is not None:
+        return default
+    if not re.fullmatch("-?[0-9]{1,18}", value or "") or not least <= int(value) <= most:
+        raise InvalidConfiguration(f"{of}: {name} {shown(value)} is not a whole number from {least} to {most}")
+    return int(value)
