@@ -1,5 +1,5 @@
-"""Which topics' logs a look asks: those that were announced, those that are known to have moved, and in turn some of all
-others.
+"""Which topics' logs a look asks: those that were announced, those that are known to have moved, and some of all in
+turn.
 
 A look costs the same whatever the number of topics (design 9, 11). Who publishes with this package announces it (see
 storage.announcements). What nobody announced is found by the turn: of ten thousand topics each has one every two or
