@@ -30,6 +30,7 @@ LOOKS = -(-MANY // IN_TURN)
 def engine(tmp_path, monkeypatch) -> SparkEngine:
     """Topics that have been looked at."""
     monkeypatch.setattr(topic_news, "IN_TURN", IN_TURN)
+    monkeypatch.setattr(topic_news, "A_SECOND", 0)
     engine = new_engine(None, tmp_path / "root")
     for topic in TOPICS:
         engine.create_topic(topic)
@@ -116,6 +117,15 @@ def test_rounds_alone_find_it_too(engine, unannounced):
     for number in range(LOOKS):
         engine.run([], 10 + number)
     assert end(engine, TOPICS[5]) == 1
+
+
+def test_after_a_long_round_as_many_have_their_turn_as_in_looks_meanwhile(engine, unannounced, monkeypatch):
+    for topic in TOPICS:
+        engine.publish(topic, -1, [1])
+    monkeypatch.setattr(topic_news, "A_SECOND", 10**9)
+    for _ in range(2):  # what is left of the turn, and the next
+        engine.run([], 10)
+    assert [end(engine, topic) for topic in TOPICS] == [1] * MANY
 
 
 def test_somebody_else_s_append_is_found_in_turn(engine):
