@@ -113,9 +113,9 @@ class Bundle(Topics):
             if visible is None:
                 cursor.chunked.settle()
 
-    def let_go_of_chunks(self) -> None:
-        """Forget of chunks what no cursor asks for any more."""
-        for state in self.topics.values():
+    def let_go_of_chunks(self, topics: Iterable[str]) -> None:
+        """Forget of the chunks of these what no cursor asks for any more."""
+        for state in (self.topics[name] for name in topics if name in self.topics):
             for partition, groups in state.chunk_groups.items():
                 if not groups.is_large:
                     continue

@@ -108,7 +108,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
 
 def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Consumer]) -> None:
     """Let a cursor rest that took no part in the round, unless something may make work of it that does not wake it."""
-    if cursor.due is None and cursor.chunked is None and cursor.lanes is None and not cursor.recently_joined:
+    if cursor.due is None and cursor.chunked is None and not cursor.recently_joined:
         own = [*cursor.returns_at(), *([cursor.reads_after] if cursor.reads_after > now.own else [])]
         bundle.cursors.rest(
             cursor, min(own, default=None), cursor.next_replay(now.wall), waits_for_entries=bool(takers)

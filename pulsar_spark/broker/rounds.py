@@ -218,7 +218,9 @@ class Rounds:
         for _ in housekept:
             self._housekept.popleft()
         bundle.drop_promoted()
-        bundle.let_go_of_chunks()
+        bundle.let_go_of_chunks(
+            {str(state.topic.name) for state in moved} | {asked.cursor.topic for asked in draft.cursors.values()}
+        )
         if is_snapshot:
             bundle.let_go_of_runs()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)

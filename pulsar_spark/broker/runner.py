@@ -276,6 +276,8 @@ class Broker:
         bundle, asked = self.rounds.bundle, self._requests_log
         if self.rounds.is_waiting:
             return []
+        if self._available_now:  # it is to end when there is nothing, announced or not
+            bundle.ask_all()
         moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
         if asked.has(bundle.requests_version + 1):
             moved.append(Moved(REQUESTS.name, bundle.requests_version, asked.latest(bundle.requests_version)))

@@ -13,6 +13,7 @@ from functools import partial
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.numbering import may_go_on, number_topic
+from pulsar_spark.broker.topic_news import TopicNews
 from pulsar_spark.errors import InvalidTopicName, TopicNotFound
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
@@ -113,6 +114,7 @@ class Topics:
         self.stopped: list[TopicState] = []
         """Topics whose error was found since the last round, other than by numbering."""
         self._folders = TopicFolders(layout)
+        self._news = TopicNews(layout, self.topics)
         self._passed_over: dict[str, str] = {}
         self._unreadable: set[str] = set()
         """Topics that are known and whose definition could not be read when it was looked at last."""
@@ -140,7 +142,7 @@ class Topics:
 
     def stop_unreadable(self, state: TopicState) -> None:
         """Add a topic that is there and cannot be read, with its error: it is stopped until it can be."""
-        self.topics[str(state.topic.name)] = state
+        self._add(state)
         self.stopped.append(state)
         self._unreadable.add(str(state.topic.name))
 
@@ -148,13 +150,13 @@ class Topics:
         """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one
         stat."""
         self._unreadable &= self.topics.keys()
-        gone = [self.topics.pop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
+        gone = [self._drop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
         self._read_again_at = time.monotonic() + _READ_AGAIN_SECONDS
         for tenant, namespace in self._folders.changed():
             found = {str(name) for name in self.layout.topics(tenant, namespace)}
             for name, state in list(self.topics.items()):
                 if state.topic.name[:2] == (tenant, namespace) and (name not in found or self._is_other_life(state)):
-                    gone.append(self.topics.pop(name))
+                    gone.append(self._drop(name))
             for name in found - self.topics.keys():
                 with self._looking_at(name):
                     self._add_topic(parse_topic_name(name))
@@ -166,30 +168,37 @@ class Topics:
     ) -> tuple[list[TopicState], list[dict]]:
         """Number what was published since the last look; the topics that moved, and the rows for the ``ledgers`` table.
 
-        Topics of *names* are looked for on disk first: a request may be quicker than the clock of the folder its topic
-        was made in. *delayed_after* says of a topic's id and a partition after which instant entries wait that are
-        numbered now.
+        The logs of *names* are asked in any case, since who asks something of a topic may have published to it before.
+        One that is not known is looked for on disk first: a request may be quicker than the clock of the folder its
+        topic was made in. *delayed_after* says of a topic's id and a partition after which instant entries wait that
+        are numbered now.
         """
-        moved, rows = [], []
-        for name in {name for name in names if name and name not in self.topics}:
+        moved, rows, named = [], [], dict.fromkeys(name for name in names if name)
+        self._news.ask(named)
+        for name in [name for name in named if name not in self.topics]:
             with contextlib.suppress(InvalidTopicName):
                 parsed = parse_topic_name(name)
                 with self._looking_at(str(parsed)):
                     self.topic(str(parsed))
-        for _, state in list(self.moved()):
+        for _, state in self.moved():
             rows += number_topic(state, partial(delayed_after, state.topic.topic_id))
             moved.append(state)
         moved += [state for state in self.stopped if state not in moved]
         self.stopped = []
         return moved, rows
 
-    def moved(self) -> Iterator[tuple[str, TopicState]]:
-        """The topics, by name, whose logs hold commits that are not numbered yet. Microseconds a topic."""
-        return ((name, state) for name, state in self.topics.items() if state.has_news)
+    def moved(self) -> list[tuple[str, TopicState]]:
+        """The topics, by name, whose logs hold commits that are not numbered yet, of those that a look asks (see
+        topic_news)."""
+        return self._news.moved()
+
+    def ask_all(self) -> None:
+        """Let the next look ask the logs of all topics."""
+        self._news.ask()
 
     def has_news(self) -> bool:
-        """Has any topic's log moved, or any folder of topics changed?"""
-        return next(self.moved(), None) is not None or self.has_new_folders()
+        """Has a topic's log moved that this look asks, or any folder of topics changed?"""
+        return bool(self.moved()) or self.has_new_folders()
 
     def has_new_folders(self) -> bool:
         """Has any folder of topics changed, or is it time to read definitions again that could not be read?"""
@@ -245,4 +254,14 @@ class Topics:
             life = log.life()
         topic = read_topic(self.layout, name)
         known = published(self.layout.broker_table(LEDGERS.name), topic.topic_id)
-        self.topics[str(name)] = TopicState(topic, log, life, publish_ids=known)
+        self._add(TopicState(topic, log, life, publish_ids=known))
+
+    def _add(self, state: TopicState) -> None:
+        name = str(state.topic.name)
+        self.topics[name] = state
+        self._news.add(name)
+
+    def _drop(self, name: str) -> TopicState:
+        state = self.topics.pop(name)
+        self._news.drop(state)
+        return state

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pulsar_spark.storage.actions import ENGINE
+from pulsar_spark.storage.announcements import announce
 from pulsar_spark.storage.checkpoints import is_due, start_checkpoint
 from pulsar_spark.storage.data_files import remove_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
@@ -66,6 +67,7 @@ def commit(
             fresh.unlink()
     if version is None:
         return None
+    announce(table)
     if is_durable(table):
         sync_folder(log_folder)
     if is_due(table, version):

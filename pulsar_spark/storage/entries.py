@@ -25,7 +25,7 @@ from pulsar_spark.storage.topic_files import READ_ERRORS, files_of, partition_of
 from pulsar_spark.table_specs import MESSAGES
 
 BLOCK_ROWS = 2048
-CACHED_BYTES = 32 * 1024 * 1024
+CACHED_BYTES = 16 * 1024 * 1024
 
 
 class EntryReader:

@@ -21,7 +21,7 @@ from pyarrow import fs
 from pulsar_spark.storage.data_files import conform, partition_values
 from pulsar_spark.storage.file_statistics import group_bounds
 
-PART_ROWS = 1 << 14
+PART_ROWS = 1 << 12
 _MASKS: dict[str, Callable] = {
     "==": pc.equal,
     ">": pc.greater,

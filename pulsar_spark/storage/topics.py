@@ -22,6 +22,7 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.announcements import announcements_folder
 from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
@@ -80,6 +81,8 @@ def _prepare_root(layout: Layout) -> None:
         path = layout.broker_table(spec.name)
         if not create_table(path, spec):
             read_definition(path)
+    with contextlib.suppress(OSError):  # one of an older release may be read-only, and nobody needs it
+        announcements_folder(layout).mkdir(exist_ok=True)
     if not settings_path(layout.root).exists():
         write_durability(layout.root, durability_of_new_roots())
 

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.storage.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, pages_of
-from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import published_files
@@ -58,7 +58,7 @@ def read_activity(layout: Layout, now: datetime) -> Activity:
     for version in range(latest, max(latest - _MAX_ROUNDS, 0), -1):
         if not log.has(version):
             break
-        rows = read_added(path, log.commit(version), CURSOR_LEDGER.schema, _COLUMNS)
+        rows = rows_of(path, log.commit(version), None, _COLUMNS)
         if not rows.num_rows:
             continue
         times = rows.filter(pc.equal(rows["kind"], "round"))["round_time"].to_pylist()
@@ -112,5 +112,5 @@ def _of_round(layout: Layout, version: int, column: str) -> datetime | None:
     log = TableLog(path)
     if version < 1 or not log.has(version):
         return None
-    rows = read_added(path, log.commit(version), CURSOR_LEDGER.schema, ["kind", column])
+    rows = rows_of(path, log.commit(version), None, ["kind", column])
     return next(iter(rows.filter(pc.equal(rows["kind"], "round"))[column].to_pylist()), None)

@@ -69,6 +69,12 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def files_under(folder: Path) -> tuple[int, int]:
+    """How many, and their bytes."""
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return len(sizes), sum(sizes)
+
+
 def resident_memory(pid: int | str = "self") -> int:
     """Bytes of a process that are in memory; of this one, without its JVM's."""
     with open(f"/proc/{pid}/statm") as status:

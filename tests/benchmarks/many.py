@@ -15,14 +15,14 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.storage.commits import commit, now_micros
 from pulsar_spark.storage.data_files import write_files
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import CURSOR_LEDGER
-from tests.benchmarks.bench import Bench, in_turns, seconds
+from tests.benchmarks.bench import Bench, files_under, in_turns, seconds
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
 from tests.benchmarks.growth import Built
-from tests.benchmarks.past import begin_at
+from tests.benchmarks.past import FILES_BESIDE, MOST_FILES, begin_at
 from tests.benchmarks.round_rig import RoundRig
 from tests.plain_planner import PlainPlanner
 
@@ -76,11 +76,13 @@ def _compared(bench: Bench, what: str, build: Callable[[Path, int], Built], most
     looks = in_turns(LOOKS, *map(_look, built))
     for size, (rig, _, _), of_rounds, of_looks in zip(sizes, built, rounds, looks):
         bench.say(f"many: a start with {size:,} {what}")
-        files = [path.stat().st_size for path in rig.layout.root.rglob("*") if path.is_file()]
+        (files, of_files), (own, of_own) = files_under(rig.layout.root), files_under(rig.layout.root / BUNDLES)
         load, taken_over = _start(rig.layout)
         found[size] = {
-            "files under the root": (COUNT, [len(files)], None),
-            "bytes under the root": (BYTES, [sum(files)], None),
+            "files under the root": (COUNT, [files], None),
+            "bytes under the root": (BYTES, [of_files], None),
+            FILES_BESIDE: (COUNT, [own], MOST_FILES),
+            "bytes of those": (BYTES, [of_own], None),
             "loading the state at a start": (SECONDS, [load], RESTART),
             "taking it over, which writes all of it": (SECONDS, [taken_over], RESTART),
             "round with 1 new message": (SECONDS, of_rounds, FLAT),

@@ -20,10 +20,11 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.checkpoints import last_checkpoint, make_checkpoint
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.data_files import write_files
+from pulsar_spark.storage.layout import BUNDLES
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
-from tests.benchmarks.bench import Bench
+from tests.benchmarks.bench import Bench, files_under
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.past_client import TOPIC
 from tests.requests import On
@@ -32,8 +33,12 @@ from tests.spark_engine import SparkEngine, new_engine
 JOINED, ROWS = 4096, 1 << 16
 PAYLOAD = b"x" * 100
 FLAT = Budget(1.3, is_ratio=True)
+FILES_BESIDE, MOST_FILES = "files besides the topics' own", Budget(5000)
 WHAT = {
     "files": ("files under the root", COUNT, None),
+    "bytes": ("bytes under the root", BYTES, None),
+    "own_files": (FILES_BESIDE, COUNT, MOST_FILES),
+    "own_bytes": ("bytes of those", BYTES, None),
     "load": ("loading the state at a start", SECONDS, Budget(15.0)),
     "broker_bytes": ("memory of the state", BYTES, None),
     "first": ("a new consumer's first message", SECONDS, None),
@@ -49,7 +54,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
         bench.say(f"past: writing {size:,} publish commits")
         folder = bench.new_folder(f"past-{size}")
         write_past(folder, size)
-        found[size] = {"files": [sum(path.is_file() for path in folder.rglob("*"))]}
+        (files, of_files), (own, of_own) = files_under(folder), files_under(folder / BUNDLES)
+        found[size] = {"files": [files], "bytes": [of_files], "own_files": [own], "own_bytes": [of_own]}
         bench.say(f"past: a start after {size:,} publish commits")
         found[size] |= _process("start", folder, size)
         bench.say(f"past: a client receives {size:,} messages")

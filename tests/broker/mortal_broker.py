@@ -5,7 +5,8 @@ Each data file and each commit of any table is a write; 1 is the moment before t
 the second... 0 means never. Between a commit and the next write a broker reads, plans and answers nobody, so the moment
 after a write is the moment before the next. *WHAT* is :data:`TABLES`, or which files' writes are meant and what is done
 to them: those of the delay index that is built, merged, dropped and made anew in the background, all the time, as it
-is so small (:data:`INDEX`); likewise, and before each start one of its files is damaged (:data:`DAMAGED_INDEX`).
+is so small (:data:`INDEX`); likewise, and before each start one of its files is damaged (:data:`DAMAGED_INDEX`); or
+those of housekeeping, which are data files, texts, links and removals (:data:`HOUSE`).
 """
 
 import os
@@ -17,22 +18,27 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pulsar_spark.broker import delay_head, delay_index
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.storage import tables
+from pulsar_spark.storage import checkpoints, joining, tables
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
+from tests.benchmarks.kept_broker import quickly_old
 from tests.faults import wrap_writes
 from tests.plain_broker import PlainBroker
 from tests.plain_planner import PlainPlanner
 
-TABLES, INDEX, DAMAGED_INDEX = "tables", "delay-index", "damaged-delay-index"
+TABLES, INDEX, DAMAGED_INDEX, HOUSE = "tables", "delay-index", "damaged-delay-index", "housekeeping"
 LOOK_SECONDS = 0.01
+KEPT_SECONDS = 5
+"""How long what is in no use stays, where house is kept."""
+KEEPERS_WRITES = (joining, "write_parts"), (Path, "write_text"), (Path, "unlink"), (os, "link"), (pq, "ParquetWriter")
 LAST = "the last broker serves"
 FILES = ("_delta_log/*.json", *(f"bucket=*/kind={kind}/part-*" for kind in ("entry", "segment", "indexed")))
 DAMAGES = {
@@ -57,6 +63,7 @@ def mortal(write: int, thread: str | None = None) -> Callable:
     def wrap(function):
         def write_or_die(*args, **kwargs):
             if thread in (None, threading.current_thread().name) and next(numbers) == write:
+                print(f"killed before {getattr(function, '__name__', function)} {args[:1]}", flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **kwargs)
 
@@ -86,6 +93,18 @@ def serve_with_index(root: str, write: int) -> None:
         broker.wait()
 
 
+def serve_and_keep_house(root: str, write: int) -> None:
+    joining.FILES, checkpoints.CHECKPOINT_EVERY = 4, 8
+    wrap = mortal(write, "housekeeping")
+    for owner, name in KEEPERS_WRITES:
+        setattr(owner, name, wrap(getattr(owner, name)))
+    with (
+        quickly_old(KEPT_SECONDS, LOOK_SECONDS=0.05, COMMITS=4, IDLE_SECONDS=0.2, AGAIN_SECONDS=0.2, REST=0),
+        PlainBroker(root, housekeeping=True) as broker,
+    ):
+        broker.wait()
+
+
 def damage(root: str, number: int) -> None:
     """Do to the latest of the index's files, each time of another kind, what files come to."""
     table = Layout(root).broker_table("delay_index")
@@ -111,7 +130,7 @@ def serve_in_turn(what: str, root: str, writes: list[int]) -> None:
     SERVE[what](root, writes[-1])
 
 
-SERVE = {TABLES: serve, INDEX: serve_with_index, DAMAGED_INDEX: serve_with_index}
+SERVE = {TABLES: serve, INDEX: serve_with_index, DAMAGED_INDEX: serve_with_index, HOUSE: serve_and_keep_house}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.cursors import FEW, Cursors
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.storage.cursor_ledger import CursorKey
+from tests.model_keys import Key
 from tests.requests import On
 from tests.spark_engine import new_engine
 
@@ -97,6 +98,28 @@ def test_a_broker_that_starts_looks_once(engine, looked):
     engine.publish(TOPIC, -1, [1])
     assert engine.rounds.bundle.has_news()
     assert len(engine.round([], 11)["deliveries"]) == 1
+
+
+def test_one_whose_ranges_are_kept_by_lane_rests_too(engine, monkeypatch):
+    for name in ("LANES_FROM", "EXACT_BELOW"):
+        monkeypatch.setattr(gather, name, -1)
+    keyed = On(TOPIC, -1, "keyed")
+    engine.round([keyed.subscribe("K", "KeyShared"), keyed.flow("K", 100)], 10)
+    engine.publish(TOPIC, -1, [1, 1, 1], keys=[(Key("x"),), (Key("y"),), (Key("x"),)])
+    engine.round([], 11)
+    (cursor,) = (cursor for key, cursor in engine.rounds.bundle.cursors.items() if key.subscription == "keyed")
+    assert cursor.lanes
+    engine.run([], 12)
+    assert not engine.rounds.is_due() and awake(engine) == []
+    engine.round([keyed.negative_ack("K", 0, delay_ms=500)], 20)
+    engine.run([], 21)
+    assert awake(engine) == [] and not engine.rounds.is_due()
+    engine.now_ms = 520
+    assert engine.rounds.is_due()
+    assert [(each.position, each.redelivery_count) for each in engine.round([], 521)["deliveries"]] == [(0, 1)]
+    engine.run([], 522)
+    engine.publish(TOPIC, -1, [1], keys=[(Key("y"),)])
+    assert [each.position for each in engine.round([], 523)["deliveries"] if each.subscription == "keyed"] == [3]
 
 
 def test_subscriptions_that_are_deleted_are_forgotten_in_every_way(engine):

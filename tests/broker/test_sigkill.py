@@ -15,7 +15,7 @@ import time
 import pytest
 
 from tests.broker.delayed_workload import DelayedWorkload
-from tests.broker.mortal_broker import DAMAGED_INDEX, INDEX, LAST, TABLES
+from tests.broker.mortal_broker import DAMAGED_INDEX, HOUSE, INDEX, LAST, TABLES
 from tests.broker.workload import Account, Workload
 from tests.client.waiting import eventually
 
@@ -63,11 +63,12 @@ def run_workload(root, brokers, patience_seconds: int, workload=Workload) -> Acc
 
 
 @pytest.mark.parametrize(
-    ("what", "workload"), [(TABLES, Workload), (INDEX, DelayedWorkload), (DAMAGED_INDEX, DelayedWorkload)]
+    ("what", "workload"),
+    [(TABLES, Workload), (HOUSE, Workload), (INDEX, DelayedWorkload), (DAMAGED_INDEX, DelayedWorkload)],
 )
 def test_killed_at_every_write(tmp_path, what, workload):
-    """Of its tables, or of the delay index; and where one of the index's files is damaged before each start, the log
-    says that it is made again."""
+    """Of its tables, of housekeeping, or of the delay index; and where one of the index's files is damaged before each
+    start, the log says that it is made again."""
     root, log = tmp_path / "root", tmp_path / "brokers.log"
     process = start(log, "tests.broker.mortal_broker", what, str(root), *map(str, range(1, WRITES + 1)), "0")
 
@@ -80,6 +81,8 @@ def test_killed_at_every_write(tmp_path, what, workload):
         assert run_workload(root, brokers(), LONGEST_LIFE_SECONDS, workload) == NOTHING_WRONG
     finally:
         kill(process)
+    killed = {words[2] for line in log.read_text().splitlines() if (words := line.split())[:2] == ["killed", "before"]}
+    assert len(killed) >= (3 if what == HOUSE else 1), "at writes of several kinds"
     said = [line for line in log.read_text().splitlines() if line.startswith("delay index: ")]
     is_mended = [any(words in line for words in ("is made anew", "is made again", "makes it again")) for line in said]
     assert what != DAMAGED_INDEX or (said and all(is_mended)), said

@@ -7,17 +7,21 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.frames import publish, read_messages
+import pulsar_spark as pulsar
+from pulsar_spark.frames import consume, publish, read_messages
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.views import create_views
+from tests.plain_broker import PlainBroker
 from tests.requests import On
 from tests.spark_engine import new_engine
-from tests.storage.test_housekeeping import TOPIC, few_make_one, keep  # noqa: F401 - a fixture
+from tests.storage.test_housekeeping import TOPIC, few_make_one, keep_all  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("few_make_one")
 N = 8
@@ -31,7 +35,7 @@ def test_tables_are_read_travelled_in_and_written_after_housekeeping(spark, tmp_
         engine.round([on.subscribe("A"), on.flow("A", 1)], number)
     engine.restart(9000)
     path = read_topic(engine.layout, TOPIC).path
-    for what, count in (before := keep(engine)).items():
+    for what, count in (before := keep_all(engine.layout)).items():
         engine.rounds.note_housekeeping(TOPIC, what, count)
     begins, latest = TableLog(path).earliest(), TableLog(path).latest()
     assert begins > 1
@@ -49,6 +53,49 @@ def test_tables_are_read_travelled_in_and_written_after_housekeeping(spark, tmp_
     assert {row[0]: row[1] for row in said} == before
     delivered = spark.sql("SELECT first FROM history WHERE event = 'delivered' ORDER BY first").collect()
     assert [row[0] for row in delivered] == list(range(N + 1)) and read_latest(engine.layout).round > N
+
+
+@pytest.mark.parametrize("kept_seconds", [10**6, 0])
+def test_who_reads_while_files_are_joined_goes_on(spark, tmp_path, kept_seconds):
+    """A DataFrame consumer between a delivery and its reading, whether the files that were joined are there still or
+    not; while they are, a view, a frame and an earlier version, too."""
+    layout, received, joined = Layout(tmp_path / "root"), [], 0
+    with PlainBroker(layout.root):
+        client = pulsar.Client(f"delta:{layout.root}")
+        producer = client.create_producer(TOPIC)
+
+        def send(first: int) -> None:
+            for number in range(first, first + N):
+                producer.send(b"%d" % number)
+
+        send(0)
+        path = read_topic(layout, TOPIC).path
+        create_views(spark, layout.root)
+        version = TableLog(path).latest()
+        frames = [
+            spark.read.format("delta").load(str(path)),
+            spark.read.format("delta").option("versionAsOf", version).load(str(path)),
+            read_messages(spark, layout.root, TOPIC),
+        ]
+
+        def keep_house_and_read(messages, delivery) -> None:
+            nonlocal joined
+            joined += keep_all(layout, time_travel_seconds=kept_seconds)["files_joined"]
+            received.extend(int(row[0]) for row in messages.select("payload").collect())
+
+        for lap in range(3):
+            options = {"initial_position": "Earliest", "max_messages": 5, "available_now": True}
+            with consume(spark, layout.root, TOPIC, "s", keep_house_and_read, **options) as consumption:
+                assert consumption.await_termination(60)
+            assert consumption.last_progress["error"] is None
+            send(N * (lap + 1))
+        assert received == list(range(3 * N)) and joined >= 3 * N
+        assert len(open_table(path).file_uris()) <= 3 * N // 4 + N
+        if kept_seconds:
+            assert [frame.count() for frame in frames[1:]] == [N, 4 * N] and frames[0].count() in (N, 4 * N)
+            assert spark.sql("SELECT mark_delete_position FROM cursors").first()[0] == 3 * N - 1
+            assert spark.sql("SELECT sum(last - first + 1) FROM history WHERE event = 'delivered'").first()[0] == 3 * N
+        client.close()
 
 
 def test_a_log_that_begins_later_is_travelled_in_by_version_and_by_time(spark, tmp_path):

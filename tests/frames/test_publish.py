@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, TopicNotFound
 from pulsar_spark.frames import Published, publish, publish_stream
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
+from pulsar_spark.storage.announcements import take_announced
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
@@ -66,6 +67,14 @@ def test_every_column_arrives(spark, root, layout, clock):
         )
     )
     assert_df_equality(read(spark, layout, "t"), expected, ignore_nullable=True)
+
+
+def test_a_publish_is_announced_once_it_is_committed(spark, root, layout):
+    frame = spark.range(3).selectExpr("cast(id as string) payload")
+    publish(frame, root, "announced", app_id="a", app_version=1)
+    assert "public,default,announced" in take_announced(layout)
+    assert publish(frame, root, "announced", app_id="a", app_version=1).ledger_id is None
+    assert take_announced(layout) == [], "nothing was committed"
 
 
 @pytest.mark.parametrize("scheme", list(HashingScheme))

@@ -5,6 +5,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from pulsar_spark.storage.examination import examine_root
 from pulsar_spark.storage.housekeeping import Needs, keep_house
 from pulsar_spark.storage.joining import files_of, groups_of, join
 from pulsar_spark.storage.kept_tables import NEEDED, kept_tables
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
@@ -41,6 +43,7 @@ from pulsar_spark.storage.tables import AppendTable, create_table
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS
+from pulsar_spark.views.activity import read_activity, round_time
 from tests.crashes import Crash, crash_at_write
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -74,9 +77,14 @@ def engine(tmp_path) -> SparkEngine:
 
 
 def keep(engine: SparkEngine, history_seconds: int = 10**6, time_travel_seconds: int = 0) -> Counter:
-    """Keep house in all tables at once, with checkpoints where there is something to shorten; what was done."""
+    """Keep house in all tables at once; what was done."""
+    return keep_all(engine.layout, history_seconds, time_travel_seconds)
+
+
+def keep_all(layout: Layout, history_seconds: int = 10**6, time_travel_seconds: int = 0) -> Counter:
+    """The same of a root, with checkpoints where there is something to shorten."""
     done: Counter = Counter()
-    for kept in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED)):
+    for kept in kept_tables(layout, read_latest(layout, *NEEDED)):
         if TableLog(kept.path).exists():
             make_checkpoint(kept.path)
             steps = keep_house(
@@ -177,6 +185,18 @@ def test_what_was_delivered_is_known_though_the_log_was_shortened_meanwhile(engi
         history.read_up_to(until)
     found = history.overlapping(-1, [(0, 99)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
     assert sorted(found.rounds.tolist()) == list(range(1, N + 1))
+
+
+def test_rates_count_rounds_whose_files_were_joined_and_are_gone(engine):
+    path, now = engine.layout.broker_table("cursor_ledger"), datetime.fromtimestamp(12, UTC)
+    before = read_activity(engine.layout, now)
+    opened, groups = grouped(path)
+    assert joined(path, opened, groups) and before.delivered.total() == N
+    for file in {each.name for each in path.glob("*.parquet")} - {
+        Path(uri).name for uri in open_table(path).file_uris()
+    }:
+        (path / file).unlink()
+    assert read_activity(engine.layout, now) == before and round_time(engine.layout, 1) is not None
 
 
 def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_longest(engine):

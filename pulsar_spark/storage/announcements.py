@@ -1,0 +1,67 @@
+"""Which topics were published to, as their publishers say: an empty file named after the topic, in one folder of the
+bundle.
+
+Whoever commits to a topic makes its file, behind the commit; a broker that looks lists the folder, removes what it
+finds and only then asks the logs of these topics. So a publish is either seen by that look, or its file is made behind
+the removal and seen by the next. There is never more than a file a topic, however much is published and whether a
+broker runs or not, and a look costs one list and a removal for each topic that moved, however many topics there are.
+
+An announcement is a hint and never waited for: nothing is synced, and where it cannot be made nobody is told. A topic
+that moved without one, because its publisher died in between or is somebody else's (a writer of Delta tables, an older
+release), is found when its log has its turn (see broker.topic_news).
+"""
+
+import contextlib
+import hashlib
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, MAX_FILE_NAME, Layout
+
+_NAME = "announced"
+
+
+def announcements_folder(layout: Layout) -> Path:
+    """Where the files of a bundle lie; a broker's root has the folder, one of an older release may not."""
+    return layout.bundle_folder() / _NAME
+
+
+def announcement_of(table: str | os.PathLike) -> str:
+    """The name of a topic's file, by the path of its table: tenant, namespace and topic as folders are named, or a
+    digest of that where it is too long.
+
+    >>> announcement_of("/data/pulsar/public/default/flights")
+    'public,default,flights'
+    """
+    name = ",".join(Path(table).parts[-3:])
+    return name if len(os.fsencode(name)) <= MAX_FILE_NAME else hashlib.sha256(os.fsencode(name)).hexdigest()
+
+
+def announce(table: str | os.PathLike) -> None:
+    """Say that there is a new commit in the log of *table*; of a table that is no topic's nothing is said."""
+    file = _file_of(str(table))
+    if file is not None:
+        with contextlib.suppress(OSError):  # then it is found in its turn
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o666))
+
+
+@lru_cache(maxsize=10_000)
+def _file_of(table: str) -> str | None:
+    folder = Path(table).absolute()
+    if folder.parents[1].name == BUNDLES:
+        return None
+    return str(folder.parents[2] / BUNDLES / DEFAULT_BUNDLE / _NAME / announcement_of(folder))
+
+
+def take_announced(layout: Layout) -> list[str]:
+    """The files there are, removed: logs that are asked from now on have what they are about."""
+    folder = f"{layout.bundle_folder()}{os.sep}{_NAME}"
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+            os.unlink(f"{folder}{os.sep}{name}")
+    return names
