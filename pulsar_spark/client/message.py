@@ -13,7 +13,7 @@ import pyarrow as pa
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.payloads import EncryptionContext, Opened, PayloadOpener
 from pulsar_spark.client.publish_rows import Outgoing
-from pulsar_spark.errors import UnreadableMessage
+from pulsar_spark.errors import OperationNotSupported, UnreadableMessage
 from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.sticky_key import bytes_of
@@ -217,6 +217,23 @@ class Message:
     def __str__(self) -> str:
         size = "unreadable" if isinstance(self._opened, UnreadableMessage) else f"{self.length()} bytes"
         return f"Message(id={self.message_id()}, topic={self.topic_name()!r}, {size})"
+
+
+class MessageBatch:
+    """Messages of the bytes in which Pulsar keeps a batch; there are none here, so nothing is made of them."""
+
+    def with_message_id(self, msg_id: MessageId) -> "MessageBatch":
+        """Say which entry the bytes are of: TypeError for what is no id."""
+        if not isinstance(msg_id, MessageId):
+            raise TypeError("unknown message id type")
+        return self
+
+    def parse_from(self, data: bytes, size: int) -> list[Message]:
+        """Raises :class:`OperationNotSupported`, whatever the *data* and the number of messages (*size*) in it."""
+        raise OperationNotSupported(
+            "MessageBatch: a batch is rows of its topic's table here, there are no bytes of it: receive or read its "
+            "messages, each is one of its own"
+        )
 
 
 def unreadable(wrong: UnreadableMessage, message_id: MessageId) -> UnreadableMessage:
