@@ -25,7 +25,7 @@ from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwr
 from pulsar_spark.client.send_outcomes import answer
 from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
 from pulsar_spark.link.worker import Worker
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.message_id import MessageId, SentMessageId
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.topics import Topic
@@ -191,11 +191,12 @@ class Publisher(Worker):
         if judged is None or judged.are_new is None:
             messages = [message for entry in entries for message in entry.messages]
             return (
-                (message.done, None, MessageId(partition, version, entry_id, batch_index, names[partition]))
+                (message.done, None, SentMessageId(partition, version, entry_id, batch_index, names[partition]))
                 for message, (partition, entry_id, batch_index) in zip(messages, places, strict=True)
             )
         ids = (
-            MessageId(partition, version, entry_id, index, names[partition]) for partition, entry_id, index in places
+            SentMessageId(partition, version, entry_id, index, names[partition])
+            for partition, entry_id, index in places
         )
         return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, ids))
 
