@@ -79,9 +79,9 @@ class Publisher(Worker):
         """Know the partitions of the topic as it is now."""
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
 
-    def put(self, entry: Entry) -> None:
-        """Hand over an entry; the caller holds the condition and notifies."""
-        self._queue.append(entry)
+    def put(self, entries: list[Entry]) -> None:
+        """Hand over entries; the caller holds the condition and notifies."""
+        self._queue.extend(entries)
 
     def abandon(self) -> None:
         """Fail what is not under way, and end."""
@@ -191,8 +191,12 @@ class Publisher(Worker):
         if judged is None or judged.are_new is None:
             messages = [message for entry in entries for message in entry.messages]
             return (
-                (message.done, None, SentMessageId(partition, version, entry_id, batch_index, names[partition]))
-                for message, (partition, entry_id, batch_index) in zip(messages, places, strict=True)
+                (
+                    message.done,
+                    None,
+                    message.done and SentMessageId(partition, version, entry_id, index, names[partition]),
+                )
+                for message, (partition, entry_id, index) in zip(messages, places, strict=True)
             )
         ids = (
             SentMessageId(partition, version, entry_id, index, names[partition])
@@ -268,7 +272,8 @@ class Publisher(Worker):
             while callbacks:
                 for done, error, message_id in callbacks[0]:
                     called += 1
-                    answer(done, error, message_id)
+                    if done is not None:
+                        answer(done, error, message_id)
                 callbacks.popleft()
         finally:
             self._answered(called)
