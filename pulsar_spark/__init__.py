@@ -29,9 +29,16 @@ from pulsar_spark.client.enums import (
     Result,
 )
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
-from pulsar_spark.client.message import Message
+from pulsar_spark.client.message import Message, MessageBatch
 from pulsar_spark.client.payloads import EncryptionContext
-from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
+from pulsar_spark.client.policies import (
+    BatchReceivePolicy,
+    ConsumerBatchReceivePolicy,
+    ConsumerDeadLetterPolicy,
+    ConsumerKeySharedPolicy,
+    DeadLetterPolicyBuilder,
+    KeySharedPolicy,
+)
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.reader import Reader
 from pulsar_spark.client.table_view import TableView
@@ -98,7 +105,9 @@ from pulsar_spark.exceptions import (
     TransactionNotFound,
     UnsupportedVersionError,
 )
-from pulsar_spark.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
+from pulsar_spark.functions.context import Context
+from pulsar_spark.functions.function import Function
+from pulsar_spark.functions.serde import IdentitySerDe, PickleSerDe, SerDe
 from pulsar_spark.payloads.encryption import EncryptionKey
 from pulsar_spark.payloads.keys import CryptoKeyReader, EncryptionKeyInfo
 from pulsar_spark.protocol.message_id import MessageId

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "views": GROUND | {"storage", "views"},
     "documentation": GROUND | {"views"},
     "exceptions": set(),
-    "functions": set(),
+    "functions": {"functions"},
     "schema": GROUND | {"schema"},
     "client": GROUND | {"payloads", "storage", "schema", "link", "client"},
     "frames": GROUND | {"payloads", "storage", "schema", "link", "client", "views", "columns", "transforms", "frames"},

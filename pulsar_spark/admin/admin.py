@@ -22,15 +22,16 @@ from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.policies import deduplication_status
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
-from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
+from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
+from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.lost import lost_entries_of
 from pulsar_spark.storage.mending import mend_topic
 from pulsar_spark.storage.partitions import raise_partitions
 from pulsar_spark.storage.topics import (
     Topic,
+    create_namespace,
     create_topic,
     delete_topic,
     list_topics,
@@ -64,6 +65,17 @@ class Admin(
         forks.check_usable()
         layout = Layout(parse_service_url(service_url))
         super().__init__(layout, Requester(layout, timeout_seconds=timeout_seconds))
+
+    # Namespaces
+
+    def create_namespace(self, namespace: str) -> None:
+        """Make ``tenant/namespace``, and its tenant; :class:`NotAllowedError` when it exists."""
+        create_namespace(self.layout, namespace)
+
+    def namespaces(self, tenant: str | None = None) -> list[str]:
+        """``tenant/namespace`` of all that were made, or of those of a *tenant*; ``public/default`` is always there."""
+        made = {*self.layout.namespaces(), DEFAULT_NAMESPACE}
+        return sorted("/".join(pair) for pair in made if tenant in (None, pair[0]))
 
     # Topics
 
@@ -180,7 +192,7 @@ class Admin(
         prepare_root(self.layout)
         for topic in list_topics(self.layout, tenant, name):
             delete_topic(self.layout, topic.name)
-        (self.layout.root / encode_name(tenant) / encode_name(name)).mkdir(parents=True, exist_ok=True)
+        self.layout.namespace(tenant, name).mkdir(parents=True, exist_ok=True)
         self.remove_policies(namespace, *self.get_policies(namespace))
 
     def lost_messages(self, topic: str) -> list[dict]:

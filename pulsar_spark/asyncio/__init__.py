@@ -15,5 +15,28 @@ from pulsar_spark.asyncio.consumer import Consumer
 from pulsar_spark.asyncio.futures import PulsarException, _set_future
 from pulsar_spark.asyncio.producer import Producer
 from pulsar_spark.asyncio.reader import Reader
+from pulsar_spark.client.enums import (
+    BatchingType,
+    CompressionType,
+    ConsumerCryptoFailureAction,
+    InitialPosition,
+    PartitionsRoutingMode,
+    ProducerAccessMode,
+    RegexSubscriptionMode,
+)
 
-__all__ = ["Client", "Consumer", "Producer", "PulsarException", "Reader", "_set_future"]
+__all__ = [
+    "BatchingType",
+    "Client",
+    "CompressionType",
+    "Consumer",
+    "ConsumerCryptoFailureAction",
+    "InitialPosition",
+    "PartitionsRoutingMode",
+    "Producer",
+    "ProducerAccessMode",
+    "PulsarException",
+    "Reader",
+    "RegexSubscriptionMode",
+    "_set_future",
+]

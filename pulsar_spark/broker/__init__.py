@@ -49,7 +49,7 @@ would cost time and change nothing.
 | who may read compacted | ours | members.Members.subscribe | compaction.reads_compacted_refusal |
 | which topic a broker compacts by itself | ours | compaction_upkeep.CompactionUpkeep._look_at | compaction.is_wanted |
 | which messages stay of a small one | ours | compaction_small.write_small | compaction.survivors |
-| since when messages are deduplicated | ours | requests.Intake._policy | policies.begins_deduplication |
+| since when messages are deduplicated | ours | requests.Intake._policy | policies.deduplication_marks |
 | what time to live ends | 3.29, 0.26 | maintenance._expire | expiry.expired |
 | which subscription is spared by it | 3.29 | maintenance._expire | expiry.is_spared |
 | how large a backlog is | 3.30 | maintenance._check_quota | expiry.backlog_bytes |

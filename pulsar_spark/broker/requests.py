@@ -28,11 +28,10 @@ from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from pulsar_spark.protocol.delays import CANCEL
 from pulsar_spark.protocol.policies import (
     DEDUPLICATION,
-    DEDUPLICATION_SINCE,
     DELAYED_DELIVERY_ACTIVE,
     UNACKED_LIMITS,
-    begins_deduplication,
     check_policy,
+    deduplication_marks,
     policy_owners,
 )
 from pulsar_spark.protocol.topic_name import parse_namespace
@@ -183,8 +182,10 @@ class Intake(Desk):
         else:
             parse_namespace(owner)
         before = self._connected(owner) if name == DELAYED_DELIVERY_ACTIVE else []
-        if name == DEDUPLICATION and begins_deduplication(self.bundle.policies.get((owner, name)), value):
-            self.draft.facts.append(self.bundle.set_policy(owner, DEDUPLICATION_SINCE, str(self.draft.number)))
+        if name == DEDUPLICATION:
+            for mark, text in deduplication_marks(self.bundle.policies, owner, value, self.draft.number).items():
+                if self.bundle.policies.get((owner, mark)) != text:
+                    self.draft.facts.append(self.bundle.set_policy(owner, mark, text))
         self.draft.facts.append(self.bundle.set_policy(owner, name, value))
         self._switch_delays(before)
         if name in UNACKED_LIMITS:

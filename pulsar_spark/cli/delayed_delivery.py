@@ -12,8 +12,6 @@ from pulsar_spark.cli.policies import add_get_and_remove
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.topic_name import parse_topic_name
 
-namespaces = typer.Typer(no_args_is_help=True)
-Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
 Enable = Annotated[
     bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether deliver times are waited for.")
 ]
@@ -65,6 +63,3 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
 def full_name(topic: str) -> str:
     """A topic's name, however it is spelled, as policies know it."""
     return str(parse_topic_name(topic))
-
-
-add_commands(namespaces, Namespace, str)

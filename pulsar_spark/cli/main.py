@@ -16,6 +16,7 @@ from pulsar_spark.cli import (
     doctor,
     maintain,
     messages,
+    namespaces,
     policies,
     processes,
     schemas,
@@ -35,13 +36,14 @@ app = typer.Typer(
 )
 app.add_typer(topics.app, name="topics", help="Create, list, describe and delete topics.")
 delayed_delivery.add_commands(topics.app, Topic, delayed_delivery.full_name)
+delayed_delivery.add_commands(namespaces.app, namespaces.Namespace, str)
 deduplication.add_commands(topics.app, Topic, delayed_delivery.full_name)
-deduplication.add_commands(delayed_delivery.namespaces, delayed_delivery.Namespace, str)
+deduplication.add_commands(namespaces.app, namespaces.Namespace, str)
 compaction.add_commands(topics.app, Topic, delayed_delivery.full_name)
-compaction.add_commands(delayed_delivery.namespaces, delayed_delivery.Namespace, str)
+compaction.add_commands(namespaces.app, namespaces.Namespace, str)
 topics.app.command("compact")(compaction.compact)
 topics.app.command("compaction-status")(compaction.compaction_status)
-app.add_typer(delayed_delivery.namespaces, name="namespaces", help="Set, get and remove what a namespace has.")
+app.add_typer(namespaces.app, name="namespaces", help="Create and list namespaces; set, get and remove what one has.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")
 app.add_typer(schemas.app, name="schemas", help="Show, upload and remove the schemas that a topic keeps.")

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pulsar_spark.client.acknowledger import Acknowledger
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none, interrupted, public_call
+from pulsar_spark.client.acknowledging import UNACKED_TICK, Acknowledging
+from pulsar_spark.client.arguments import check_type, interrupted, public_call
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.enums import InitialPosition
 from pulsar_spark.client.following import PARTITIONS_SECONDS, for_each
-from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters, LetterTopics
+from pulsar_spark.client.letters import Letters, LetterTopics
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.places import Places
@@ -31,10 +32,8 @@ from pulsar_spark.storage.compacted_entries import CompactedEntries
 from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import Topic
 
-_UNACKED_TICK = 1.0
 
-
-class Consumer:
+class Consumer(Acknowledging):
     """Made by ``Client.subscribe``."""
 
     def __init__(
@@ -183,7 +182,7 @@ class Consumer:
             subscription.connected()
         self._follow_partitions(self._topics)
         if self._unacked is not None:
-            self._channel.call_later(_UNACKED_TICK, self._redeliver_expired)
+            self._channel.call_later(UNACKED_TICK, self._redeliver_expired)
         if self._listener is not None:
             self._listener.start()
 
@@ -239,127 +238,7 @@ class Consumer:
         self._check_no_listener()
         return self._receiver.take_batch(self._settings.batch_receive_policy)
 
-    # Acknowledging.
-
-    def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
-        """Acknowledge one *message*, or a list of them; of a batch only that one, unless the id names the whole entry.
-
-        With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An
-        acknowledgement with *properties* is sent at once and they are kept with its request.
-        """
-        try:
-            if type(message) is Message and properties is None and self._process == forks.generation:
-                delivery = message._block.delivery
-                if delivery is not None and (pending := delivery.pending_acks).owner is self:
-                    pending.append(message)
-                    if len(pending) >= pending.room:
-                        self._receiver.check_open()
-                        delivery.subscription.tracker.make_out()
-                    return
-        except KeyboardInterrupt:
-            raise interrupted(self, "acknowledge") from None
-        self._acknowledge(message, properties)
-
-    @public_call
-    def _acknowledge(self, message: Message | MessageId | list, properties: dict | None) -> None:
-        self._receiver.check_open()
-        if properties is None and type(message) is list and self._append(message):
-            return
-        self._acknowledger.acknowledge(message, properties)
-
-    def _append(self, messages: list) -> bool:
-        """Acknowledge *messages* as :meth:`acknowledge` does each, if all of them were received here."""
-        deliveries = [type(each) is Message and each._block.delivery for each in messages]
-        if not all(delivery and delivery.pending_acks.owner is self for delivery in deliveries):
-            return False
-        for message, delivery in zip(messages, deliveries):
-            delivery.pending_acks.append(message)
-        for subscription in {delivery.subscription for delivery in deliveries}:
-            if len(subscription.tracker.pending) >= subscription.tracker.pending.room:
-                subscription.tracker.make_out()
-        return True
-
-    @public_call
-    def acknowledge_cumulative(self, message: Message | MessageId, properties: dict | None = None) -> None:
-        """Acknowledge everything of the *message*'s partition up to and including it; not on Shared and Key_Shared.
-        *properties* are kept with the request."""
-        self._receiver.check_open()
-        self._acknowledger.acknowledge_cumulative(message, properties)
-
-    @public_call
-    def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give a *message* back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's
-        delay, as far as it is not acknowledged.
-
-        When it was given back as often as the dead letter policy allows, it goes to the dead letter topic instead.
-        """
-        self._receiver.check_open()
-        self._acknowledger.negative_acknowledge(message)
-
-    @public_call
-    def reconsume_later(
-        self, message: Message | list, delay_millis: int | None = None, properties: dict | None = None
-    ) -> None:
-        """Put a *message*, or a list of them, off: it is acknowledged, and a copy in the retry letter topic comes after
-        *delay_millis*; needs ``retry_enable``.
-
-        A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead.
-        *properties* are added to the copy's. It returns when the request is stored: then there will be one copy,
-        whatever crashes when.
-        """
-        self._put_off(message, delay_millis, properties, is_cumulative=False)
-
-    @public_call
-    def reconsume_later_cumulative(
-        self, message: Message, delay_millis: int | None = None, properties: dict | None = None
-    ) -> None:
-        """As :meth:`reconsume_later`, with its *delay_millis* and *properties*, but everything up to the *message* is
-        acknowledged; only the message is copied. Not on Shared and Key_Shared."""
-        self._receiver.check_open()
-        self._acknowledger.check_cumulative()
-        check_type(Message, message, "message")
-        self._put_off(message, delay_millis, properties, is_cumulative=True)
-
-    def _put_off(
-        self, message: Message | list, delay_millis: int | None, properties: dict | None, *, is_cumulative: bool
-    ) -> None:
-        self._receiver.check_open()
-        if self._letters is None:
-            raise InvalidConfiguration(
-                f"subscription {self.subscription_name()!r} has no retry letter topic: subscribe with retry_enable=True"
-            )
-        messages = message if isinstance(message, list) else [message]
-        for each in messages:
-            check_type(Message, each, "message")
-        check_type_or_none(int, delay_millis, "delay_millis")
-        check_properties(properties)
-        delay_ms = max(0, delay_millis or 0)
-        if delay_ms > LONGEST_DELAY_MS:
-            raise ValueError(f"argument delay_millis: {delay_millis} is above {LONGEST_DELAY_MS}")
-        self._acknowledger.reconsume_later(
-            messages,
-            lambda each, place: self._letters.of(
-                each, str(place.subscription.topic.name), delay_ms, properties, is_cumulative=is_cumulative
-            ),
-        )
-
-    @public_call
-    def redeliver_unacknowledged_messages(self) -> None:
-        """Everything this consumer holds and has not acknowledged comes again, to whom the subscription's type says."""
-        self._receiver.check_open()
-        for subscription in self._subscriptions:
-            self._forget_unacked(subscription)
-            row, committed = subscription.redeliver_all()
-            self._channel.submit([row], is_urgent=True, committed=committed)
-
-    def _redeliver_expired(self) -> None:
-        if not self._receiver.is_closed:
-            self._acknowledger.give_back_expired()
-            self._channel.call_later(_UNACKED_TICK, self._redeliver_expired)
-
-    def _forget_unacked(self, subscription: PartitionSubscription) -> None:
-        if self._unacked is not None:
-            self._unacked.forget(subscription)
+    # Moving.
 
     @public_call
     def seek(self, messageid: MessageId | int) -> None:

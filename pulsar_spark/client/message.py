@@ -13,7 +13,7 @@ import pyarrow as pa
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.payloads import EncryptionContext, Opened, PayloadOpener
 from pulsar_spark.client.publish_rows import Outgoing
-from pulsar_spark.errors import UnreadableMessage
+from pulsar_spark.errors import OperationNotSupported, UnreadableMessage
 from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.sticky_key import bytes_of
@@ -25,13 +25,14 @@ _ENCODED = ("compression", "encryption_keys")
 
 class Block:
     """Some rows of one partition's messages, decoded column by column on demand; of one ledger, or, without a *ledger
-    id*, of those that a column says. What all of its messages have in common is here: their *schema*, and the
-    *delivery* they came with, None where nobody delivered them."""
+    id*, of those that a column says. What all of its messages have in common is here: their *schema*, the *delivery*
+    they came with, None where nobody delivered them, and their *topic id*, None where only the name is known."""
 
     __slots__ = (
         "_rows",
         "_columns",
         "topic_name",
+        "topic_id",
         "partition",
         "ledger_id",
         "schema",
@@ -50,6 +51,7 @@ class Block:
         *,
         schema: Schema = _BYTES,
         delivery: Delivery | None = None,
+        topic_id: str | None = None,
     ):
         self._rows = rows
         self.schema, self.delivery = schema, delivery
@@ -57,7 +59,7 @@ class Block:
         self.has_encoded = any(rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in names)
         self.has_chunks = "uuid" in names and rows.column("uuid").null_count < rows.num_rows
         self._columns: dict[str, list] = {}
-        self.topic_name = topic_name
+        self.topic_name, self.topic_id = topic_name, topic_id
         self.partition = partition
         self.ledger_id = ledger_id
         self.first_chunk: MessageId | None = None
@@ -65,7 +67,15 @@ class Block:
     def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
         """The message whose last chunk is *row*, as a block of its own, which keeps no other payload."""
         rows = self._rows.drop_columns(["payload"]).slice(row, 1)
-        block = Block(rows, self.topic_name, self.partition, self.ledger_id, schema=self.schema, delivery=self.delivery)
+        block = Block(
+            rows,
+            self.topic_name,
+            self.partition,
+            self.ledger_id,
+            schema=self.schema,
+            delivery=self.delivery,
+            topic_id=self.topic_id,
+        )
         block._columns["payload"], block.first_chunk = [payload], first_chunk
         return block
 
@@ -101,6 +111,10 @@ class Message:
     @property
     def _delivery(self) -> Delivery | None:
         return self._block.delivery
+
+    @property
+    def _topic_id(self) -> str | None:
+        return self._block.topic_id
 
     def _open(self, opener: PayloadOpener) -> UnreadableMessage | None:
         """Make the payload plain, if it is stored otherwise; the error that :meth:`data` raises where it cannot be."""
@@ -217,6 +231,23 @@ class Message:
     def __str__(self) -> str:
         size = "unreadable" if isinstance(self._opened, UnreadableMessage) else f"{self.length()} bytes"
         return f"Message(id={self.message_id()}, topic={self.topic_name()!r}, {size})"
+
+
+class MessageBatch:
+    """Messages of the bytes in which Pulsar keeps a batch; there are none here, so nothing is made of them."""
+
+    def with_message_id(self, msg_id: MessageId) -> "MessageBatch":
+        """Say which entry the bytes are of: TypeError for what is no id."""
+        if not isinstance(msg_id, MessageId):
+            raise TypeError("unknown message id type")
+        return self
+
+    def parse_from(self, data: bytes, size: int) -> list[Message]:
+        """Raises :class:`OperationNotSupported`, whatever the *data* and the number of messages (*size*) in it."""
+        raise OperationNotSupported(
+            "MessageBatch: a batch is rows of its topic's table here, there are no bytes of it: receive or read its "
+            "messages, each is one of its own"
+        )
 
 
 def unreadable(wrong: UnreadableMessage, message_id: MessageId) -> UnreadableMessage:

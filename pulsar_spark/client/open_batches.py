@@ -44,7 +44,7 @@ class OpenBatches:
         if is_flush:
             closed += batches.close()
         self.is_waiting = not was_open and not closed and not is_flush
-        return [Entry(partition, messages) for messages in closed]
+        return _as_entries(partition, closed)
 
     def close(self) -> list[Entry]:
         """The entries of all that is open."""
@@ -64,4 +64,9 @@ class OpenBatches:
 
 
 def _entries(partition: int, batches: BatchContainer[Outgoing]) -> list[Entry]:
-    return [Entry(partition, messages) for messages in batches.close()]
+    return _as_entries(partition, batches.close())
+
+
+def _as_entries(partition: int, batches: list[list[Outgoing]]) -> list[Entry]:
+    """By way of ``tuple``: by keys these are as many as messages, and the class's own ``__new__`` is Python."""
+    return [tuple.__new__(Entry, (partition, messages, None)) for messages in batches]

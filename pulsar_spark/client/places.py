@@ -9,7 +9,7 @@ from pulsar_spark.client.message import Message
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import InvalidMessage, OperationNotSupported
 from pulsar_spark.link import interrupts
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.message_id import MessageId, SentMessageId
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
 
@@ -45,7 +45,9 @@ class Places:
         self._by_partition |= {(each.topic.topic_id, each.partition): each for each in subscriptions}
 
     def find(self, message: Message | MessageId) -> Place:
-        """Where it lies; :class:`InvalidMessage` for what is not of these topics, ValueError for what is no message."""
+        """Where it lies; :class:`InvalidMessage` for what is not of these topics, ValueError for what is no message,
+        :class:`OperationNotSupported`, as with Pulsar, for an id that a producer was told, where the consumer has
+        several topics or partitions."""
         if isinstance(message, Message) and message._delivery is not None:
             delivery = message._delivery
             topic = delivery.subscription.topic
@@ -64,6 +66,8 @@ class Places:
         if not isinstance(message_id, MessageId):
             raise ValueError(f"argument message: Message or MessageId expected, not {given(message)}")
         subscription = self.subscription_of(message_id)
+        if isinstance(message_id, SentMessageId) and len(self._subscriptions) > 1:
+            raise _without_topic(message_id)
         found = self._numbered(subscription, message_id)
         if found is None or message_id.batch_index() >= found[1] or (found[1] == 1 and message_id.batch_index() >= 0):
             raise InvalidMessage(
@@ -88,7 +92,7 @@ class Places:
         return found
 
     def subscription_of(self, message_id: MessageId) -> PartitionSubscription:
-        """The partition an id is of."""
+        """The partition an id is of; :class:`OperationNotSupported` where several have it."""
         name = message_id.topic_name()
         fitting = [
             subscription
@@ -101,8 +105,12 @@ class Places:
                 f"message id {message_id}{f' of {name!r}' if name else ''} is not one of {self._topic_name!r}"
             )
         if len(fitting) > 1:
-            raise OperationNotSupported(
-                f"message id {message_id} does not say which topic it is of: give the message, or "
-                "MessageId.deserialize(bytes, topic)"
-            )
+            raise _without_topic(message_id)
         return fitting[0]
+
+
+def _without_topic(message_id: MessageId) -> OperationNotSupported:
+    return OperationNotSupported(
+        f"message id {message_id} does not say which topic it is of: give the message that was received, its id, or "
+        "MessageId.deserialize(bytes, topic)"
+    )

@@ -1,9 +1,12 @@
 """Policy objects a consumer is given; shaped like those of the ``pulsar`` package.
 
-Each says with ``request_properties`` what it adds to the subscribe request.
+Each says with ``request_properties`` what it adds to the subscribe request, and is its own ``policy()``: what that
+gives in the package, an object of its C++ extension with getters of other names, each of these is as well.
 """
 
+from collections.abc import Sequence
 from operator import index
+from typing import Any
 
 from pulsar_spark.client.arguments import check_type_or_none, given
 from pulsar_spark.client.enums import KeySharedMode
@@ -42,6 +45,15 @@ class ConsumerDeadLetterPolicy:
     def policy(self) -> "ConsumerDeadLetterPolicy":
         return self
 
+    def getMaxRedeliverCount(self) -> int:
+        return self.max_redeliver_count
+
+    def getDeadLetterTopic(self) -> str:
+        return self.dead_letter_topic
+
+    def getInitialSubscriptionName(self) -> str:
+        return self.initial_subscription_name
+
     def request_properties(self) -> dict[str, str]:
         return {
             "max_redeliver_count": str(self.max_redeliver_count),
@@ -50,7 +62,67 @@ class ConsumerDeadLetterPolicy:
         }
 
 
-class ConsumerKeySharedPolicy:
+class DeadLetterPolicyBuilder:
+    """A dead letter policy, word by word; each call gives the builder back."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, Any] = {"max_redeliver_count": 2**31 - 1}
+
+    def maxRedeliverCount(self, count: int) -> "DeadLetterPolicyBuilder":
+        return self._with("max_redeliver_count", count)
+
+    def deadLetterTopic(self, topic: str) -> "DeadLetterPolicyBuilder":
+        return self._with("dead_letter_topic", topic)
+
+    def initialSubscriptionName(self, name: str) -> "DeadLetterPolicyBuilder":
+        return self._with("initial_subscription_name", name)
+
+    def _with(self, name: str, value: object) -> "DeadLetterPolicyBuilder":
+        self._given[name] = value
+        return self
+
+    def build(self) -> ConsumerDeadLetterPolicy:
+        """ValueError for a count that is not above 0."""
+        return ConsumerDeadLetterPolicy(**self._given)
+
+
+class KeySharedPolicy:
+    """How a Key_Shared consumer takes part in splitting the hashes; each ``set_`` gives the policy back."""
+
+    key_shared_mode = KeySharedMode.AutoSplit
+    allow_out_of_order_delivery = False
+    sticky_ranges: Sequence[tuple[int, int]] = ()
+
+    def get_key_shared_mode(self) -> KeySharedMode:
+        return self.key_shared_mode
+
+    def is_allow_out_of_order_delivery(self) -> bool:
+        return self.allow_out_of_order_delivery
+
+    def get_sticky_ranges(self) -> list[tuple[int, int]]:
+        return list(self.sticky_ranges)
+
+    def set_key_shared_mode(self, mode: KeySharedMode) -> "KeySharedPolicy":
+        """*mode*: AutoSplit or Sticky."""
+        if not isinstance(mode, KeySharedMode):
+            raise TypeError(f"argument key_shared_mode: KeySharedMode expected, not {given(mode)}")
+        self.key_shared_mode = mode
+        return self
+
+    def set_allow_out_of_order_delivery(self, is_allowed: bool) -> "KeySharedPolicy":
+        """*is_allowed*: wait for nobody when hashes change hands."""
+        if not hasattr(type(is_allowed), "__bool__"):
+            raise TypeError(f"argument allow_out_of_order_delivery: bool expected, not {given(is_allowed)}")
+        self.allow_out_of_order_delivery = bool(is_allowed)
+        return self
+
+    def set_sticky_ranges(self, ranges: Sequence[tuple[int, int]]) -> "KeySharedPolicy":
+        """*ranges* are inclusive, from 0 to 65535; ValueError for none, for others and where two overlap."""
+        self.sticky_ranges = _sticky_ranges(ranges)
+        return self
+
+
+class ConsumerKeySharedPolicy(KeySharedPolicy):
     """How a Key_Shared consumer takes part in splitting the hashes: ``key_shared_mode`` AutoSplit or Sticky, and
     whether ``allow_out_of_order_delivery``, which waits for nobody when hashes change hands.
 
@@ -63,16 +135,10 @@ class ConsumerKeySharedPolicy:
         allow_out_of_order_delivery: bool = False,
         sticky_ranges: list[tuple[int, int]] | None = None,
     ):
-        if not isinstance(key_shared_mode, KeySharedMode):
-            raise TypeError(f"argument key_shared_mode: KeySharedMode expected, not {given(key_shared_mode)}")
-        if not hasattr(type(allow_out_of_order_delivery), "__bool__"):
-            raise TypeError(
-                f"argument allow_out_of_order_delivery: bool expected, not {given(allow_out_of_order_delivery)}"
-            )
+        self.set_key_shared_mode(key_shared_mode)
+        self.set_allow_out_of_order_delivery(allow_out_of_order_delivery)
         if key_shared_mode is KeySharedMode.Sticky and sticky_ranges is None:
             raise ValueError("When using key_shared_mode = KeySharedMode.Sticky you must also provide sticky_ranges")
-        self.key_shared_mode = key_shared_mode
-        self.allow_out_of_order_delivery = bool(allow_out_of_order_delivery)
         self.sticky_ranges = [] if sticky_ranges is None else _sticky_ranges(sticky_ranges)
 
     def policy(self) -> "ConsumerKeySharedPolicy":
@@ -115,7 +181,7 @@ def _pair(value: object) -> tuple[int, int]:
     return first, last
 
 
-class ConsumerBatchReceivePolicy:
+class BatchReceivePolicy:
     """When ``batch_receive`` returns: at ``max_num_message`` messages, ``max_num_bytes``, or after ``timeout_ms``,
     whichever comes first; at or below 0 = no such limit."""
 
@@ -126,7 +192,21 @@ class ConsumerBatchReceivePolicy:
         self.max_num_bytes = max_num_bytes
         self.timeout_ms = timeout_ms
 
-    def policy(self) -> "ConsumerBatchReceivePolicy":
+    def getMaxNumMessages(self) -> int:
+        return self.max_num_message
+
+    def getMaxNumBytes(self) -> int:
+        return self.max_num_bytes
+
+    def getTimeoutMs(self) -> int:
+        return self.timeout_ms
+
+
+class ConsumerBatchReceivePolicy(BatchReceivePolicy):
+    """When ``batch_receive`` returns: at ``max_num_message`` messages, ``max_num_bytes``, or after ``timeout_ms``,
+    whichever comes first; at or below 0 = no such limit."""
+
+    def policy(self) -> BatchReceivePolicy:
         return self
 
 

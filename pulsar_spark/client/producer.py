@@ -281,9 +281,10 @@ class Producer:
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
         """Put the message into the queue, in one piece or in chunks; the error when it cannot be taken."""
-        refused = self._quota.refusal(self._timeout, lambda: self._is_closed)
-        if refused is not None:
-            return refused
+        if not self._quota.is_known:
+            refused = self._quota.refusal(self._timeout, lambda: self._is_closed)
+            if refused is not None:
+                return refused
         partition = self._routing.partition(message)
         try:
             if self._settings.encoder is not AS_IT_IS:
@@ -293,9 +294,10 @@ class Producer:
         except (MessageTooBig, InvalidMessage, CryptoError) as error:
             return error
         with self._lock:
-            error = self._await_places(len(pieces))
-            if error is not None:
-                return error
+            if self._is_closed or self._pending + len(pieces) > self._limit:
+                error = self._await_places(len(pieces))
+                if error is not None:
+                    return error
             if message.sequence_id < 0:
                 message = message.numbered(next(self._sequence_ids))
             if len(pieces) == 1:
@@ -341,20 +343,19 @@ class Producer:
             chunk = chunk._replace(done=whole, deadline=time.monotonic() + self._timeout)
             self._pending += 1
             self._sent += 1
-            self._publisher.put(Entry(partition, [chunk], whole))
+            self._publisher.put([Entry(partition, [chunk], whole)])
         self._condition.notify_all()
         return None
 
     def _put(self, partition: int, message: Outgoing, is_flush: bool) -> None:
         closed = self._batches.add(partition, message, is_flush)
-        for entry in closed:
-            self._publisher.put(entry)
+        if closed:
+            self._publisher.put(closed)
         if closed or self._batches.is_waiting:
             self._condition.notify_all()
 
     def _close_batches(self) -> None:
-        for entry in self._batches.close():
-            self._publisher.put(entry)
+        self._publisher.put(self._batches.close())
 
     def _settle(self, messages: list[Outgoing], is_published: bool) -> None:
         """Messages have left the queue."""

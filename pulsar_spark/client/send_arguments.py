@@ -46,7 +46,8 @@ def outgoing(
     now_ms = time.time_ns() // 1_000_000
     if deliver_at is not None or deliver_after is not None:
         deliver_at = deliver_at_ms(deliver_at, deliver_after, now_ms)
-    return Outgoing._make(  # half of the time of calling the class, whose __new__ is Python
+    return tuple.__new__(  # a third of the time of calling the class, whose __new__ is Python
+        Outgoing,
         (
             payload,
             partition_key or None,
@@ -59,7 +60,7 @@ def outgoing(
             time.monotonic() + timeout,
             done,
             None,
-        )
+        ),
     )
 
 

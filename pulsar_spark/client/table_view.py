@@ -21,12 +21,12 @@ from pulsar_spark.schema import Schema
 class _Latest:
     """A message as a schema decodes it, without the rows among which it came."""
 
-    __slots__ = ("_payload", "_properties", "_schema_version", "_sequence_id", "_topic_name")
+    __slots__ = ("_payload", "_properties", "_schema_version", "_sequence_id", "_topic_id", "_topic_name")
 
     def __init__(self, message: Message):
         self._payload, self._properties = message.data(), message.properties() or None
         self._schema_version, self._sequence_id = message.int_schema_version(), message.sequence_id()
-        self._topic_name = message.topic_name()
+        self._topic_id, self._topic_name = message._topic_id, message.topic_name()
 
     def data(self) -> bytes:
         return self._payload

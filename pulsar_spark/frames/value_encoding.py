@@ -18,7 +18,7 @@ from pulsar_spark.frames.value_types import value_type, without_logical_types
 from pulsar_spark.frames.values import VALUE
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import Schema
-from pulsar_spark.schema.avro_schema import fastavro
+from pulsar_spark.schema.schema_avro import fastavro
 
 
 def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:

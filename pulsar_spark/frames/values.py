@@ -19,7 +19,7 @@ from pulsar_spark.errors import IncompatibleSchema, InvalidConfiguration
 from pulsar_spark.frames.value_types import value_type, without_logical_types
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import Schema
-from pulsar_spark.schema.avro_schema import fastavro, parsed_writer
+from pulsar_spark.schema.schema_avro import fastavro, parsed_writer
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.schemas import SchemaTable
 from pulsar_spark.storage.topics import resolve_topic

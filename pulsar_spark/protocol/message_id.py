@@ -91,8 +91,8 @@ class MessageId:
         >>> str(message_id), message_id == MessageId(ledger_id=5, entry_id=7)
         ('(5,1,-1,-1);(5,7,-1,-1)', True)
         """
-        copy = self.of_topic(self._topic_name)
-        copy._first_chunk = first
+        copy = MessageId.__new__(type(self))
+        copy._place, copy._topic_name, copy._first_chunk = self._place, self._topic_name, first
         return copy
 
     def serialize(self) -> bytes:
@@ -155,6 +155,13 @@ class MessageId:
 
     def __hash__(self) -> int:
         return hash(self._place)
+
+
+class SentMessageId(MessageId):
+    """The id that a producer was told. In Pulsar it knows no topic, so a consumer of several topics or partitions takes
+    none; here it knows its own, so that no other topic's consumer takes it for one of its messages."""
+
+    __slots__ = ()
 
 
 def parse_message_id(text: str) -> MessageId:

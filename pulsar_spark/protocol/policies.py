@@ -108,6 +108,10 @@ TOPIC_STOPPED = "topic_stopped"
 DEDUPLICATION_SINCE = "deduplication_since"
 """Likewise: the number of the round in which deduplication was last switched on, of whom it was switched on for."""
 
+DEDUPLICATION_GOES_ON = "deduplication_goes_on"
+"""Likewise of a topic whose own policy was removed while it was deduplicated, and goes on being so by its namespace's:
+since when the namespace's is on, which does not count for it."""
+
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
 """Likewise what it says of itself: whether too many messages are unacknowledged on all its subscriptions together
 (protocol.unacked_limit)."""
@@ -224,11 +228,15 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
     (9, None)
     >>> deduplication_since(on | {(topic, DEDUPLICATION): "1"}, topic)
     5
+    >>> deduplication_since(on | {(topic, DEDUPLICATION_GOES_ON): "9"}, topic)
+    5
     """
-    if not policy_number(DEDUPLICATION, policy_text(policies, topic, DEDUPLICATION)):
+    if not _is_on(policy_text(policies, topic, DEDUPLICATION)):
         return None
-    owners = (topic,) if (topic, DEDUPLICATION) in policies else policy_owners(topic)
-    return max(int(policies.get((owner, DEDUPLICATION_SINCE), 0)) for owner in owners)
+    own, namespaces = (policies.get((owner, DEDUPLICATION_SINCE), "0") for owner in policy_owners(topic))
+    if (topic, DEDUPLICATION) in policies or policies.get((topic, DEDUPLICATION_GOES_ON)) == namespaces:
+        return int(own)
+    return max(int(own), int(namespaces))
 
 
 def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) -> str:
@@ -242,15 +250,37 @@ def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) ->
     return "Disabled" if deduplication_since(policies, topic) is None else "Enabled"
 
 
-def begins_deduplication(before: str | None, value: str | None) -> bool:
-    """May messages be deduplicated from now on that were not, where that policy was *before* and is *value* now? Where
-    a topic's own one is removed, its namespace's may be on.
+def deduplication_marks(
+    policies: Mapping[tuple[str, str], str], owner: str, value: str | None, round_number: int
+) -> dict[str, str]:
+    """What a round notes of *owner* as its policy becomes *value*, None for removed, so that it is known since when
+    messages are deduplicated. A topic's that were before, because of the other policy, go on.
 
-    >>> [begins_deduplication(*each) for each in (("0", "1"), (None, "1"), ("0", None), ("1", "1"), ("1", None))]
-    [True, True, True, False, False]
+    >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
+    >>> on["public/default", DEDUPLICATION_SINCE] = "5"
+    >>> deduplication_marks({}, topic, "1", 9), deduplication_marks(on, topic, "1", 9)
+    ({'deduplication_since': '9'}, {'deduplication_since': '5'})
+    >>> deduplication_marks(on | {(topic, DEDUPLICATION): "1", (topic, DEDUPLICATION_SINCE): "3"}, topic, None, 9)
+    {'deduplication_since': '3', 'deduplication_goes_on': '5'}
+    >>> deduplication_marks(on, "public/default", "1", 9), deduplication_marks(on, "public/default", None, 9)
+    ({}, {})
     """
-    was_on, is_on = (each is not None and policy_number(DEDUPLICATION, each) == 1 for each in (before, value))
-    return (is_on and not was_on) or (value is None and before is not None and not was_on)
+    others = {place: text for place, text in policies.items() if place != (owner, DEDUPLICATION)}
+    wanted = others if value is None else others | {(owner, DEDUPLICATION): value}
+    if "://" not in owner:
+        was_on, is_on = (_is_on(each.get((owner, DEDUPLICATION), "0")) for each in (policies, wanted))
+        return {DEDUPLICATION_SINCE: str(round_number)} if is_on and not was_on else {}
+    if not _is_on(policy_text(wanted, owner, DEDUPLICATION)):
+        return {}
+    before = deduplication_since(policies, owner)
+    marks = {DEDUPLICATION_SINCE: str(round_number if before is None else before)}
+    if value is None:
+        marks[DEDUPLICATION_GOES_ON] = policies.get((policy_owners(owner)[1], DEDUPLICATION_SINCE), "0")
+    return marks
+
+
+def _is_on(text: str) -> bool:
+    return policy_number(DEDUPLICATION, text) == 1
 
 
 def default_number(name: str) -> int:

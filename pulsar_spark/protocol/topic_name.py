@@ -13,6 +13,7 @@ from pulsar_spark.errors import InvalidTopicName
 
 MAX_NAME_LENGTH = 200
 SCHEME = "persistent"
+DEFAULT_NAMESPACE = ("public", "default")
 _NAMED_ENTITY = re.compile(r"[-=:.\w]+")
 _PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<index>0|[1-9][0-9]{0,8})")
 
@@ -75,7 +76,7 @@ def parse_topic_name(name: str) -> TopicName:
         raise InvalidTopicName(f"topic {name!r}: only persistent:// topics exist here, a topic is a table")
     parts = (rest if found else name).split("/")
     if not found and len(parts) == 1:
-        parts = ["public", "default", *parts]
+        parts = [*DEFAULT_NAMESPACE, *parts]
     if len(parts) != 3:
         raise InvalidTopicName(
             f"topic {name!r} is neither 'topic' nor 'tenant/namespace/topic' nor 'persistent://tenant/namespace/topic'"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from pulsar_spark.errors import InvalidTopicName
-from pulsar_spark.protocol.topic_name import SCHEME, TopicName, parse_namespace
+from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, SCHEME, TopicName, parse_namespace
 
 
 class TopicPattern:
@@ -30,7 +30,7 @@ class TopicPattern:
         text = rest if found else pattern.pattern
         parts = text.split("/", 2)
         if not found and len(parts) == 1:
-            parts = ["public", "default", text]
+            parts = [*DEFAULT_NAMESPACE, text]
         if len(parts) != 3:
             raise InvalidTopicName(
                 f"topic pattern {pattern.pattern!r} does not name its namespace: write it as tenant/namespace/pattern"

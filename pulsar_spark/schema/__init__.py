@@ -4,7 +4,6 @@ What a schema says of itself (``schema_info``) a topic keeps, and judges others 
 """
 
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
-from pulsar_spark.schema.avro_schema import AvroSchema
 from pulsar_spark.schema.fields import (
     Array,
     Boolean,
@@ -19,10 +18,10 @@ from pulsar_spark.schema.fields import (
     Null,
     String,
 )
-from pulsar_spark.schema.json_schema import JsonSchema
-from pulsar_spark.schema.protobuf_native_schema import ProtobufNativeSchema
 from pulsar_spark.schema.record import Record
-from pulsar_spark.schema.schema import BytesSchema, Schema, StringSchema
+from pulsar_spark.schema.schema import BytesSchema, JsonSchema, Schema, StringSchema
+from pulsar_spark.schema.schema_avro import AvroSchema
+from pulsar_spark.schema.schema_protobuf import ProtobufNativeSchema
 
 __all__ = [
     "Array",

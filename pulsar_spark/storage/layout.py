@@ -18,8 +18,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from pulsar_spark.errors import InvalidTopicName, InvalidUrl
-from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.errors import InvalidTopicName, InvalidUrl, TopicNotFound
+from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.root import log, parse_root
 
 BUNDLES = "_bundles"
@@ -118,10 +118,25 @@ class Layout:
         return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
 
     def check_new_topic(self, topic: TopicName) -> None:
-        """:class:`InvalidTopicName`, with how many bytes it is too long, for a topic that cannot be made."""
+        """For a topic that cannot be made: :class:`InvalidTopicName`, with how many bytes it is too long, and
+        :class:`TopicNotFound`, as Pulsar has it, where its namespace is missing."""
         encoded = encode_name(topic.local_name, most=MAX_TABLE_NAME)
         if len(encoded) > MAX_TABLE_NAME:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
+        if not self.has_namespace(topic.tenant, topic.namespace):
+            namespace = f"{topic.tenant}/{topic.namespace}"
+            raise TopicNotFound(
+                f"topic {str(topic)!r}: namespace {namespace!r} does not exist: make it with "
+                f"Admin.create_namespace or pulsar-spark namespaces create {namespace}"
+            )
+
+    def namespace(self, tenant: str, namespace: str) -> Path:
+        """Path of the folder of its topics."""
+        return self.root / encode_name(tenant) / encode_name(namespace)
+
+    def has_namespace(self, tenant: str, namespace: str) -> bool:
+        """Was the namespace made? The default one need not be."""
+        return (tenant, namespace) == DEFAULT_NAMESPACE or self.namespace(tenant, namespace).is_dir()
 
     def bundle_folder(self) -> Path:
         return self.root / BUNDLES / self.bundle
@@ -143,10 +158,9 @@ class Layout:
 
     def topics(self, tenant: str, namespace: str) -> list[TopicName]:
         """Topics of one namespace that have a table, sorted by name."""
-        folder = self.root / encode_name(tenant) / encode_name(namespace)
         return sorted(
             TopicName(tenant, namespace, name)
-            for name, path in _named_folders(folder)
+            for name, path in _named_folders(self.namespace(tenant, namespace))
             if (path / "_delta_log").is_dir()
         )
 

@@ -20,7 +20,7 @@ from pulsar_spark.errors import (
     NotARoot,
     TopicNotFound,
 )
-from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.protocol.topic_name import TopicName, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.announcements import announcements_folder
 from pulsar_spark.storage.data_files import staging_folder
@@ -110,9 +110,18 @@ def check_layout(layout: Layout) -> None:
         layout_version(layout)
 
 
+def create_namespace(layout: Layout, namespace: str) -> None:
+    """Make ``tenant/namespace``; :class:`NotAllowedError` when it exists."""
+    tenant, name = parse_namespace(namespace)
+    prepare_root(layout)
+    if layout.has_namespace(tenant, name):
+        raise NotAllowedError(f"namespace {namespace!r} exists already: create topics in it")
+    layout.namespace(tenant, name).mkdir(parents=True, exist_ok=True)
+
+
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
     """Create the topic; :class:`NotAllowedError` when it exists, :class:`InvalidConfiguration` for an impossible number
-    of partitions."""
+    of partitions, :class:`TopicNotFound` where its namespace does not exist."""
     topic = find_or_create_topic(layout, name, partitions)
     if topic is None:
         raise NotAllowedError(f"topic {str(name)!r} exists already: delete it first or choose another name")
@@ -196,12 +205,12 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:
     """:class:`InvalidTopicName`, which says whose letter topic it is and the *remedy*, where there is no topic of that
-    *name* and cannot be one."""
+    *name* and cannot be one, as in a namespace that nobody made."""
     try:
         parsed = parse_topic_name(name)
         if not (layout.topic(parsed.partitioned_topic).exists() or layout.topic(parsed).exists()):
             layout.check_new_topic(parsed)
-    except InvalidTopicName as impossible:
+    except (InvalidTopicName, TopicNotFound) as impossible:
         raise InvalidTopicName(
             f"{what} {name!r} of subscription {subscription!r} cannot exist: {impossible}. {remedy}"
         ) from impossible

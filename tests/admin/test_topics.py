@@ -11,7 +11,36 @@ ORDERS, PLAIN = "persistent://acme/billing/orders", "persistent://acme/billing/p
 
 @pytest.fixture
 def admin(tmp_path):
-    return Admin(f"delta:{tmp_path / 'root'}")
+    """Of a root with a namespace."""
+    admin = Admin(f"delta:{tmp_path / 'root'}")
+    admin.create_namespace(NAMESPACE)
+    return admin
+
+
+def test_a_namespace_is_made_before_its_topics(tmp_path):
+    admin = Admin(f"delta:{tmp_path / 'root'}")
+    assert admin.namespaces() == ["public/default"]
+    for create in (admin.create_topic, lambda name: admin.create_partitioned_topic(name, 2)):
+        with pytest.raises(TopicNotFound, match="namespaces create acme/billing"):
+            create(ORDERS)
+    assert admin.namespaces() == ["public/default"] and not (tmp_path / "root").exists()
+    admin.create_namespace(NAMESPACE)
+    admin.create_namespace("acme/other")
+    for again in (NAMESPACE, "public/default"):
+        with pytest.raises(NotAllowedError, match="exists already"):
+            admin.create_namespace(again)
+    assert admin.namespaces() == ["acme/billing", "acme/other", "public/default"]
+    assert (admin.namespaces("acme"), admin.namespaces("nobody")) == (["acme/billing", "acme/other"], [])
+    admin.create_topic(ORDERS)
+    admin.delete_topic(ORDERS)
+    admin.create_topic(ORDERS)
+
+
+@pytest.mark.parametrize("namespace", ["acme", "a/b/c", "../up", "a b/c", "/", None])
+def test_what_is_no_namespace_is_refused(admin, namespace):
+    with pytest.raises(InvalidTopicName):
+        admin.create_namespace(namespace)
+    assert admin.namespaces() == [NAMESPACE, "public/default"]
 
 
 def test_topics_are_created_listed_described_and_deleted(admin):
@@ -29,6 +58,7 @@ def test_topics_are_created_listed_described_and_deleted(admin):
 
 def test_resetting_a_namespace_leaves_it_empty_and_others_alone(admin):
     admin.create_topic(PLAIN)
+    admin.create_namespace("acme/other")
     admin.create_topic("persistent://acme/other/kept")
     admin.reset_namespace(NAMESPACE)
     assert admin.topics(NAMESPACE) == []
@@ -45,7 +75,7 @@ def test_hostile_names_are_refused_and_change_nothing(admin, topic):
 
 def test_what_cannot_be_done_says_so(admin, tmp_path):
     with pytest.raises(NotARoot, match="not a root of pulsar_spark"):
-        admin.topics(NAMESPACE)
+        Admin(f"delta:{tmp_path / 'none'}").topics(NAMESPACE)
     admin.create_topic(PLAIN)
     with pytest.raises(NotAllowedError, match="exists already"):
         admin.create_topic(PLAIN)
@@ -56,5 +86,5 @@ def test_what_cannot_be_done_says_so(admin, tmp_path):
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "notes.txt").write_text("mine")
     with pytest.raises(NotARoot, match="not ours"):
-        Admin(f"delta:{tmp_path / 'foreign'}").create_topic(PLAIN)
+        Admin(f"delta:{tmp_path / 'foreign'}").create_topic("t")
     assert [path.name for path in (tmp_path / "foreign").iterdir()] == ["notes.txt"]

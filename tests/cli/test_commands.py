@@ -22,6 +22,7 @@ ONLY_DO = {
     "subscriptions clear-backlog",
     "subscriptions expire",
     "subscriptions seek",
+    "namespaces create",
     "namespaces set-delayed-delivery",
     "namespaces remove-delayed-delivery",
     "namespaces set-deduplication",

@@ -285,6 +285,30 @@ def test_an_id_that_does_not_say_its_topic(client):
     consumer.acknowledge(pulsar.MessageId.deserialize(stored, message.topic_name()))
 
 
+@pytest.mark.parametrize("topics", [["a", "b"], "parts"])
+def test_several_topics_take_no_id_that_a_producer_was_told(client, topics):
+    create_topic(client._layout, "parts", 2)
+    consumer = client.subscribe(topics, "s", **EARLIEST)
+    sent = client.create_producer("parts" if topics == "parts" else "a").send(b"m")
+    message = consumer.receive(5000)
+    assert message.message_id() == sent
+    for call in (consumer.acknowledge, consumer.negative_acknowledge, consumer.acknowledge_cumulative):
+        with pytest.raises(pulsar.OperationNotSupported, match="which topic"):
+            call(sent)
+    consumer.acknowledge(pulsar.MessageId.deserialize(sent.serialize(), message.topic_name()))
+    consumer.close()
+    assert nothing_comes(client.subscribe(topics, "s"))
+
+
+@pytest.mark.parametrize("name, error", [("t", None), ("other", pulsar.InvalidMessage)])
+def test_one_topic_takes_the_ids_that_its_producers_were_told(client, name, error):
+    consumer, other = client.subscribe(name, "s", **EARLIEST), client.create_producer("t")
+    client.create_producer("other").send(b"m")
+    sent = other.send(b"m")
+    with pytest.raises(error) if error else contextlib.nullcontext():
+        consumer.acknowledge(sent)
+
+
 def test_negative_acknowledgement(client):
     send(client, "t", 3)
     consumer = client.subscribe("t", "s", negative_ack_redelivery_delay_ms=150, **SHARED, **EARLIEST)

@@ -137,6 +137,22 @@ def test_a_topic_s_own_policy_goes_before_its_namespace_s(on, client):
     assert send(producers[1], 1, 2) == [NOWHERE, NOWHERE]
 
 
+def test_a_topic_s_own_policy_comes_and_goes_without_a_break_while_its_namespace_s_is_on(admin, client):
+    topic = "persistent://public/default/t"
+    producer = client.create_producer("t", producer_name="p")
+    admin.set_deduplication(topic, True)
+    send(producer, 2)
+    admin.set_deduplication(NAMESPACE, True)
+    for change in (admin.remove_deduplication, lambda name: admin.set_deduplication(name, True)) * 2:
+        change(topic)
+        assert send(producer, 1, 2) == [NOWHERE, NOWHERE]
+    admin.remove_deduplication(topic)
+    admin.set_deduplication(NAMESPACE, False)
+    send(producer, 1)
+    admin.set_deduplication(NAMESPACE, True)
+    assert [each == NOWHERE for each in send(producer, 1, 1)] == [False, True], "what came before does not count"
+
+
 def test_an_initial_sequence_id_is_kept_whatever_is_stored(on, client):
     producer = client.create_producer("t", producer_name="p")
     send(producer, 3)

@@ -1,8 +1,9 @@
 """Every public name of the ``pulsar`` package (release 3.13), with its arguments and their defaults, is one here.
 
-``package_names.txt`` has a line for each, made by ``inspect`` from the package: a class, a class that is an error, a
-method or function with its arguments, an attribute. What schemas are made of has tests of its own. Left out of the
-table are names that the package only uses itself: modules and types of ``typing``, and those of its C++ extension.
+``package_names.txt`` has a line for each, made by ``inspect`` from the package and each of its modules: a class, a
+class that is an error, a method or function with its arguments, an attribute, a member of an enumeration with its
+number. Left out are names of other libraries that the package's modules import, how to make what only a client makes,
+and ``__about__``.
 """
 
 import importlib
@@ -15,22 +16,49 @@ import pytest
 import pulsar_spark as pulsar
 
 LINES = Path(__file__).with_name("package_names.txt").read_text().splitlines()
+STARS = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
 OTHER_DEFAULTS = {"batch_index_ack_enabled"}
 """On here: what was acknowledged of a batch does not come again."""
 
 
+MADE = {
+    "ConsumerDeadLetterPolicy": pulsar.ConsumerDeadLetterPolicy(1),
+    "ConsumerKeySharedPolicy": pulsar.ConsumerKeySharedPolicy(),
+    "ConsumerBatchReceivePolicy": pulsar.ConsumerBatchReceivePolicy(1, 1, 1),
+}
+"""Classes of which each object has its attributes by itself."""
+MODULES = sorted(
+    {
+        "asyncio",
+        "exceptions",
+        "functions.context",
+        "functions.function",
+        "functions.serde",
+        "schema",
+        "schema.definition",
+        "schema.schema",
+        "schema.schema_avro",
+        "schema.schema_protobuf",
+        "tableview",
+    },
+    key=len,
+    reverse=True,
+)
+
+
 def found(path: str):
     """What a dotted name of the table is here."""
-    head, _, rest = path.partition(".")
-    if head == "asyncio":
-        return found_in(importlib.import_module("pulsar_spark.asyncio"), rest)
+    for module in MODULES:
+        if path.startswith(f"{module}."):
+            return found_in(importlib.import_module(f"pulsar_spark.{module}"), path.removeprefix(f"{module}."))
     return found_in(pulsar, path)
 
 
 def found_in(owner: object, path: str):
-    for name in path.split("."):
+    *owners, last = path.split(".")
+    for name in owners:
         owner = getattr(owner, name)
-    return owner
+    return getattr(MADE.get(owners[0], owner) if owners and not hasattr(owner, last) else owner, last)
 
 
 def arguments(function) -> dict[str, str]:
@@ -41,8 +69,8 @@ def arguments(function) -> dict[str, str]:
 
 def _written(parameter: inspect.Parameter) -> str:
     default = parameter.default
-    if parameter.kind is parameter.VAR_KEYWORD:
-        return f"**{parameter.name}"
+    if parameter.kind in STARS:
+        return STARS[parameter.kind] + parameter.name
     if default is parameter.empty:
         return parameter.name
     if isinstance(default, pulsar.schema.Schema):
@@ -52,17 +80,18 @@ def _written(parameter: inspect.Parameter) -> str:
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition("(")[0])
 def test_a_name_of_the_package(line):
-    path, kind, wanted = re.fullmatch(r"([\w.]+)( error|\(.*\))?(.*)", line).groups()
+    path, kind = re.fullmatch(r"([\w.]+)( error|\(.*\)| = \d+)?", line).groups()
     here = found(path)
-    assert not wanted
     if kind == " error":
         assert issubclass(here, pulsar.PulsarException)
+    elif kind and kind.startswith(" = "):
+        assert here.value == int(here) == int(kind.removeprefix(" = "))
     elif kind:
         asked = [each for each in kind[1:-1].split(", ") if each]
         given = arguments(here)
         assert list(given)[: len(asked)] == [_ours(each) for each in asked]
         own = list(given.values())[len(asked) :]
-        assert all(each.default is not each.empty or each.kind is each.VAR_KEYWORD for each in own)
+        assert all(each.default is not each.empty or each.kind in STARS for each in own)
 
 
 def _ours(argument: str) -> str:
@@ -91,9 +120,50 @@ def test_what_is_never_served_can_be_made_and_is_refused_with_a_reason(service_u
         type("Mine", (pulsar.Function,), {"process": lambda self, input, context: input})()
 
 
+def test_what_the_package_s_policies_give_is_there():
+    policy = pulsar.ConsumerDeadLetterPolicy(3, "d", "s").policy()
+    assert (policy.getMaxRedeliverCount(), policy.getDeadLetterTopic(), policy.getInitialSubscriptionName()) == (
+        3,
+        "d",
+        "s",
+    )
+    built = pulsar.DeadLetterPolicyBuilder().deadLetterTopic("d").initialSubscriptionName("s").build()
+    assert (built.getMaxRedeliverCount(), built.dead_letter_topic, built.initial_subscription_name) == (
+        2147483647,
+        "d",
+        "s",
+    )
+    assert pulsar.DeadLetterPolicyBuilder().maxRedeliverCount(2).build().max_redeliver_count == 2
+    received = pulsar.ConsumerBatchReceivePolicy(1, 2, 3).policy()
+    assert isinstance(received, pulsar.BatchReceivePolicy)
+    assert (received.getMaxNumMessages(), received.getMaxNumBytes(), received.getTimeoutMs()) == (1, 2, 3)
+    shared = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, True, [(0, 5)]).policy()
+    assert isinstance(shared, pulsar.KeySharedPolicy)
+    assert (shared.get_key_shared_mode(), shared.is_allow_out_of_order_delivery(), shared.get_sticky_ranges()) == (
+        pulsar.KeySharedMode.Sticky,
+        True,
+        [(0, 5)],
+    )
+    own = pulsar.KeySharedPolicy()
+    assert own.get_sticky_ranges() == [] and own.get_key_shared_mode() is pulsar.KeySharedMode.AutoSplit
+    assert own.set_sticky_ranges([(1, 2)]) is own and own.get_sticky_ranges() == [(1, 2)]
+
+
+def test_bytes_of_a_batch_are_refused_with_a_reason():
+    batch = pulsar.MessageBatch().with_message_id(pulsar.MessageId(1, 2, 3, 4))
+    with pytest.raises(pulsar.OperationNotSupported, match="rows of its topic"):
+        batch.parse_from(b"", 1)
+    with pytest.raises(TypeError):
+        batch.with_message_id("(1,2,3,4)")
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: pulsar.DeadLetterPolicyBuilder().maxRedeliverCount(0).build(),
+        lambda: pulsar.KeySharedPolicy().set_sticky_ranges([]),
+        lambda: pulsar.KeySharedPolicy().set_sticky_ranges([(0, 70000)]),
+        lambda: pulsar.BatchReceivePolicy(0, 0, 0),
         lambda: pulsar.AuthenticationToken(5),
         lambda: pulsar.AuthenticationBasic(5, "p"),
         lambda: pulsar.ServiceInfo(None),

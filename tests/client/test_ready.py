@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client import subscription
+from pulsar_spark.client import handing_out
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.ready import Ready
 from tests.client.waiting import eventually, nothing_comes
@@ -139,13 +139,13 @@ def test_acknowledgements_in_any_order_are_made_out_alike(client, broker, batch)
 @pytest.mark.parametrize("kind", [pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared])
 def test_deliveries_that_follow_each_other_are_read_together(client, broker, monkeypatch, kind):
     """Whether they come for the first time or again; another redelivery count is read by itself."""
-    reads, real = [], subscription.read_messages
+    reads, real = [], handing_out.read_messages
 
     def noted(of, delivery):
         reads.append((delivery.entries, delivery.redelivery_count))
         return real(of, delivery)
 
-    monkeypatch.setattr(subscription, "read_messages", noted)
+    monkeypatch.setattr(handing_out, "read_messages", noted)
     consumer = client.subscribe("t", "s", consumer_type=kind, negative_ack_redelivery_delay_ms=0)
     producer = client.create_producer("t")
 

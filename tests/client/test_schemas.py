@@ -108,6 +108,16 @@ def test_each_message_is_read_as_it_was_written(lonely_client):
     assert as_dicts.read_next(1000).value() == {"tail": "N1", "delay": 9}
 
 
+def test_a_topic_made_again_under_its_name_keeps_schemas_of_its_own(lonely_client):
+    admin = Admin(f"delta:{lonely_client._layout.root}")
+    for cls, value in ((Flight, Flight(tail="N1", delay=5)), (FlightWithGate, FlightWithGate(tail="N1", gate=7))):
+        lonely_client.create_producer("t", schema=AvroSchema(cls)).send(value)
+        reader = lonely_client.create_reader("t", pulsar.MessageId.earliest, schema=AvroSchema(cls))
+        message = reader.read_next(5000)
+        assert (message.int_schema_version(), message.value()) == (0, value)
+        admin.delete_topic("t")
+
+
 def test_a_consumers_schema_is_kept_where_nothing_is_and_not_judged_where_only_bytes_are(lonely_client):
     client = lonely_client
     client.create_reader("new", pulsar.MessageId.earliest, schema=AvroSchema(Flight))

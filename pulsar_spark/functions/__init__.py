@@ -11,38 +11,11 @@ from typing import Any
 from pulsar_spark.errors import OperationNotSupported
 
 
-class _NotServed:
+class NotServed:
+    """What cannot be made here; it says why."""
+
     def __init__(self, *args: Any, **kwargs: Any):
         raise OperationNotSupported(
             f"{type(self).__name__}: Pulsar Functions are not run here: consume with a consumer, or with "
             "pulsar_spark.frames.consume as DataFrames"
         )
-
-
-class Function(_NotServed):
-    """A function of messages."""
-
-    def process(self, input: Any, context: "Context") -> Any:
-        """What becomes of a message."""
-
-
-class Context(_NotServed):
-    """What a function is told of its surroundings."""
-
-
-class SerDe(_NotServed):
-    """How a function's values become bytes and back; outside of functions that is a schema."""
-
-    def serialize(self, input: Any) -> bytes:
-        """The bytes of a value."""
-
-    def deserialize(self, input_bytes: bytes) -> Any:
-        """The value of bytes."""
-
-
-class PickleSerDe(SerDe):
-    """Values as pickles."""
-
-
-class IdentitySerDe(SerDe):
-    """Texts and numbers as they are."""

@@ -47,6 +47,10 @@ class AvroSchema(Schema):
         fastavro().schemaless_writer(buffer, self._parsed, _plain(obj))
         return buffer.getvalue()
 
+    def encode_dict(self, d: dict[str, Any]) -> dict[str, Any]:
+        """A record's fields as ``fastavro`` takes them: dicts for records, names for members of enumerations."""
+        return _plain(d)
+
     def decode(self, data: bytes) -> Any:
         return self._decoded(data, self._parsed)
 
@@ -77,7 +81,6 @@ class AvroSchema(Schema):
 
 
 def _plain(value: Any) -> Any:
-    """*value* as ``fastavro`` takes it: dicts for records, names for members of enumerations."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, Record):

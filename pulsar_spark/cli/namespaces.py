@@ -1,0 +1,31 @@
+"""``pulsar-spark namespaces``: make and list them; other modules add what they set of one."""
+
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import Json, Root, admin, print_json, print_table
+
+app = typer.Typer(no_args_is_help=True)
+Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
+
+
+@app.command()
+def create(namespace: Namespace, root: Root):
+    """Make a namespace, and its tenant; public/default is always there."""
+    admin(root).create_namespace(namespace)
+    typer.echo(f"created {namespace}")
+
+
+@app.command("list")
+def list_(
+    root: Root,
+    tenant: Annotated[str | None, typer.Argument(help="All of the root without it.")] = None,
+    as_json: Json = False,
+):
+    """List the namespaces of a tenant, or of the root."""
+    found = admin(root).namespaces(tenant)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["namespace"], [(each,) for each in found])

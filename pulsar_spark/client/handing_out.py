@@ -1,0 +1,177 @@
+"""Which messages of what was delivered on one topic partition are handed out: in order, none that something newer takes
+the place of, none that is acknowledged already, and with a count of what left the queue.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+
+from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker
+from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.reading import Read, read_messages
+from pulsar_spark.client.ready import Ready
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.protocol.permits import Permits
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics import Topic
+
+_POSITION = attrgetter("_position")
+
+
+class HandingOut:
+    """The part of :class:`~pulsar_spark.client.subscription.PartitionSubscription` that serves who takes messages."""
+
+    topic: Topic
+    partition: int
+    ledgers: LedgerIndex
+    lock: threading.Lock
+    generation: int
+    tracker: AcknowledgementTracker
+    row: Callable[..., dict]
+    _channel: Channel
+    _permits: Permits
+    _flow: Callable[[int], None]
+    _queued: int
+    _ready: Ready
+    _looked_at_again: list[Message]
+    _newest: dict[int, Delivery]
+    _newest_of_lanes: list[Delivery]
+    _is_timed: bool
+    _start_after: tuple[int, int] | None
+
+    def read(self, delivery: Delivery) -> Iterator[Read]:
+        """The delivery's messages in order; for those that are lost there is an error in their place, to be raised."""
+        with self.lock:
+            if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
+                self._newest_of_lanes.remove(delivery)
+        messages = yield from read_messages(self, delivery)
+        if not delivery.is_dead:
+            self._pass_over(delivery, delivery.messages - messages)
+
+    def join(self, delivery: Delivery, others: list[Delivery]) -> None:
+        """Read *others* with a delivery, behind its own entries."""
+        with self.lock:
+            delivery.join(others)
+            if self._newest:
+                gone = set(others)
+                at = [each for each in delivery.positions.tolist() if self._newest.get(each) in gone]
+                self._newest.update(dict.fromkeys(at, delivery))
+
+    def positions_of(self, delivery: Delivery) -> range | np.ndarray:
+        """Where its entries lie."""
+        return delivery.look_up(self.ledgers, self.topic, self.partition)
+
+    def tell_deleted(self, spans: list[tuple[int, int]]) -> None:
+        """Acknowledge entries that were deleted, first..last of each of *spans*."""
+        self._channel.submit([self.row("ack", first=first, last=last) for first, last in spans])
+
+    def _pass_over(self, delivery: Delivery, messages: int) -> None:
+        """Messages that are no longer there leave the queue unseen."""
+        with self.lock:
+            permits = self._count_taken()
+            if messages > 0 and delivery.generation == self.generation:
+                self._queued -= messages
+                permits += self._permits.take(messages)
+        self._flow(permits)
+
+    def _count_taken(self) -> int:
+        """Count what was taken of what was ready, before anything is made of the counts; the permits to ask for. The
+        caller holds the lock."""
+        taken = self._ready.newly_taken()
+        self._queued -= taken
+        return self._permits.take(taken) if taken else 0
+
+    def look_again(self) -> None:
+        """Hand out nothing more that has not been looked at once more."""
+        with self.lock:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._looked_at_again += self._ready.take_back()
+
+    def take_looked_at_again(self) -> list[Message]:
+        """What is to be looked at once more before it is handed out."""
+        with self.lock:
+            found, self._looked_at_again = self._looked_at_again, []
+        return found
+
+    def hand_out(self, messages: list[Message]) -> Ready | None:
+        """What may be handed out of the first of *messages*, which are one delivery's and leave the list; None when
+        they are out of date. They are no more than there are before permits are asked for, so that these are asked for
+        at the moment when the message that makes it time is handed out."""
+        block = messages[0]._block
+        delivery = block.delivery
+        lanes = len(self._newest_of_lanes)
+        is_single = self._is_timed or block.has_encoded or lanes > 0
+        hidden = lanes > 0 and self._comes_again_in_a_lane(messages[0]._position)
+        with self.lock:
+            if delivery.generation != self.generation:
+                return None
+            if len(self._newest_of_lanes) > lanes:
+                return Ready([])  # look once more
+            permits = self._count_taken()
+            most = 1 if is_single else max(1, self._permits.until_asked - 1)
+            looked_at = messages[:most]
+            del messages[:most]
+            shown = [] if hidden else self._to_be_shown(delivery, looked_at)
+            if most == 1:
+                self._queued -= 1
+                permits += self._permits.hand_out(is_shown=bool(shown))
+            elif unseen := len(looked_at) - len(shown):
+                self._queued -= unseen
+                permits += self._permits.take(unseen)
+            ready = Ready(shown)
+            self._ready = ready if most > 1 else Ready([])  # one that is counted is not to be looked at again
+        self._flow(permits)
+        return ready
+
+    def _comes_again_in_a_lane(self, position: int) -> bool:
+        with self.lock:
+            around = [each for each in self._newest_of_lanes if each.first <= position <= each.last]
+        for each in around:
+            self.positions_of(each)
+        return any(each.holds(position) for each in around)
+
+    def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
+        """Those which nothing newer takes the place of, and that are neither acknowledged already nor before the place
+        a seek went to."""
+        if self._newest:
+            messages = [message for message in messages if self._is_newest(delivery, message)]
+        if delivery.batch_size == 1:
+            shown = self.tracker.without_acknowledged(messages)
+        else:
+            shown = []
+            for position, of_entry in groupby(messages, _POSITION):
+                shown += self._of_batch(delivery, position, list(of_entry))
+        if self._start_after is None:
+            return shown
+        return [each for each in shown if (each._position, _batch_index(each)) >= self._start_after]
+
+    def _is_newest(self, delivery: Delivery, message: Message) -> bool:
+        newest = self._newest.get(message._position)
+        if newest is not delivery:
+            return newest is None
+        if delivery.batch_size == 1 or _batch_index(message) == delivery.unacked_bits.bit_length() - 1:
+            del self._newest[message._position]
+        return True
+
+    def _of_batch(self, delivery: Delivery, position: int, messages: list[Message]) -> list[Message]:
+        """Of some messages of one entry, in order, those that are not acknowledged already."""
+        delivered, first = delivery.unacked_bits, _batch_index(messages[0])
+        if 1 << first == delivered & -delivered:
+            self.tracker.deliver(position, delivered)
+            if self._start_after is not None and position == self._start_after[0]:
+                self.tracker.group.skip(position, delivered, self._start_after[1])
+        left = self.tracker.left_of(position, delivered) >> first
+        last = _batch_index(messages[-1]) - first
+        if last == len(messages) - 1 and ~left & (2 << last) - 1 == 0:
+            return messages
+        return [each for each in messages if left >> (_batch_index(each) - first) & 1]
+
+
+def _batch_index(message: Message) -> int:
+    return message._field("batch_index") or 0

@@ -1,0 +1,13 @@
+"""``pulsar.functions.function`` of scripts."""
+
+from typing import Any
+
+from pulsar_spark.functions import NotServed
+from pulsar_spark.functions.context import Context
+
+
+class Function(NotServed):
+    """A function of messages."""
+
+    def process(self, input: Any, context: Context) -> Any:
+        """What becomes of a message."""
