@@ -14,7 +14,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.link import interrupts
@@ -99,9 +99,16 @@ class Channel(Worker):
             self._is_urgent |= is_urgent or bool(replied)
             self._condition.notify_all()
 
-    def ask(self, rows: list[dict], timeout: float, committed: Callable[[int], None] | None = None) -> list[Reply]:
+    def ask(
+        self,
+        rows: list[dict],
+        timeout: float,
+        committed: Callable[[int], None] | None = None,
+        *,
+        followed_by: Sequence[dict] = (),
+    ) -> list[Reply]:
         """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout*
-        seconds."""
+        seconds. In the same commit they are *followed_by* rows that get no reply."""
         rows, replies = valid_for(rows, timeout), {}
         all_there = threading.Event()
 
@@ -111,7 +118,7 @@ class Channel(Worker):
                 all_there.set()
 
         self.submit(
-            rows,
+            [*rows, *followed_by],
             committed=committed,
             replied={row["request_id"]: functools.partial(replied, row["request_id"]) for row in rows},
         )
