@@ -9,13 +9,13 @@ Of many clients a round concerns a few. Its commit names them (``concerns`` in `
 so that the others need not open its file, which costs them ten times as much as the commit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +24,7 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
+from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, used_numbers
 from pulsar_spark.storage.committed_rounds import SNAPSHOT, rows_of, since, since_snapshot
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.python_rows import python_rows, uncollected
@@ -91,6 +92,8 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
 
 
 _PAGE_COLUMNS = [*Range._fields, *CursorKey._fields, "page"]
+_LARGE_PAGE = 16
+"""Ranges from which on a page is worth packing."""
 
 
 class LatestRows:
@@ -110,7 +113,7 @@ class LatestRows:
         """By topic id, partition and the number that each begins with."""
         self.cursors: dict[CursorKey, dict] = {}
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
-        self.pages: dict[CursorKey, dict[int, list[Range]]] = {}
+        self.pages: dict[CursorKey, dict[int, Sequence[Range]]] = {}
         self.lanes: dict[CursorKey, dict[int, LaneHashes]] = {}
         """Of pages that are of a lane, the lane's hashes: their ranges mean the entries with one of these, and count
         them."""
@@ -157,7 +160,8 @@ class LatestRows:
         if len(facts) < rows.num_rows:
             for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
                 if key in self.cursors:
-                    self.pages[key].setdefault(page, []).extend(ranges)
+                    held = self.pages[key].get(page)
+                    self.pages[key][page] = [*held, *ranges] if held else ranges
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -276,18 +280,45 @@ def lane_hashes(row: dict) -> LaneHashes:
     return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
 
 
-def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:
-    """Cursor, page and ranges (by position) of rows of kind ``range``."""
-    columns = [
-        rows.column(name).cast(pa.int64()).to_pylist() if name == "due_time" else rows.column(name).to_pylist()
-        for name in Range._fields
-    ]
-    ranges = list(map(Range._make, zip(*columns)))
-    if rows.column("ack_set").null_count < rows.num_rows:
-        ranges = [held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set)) for held in ranges]
-    places = zip(*(rows.column(name).to_pylist() for name in (*CursorKey._fields, "page")))
-    for (topic_id, partition, subscription, page), same in groupby(zip(places, ranges), key=itemgetter(0)):
-        yield CursorKey(topic_id, partition, subscription), page, [held for _, held in same]
+def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:
+    """Cursor, page and ranges (by position) of rows of kind ``range``. Those of large pages are packed."""
+    if not rows.num_rows:
+        return
+    places = rows.select([*CursorKey._fields, "page"])
+    numbers = np.stack([_numbered(column)[0] for column in places.columns])
+    starts = np.flatnonzero(np.append(True, (numbers[:, 1:] != numbers[:, :-1]).any(axis=0)))
+    ranges: Sequence[Range] = _packed(rows)
+    if len(ranges) < _LARGE_PAGE * len(starts):
+        ranges = list(ranges)
+    of_pages = zip(*(column.to_pylist() for column in places.take(starts).columns))
+    for (*key, page), (first, end) in zip(of_pages, pairwise([*starts.tolist(), len(ranges)])):
+        yield CursorKey(*key), page, ranges[first:end]
+
+
+def _packed(rows: pa.Table) -> PackedRanges:
+    """The ranges that *rows* are."""
+    ends = np.stack([rows.column(name).to_numpy() for name in ("first", "last")])
+    which, tails = np.zeros(rows.num_rows, np.int64), [()]
+    for name in TAIL:
+        numbers, values = _numbered(rows.column(name))
+        used, which = used_numbers(which * len(values) + numbers, len(tails) * len(values))
+        tails = [(*tails[at // len(values)], values[at % len(values)]) for at in used.tolist()]
+    return PackedRanges(ends, which, tails)
+
+
+def _numbered(column: pa.ChunkedArray) -> tuple[np.ndarray, list]:
+    """Which of its different values each row has, and these, as ranges have them: instants in microseconds, lists as
+    tuples."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.int64), [None]
+    if pa.types.is_list(column.type):
+        known: dict[tuple | None, int] = {}
+        found = (None if value is None else tuple(value) for value in column.to_pylist())
+        return np.array([known.setdefault(value, len(known)) for value in found], np.int64), list(known)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    encoded = column.combine_chunks().dictionary_encode("encode")
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
 
 
 @uncollected()
