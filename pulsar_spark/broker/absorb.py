@@ -51,10 +51,10 @@ class RoundRows:
                 cursor.key,
                 cursor.topic,
                 page.first,
-                page.ranges,
+                page.held,
                 lane_name(page.first),
                 self._positions(cursor, page) if is_virtual(page.first) else None,
-                self._chunks(cursor, page.ranges),
+                self._chunks(cursor, page.held),
                 has_row=True,
             )
             for page in changed
@@ -62,7 +62,7 @@ class RoundRows:
 
     def _positions(self, cursor: Cursor, page: Page) -> dict[int, bytes]:
         """Of the ranges of a due lane that are delivered in this round, where their entries lie."""
-        return {held.first: packed(cursor.due.positions_of(held)) for held in page.ranges if self._is_delivered(held)}
+        return {held.first: packed(cursor.due.positions_of(held)) for held in page.held if self._is_delivered(held)}
 
     def _chunks(self, cursor: Cursor, ranges: Iterable[Range]) -> dict[int, bytes | None] | None:
         """Of ranges that are delivered in this round, which chunked messages are among their entries."""
@@ -93,7 +93,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
         cursor = asked.cursor
         if asked.is_rewritten:
             written = {page.page for page in rows.pages if page.key == cursor.key}
-            rows.add_pages(cursor, [page for page in cursor.pages if page.ranges and page.first not in written], [])
+            rows.add_pages(cursor, [page for page in cursor.pages if page.held and page.first not in written], [])
         if asked.dropped_pages:
             kept = {page.first for page in cursor.pages}
             rows.add_pages(cursor, [], [page for page in asked.dropped_pages if page not in kept])

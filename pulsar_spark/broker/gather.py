@@ -120,7 +120,7 @@ class _Gathering:
         by_key, cursor = KeyedByPage(self.bundle, self.draft, asked, takers), asked.cursor
         unread = by_key.unread()
         offered = by_key.replays()
-        is_large = len(unread) + sum(len(page.ranges) for page in cursor.pages) > LANES_FROM
+        is_large = len(unread) + sum(len(page.held) for page in cursor.pages) > LANES_FROM
         if is_large and self._may_be_by_lane(cursor):
             topic = self.bundle.topics[cursor.topic]
             asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))

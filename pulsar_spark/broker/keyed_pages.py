@@ -177,7 +177,7 @@ class KeyedByPage(Keyed):
         if not self._asked.returns:
             return []
         pages = (page for page in self._cursor.pages if page.unacked)
-        return effective_returns(self._asked, [held for page in pages for held in page.ranges])
+        return effective_returns(self._asked, [held for page in pages for held in page.held])
 
     def _look_ahead(self) -> int:
         return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
@@ -213,7 +213,7 @@ def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
     """Position, deliver time, page and range of each entry of *page* that is to be delivered again."""
     found = [
         (held.first, held.last, held.due_time or 0, index)
-        for index, held in enumerate(page.ranges)
+        for index, held in enumerate(page.held)
         if held.status == REPLAY
     ]
     firsts, lasts, dues, indexes = np.array(found, np.int64).reshape(-1, 4).T
@@ -239,7 +239,7 @@ def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np
     sole = None if owners.sole is None else owners.consumers[owners.sole]
     pending = [
         held
-        for held in page.ranges
+        for held in page.held
         if held.status == PENDING and (sole is None or held.consumer_id != sole or held.due_time is not None)
     ]
     spans = np.array([(held.first, held.last) for held in pending], np.int64).reshape(-1, 2)

@@ -154,7 +154,7 @@ def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
     for page in cursor.pages:
         if page.first > last:
             return
-        for held in page.ranges if page.replays_at is not None else ():
+        for held in page.held if page.replays_at is not None else ():
             if held.status == REPLAY and held.due_time is not None:
                 yield Delayed(held.first, held.last, held.due_time)
 

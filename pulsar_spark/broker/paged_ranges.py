@@ -3,7 +3,8 @@ again of what is kept apart of that (protocol.delays). Each of the first two has
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from pulsar_spark.broker.lane_form import LaneForm
 from pulsar_spark.broker.pages import Page, Pages, chunks, most_ranges
 from pulsar_spark.protocol.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, place_apart
+from pulsar_spark.protocol.packed_ranges import PackedRanges
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.chunked import Chunked
@@ -39,7 +41,7 @@ class PagedRanges:
         for page in self.pages[max(self.page_index(first), 0) :]:
             if page.first >= end:
                 return
-            yield from (held for held in page.ranges if held.last >= first and held.first < end)
+            yield from (held for held in page.held if held.last >= first and held.first < end)
 
     @property
     def edges(self) -> set[int]:
@@ -58,17 +60,20 @@ class PagedRanges:
             return self.lanes.find(position)
         index = self.page_index(position)
         page = self.pages[index] if 0 <= index < len(self.pages) else None
-        at = bisect_right(page.ranges, position, key=lambda held: held.first) - 1 if page else -1
-        return page.ranges[at] if at >= 0 and page.ranges[at].last >= position else None
+        at = bisect_right(page.held, position, key=itemgetter(0)) - 1 if page else -1
+        return held if at >= 0 and (held := page.held[at]).last >= position else None
 
     def page_index(self, position: int) -> int:
         """Index of the page *position* belongs to; the first page's where it lies before all of them, -1 without
         pages."""
         return max(int(np.searchsorted(self.pages.firsts, position, "right")) - 1, 0) if self.pages else -1
 
-    def load_pages(self, pages: Mapping[int, list[Range]]) -> None:
+    def load_pages(self, pages: Mapping[int, Sequence[Range]]) -> None:
         """Take over pages read from the table, each by the position it begins at."""
-        self.pages = Pages(Page(first, sorted(ranges)) for first, ranges in pages.items())
+        self.pages = Pages(
+            Page(first, ranges.in_order() if isinstance(ranges, PackedRanges) else sorted(ranges))
+            for first, ranges in pages.items()
+        )
         self._count_unacked(self.pages, 1)
 
     def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
@@ -145,9 +150,9 @@ class PagedRanges:
         keys of those that are gone."""
         index = end = self.place_of_page(APART_BASE)
         changed, gone = [], []
-        while end < len(self.pages) and self.pages[end].ranges[0].first <= place_apart(until):
+        while end < len(self.pages) and self.pages[end].held[0].first <= place_apart(until):
             page, end = self.pages[end], end + 1
-            left = [held for held in page.ranges if held.last > place_apart(until)]
+            left = [held for held in page.held if held.last > place_apart(until)]
             left[:1] = [held._replace(first=max(held.first, place_apart(until) + 1)) for held in left[:1]]
             gone.append(page.first)
             self.changes += 1

@@ -3,7 +3,8 @@
 A round reads and rewrites only the pages that its requests, due times and candidates touch. What it changes in random
 places costs it the pages around these, so pages are small; but each page costs something by itself, so those of a
 cursor with very many ranges are larger (:func:`most_ranges`). Of each page are known: who holds how many unacknowledged
-messages in it, and when its next entry falls due, so that limits and timers need no scan.
+messages in it, and when its next entry falls due, so that limits and timers need no scan. Pages that no round touches
+are packed (protocol.packed_ranges): of ranges as objects a cursor has few, however many it has.
 
 Acknowledgements in random order among 50,000 ranges hit a page each: with pages of 8 ranges a round takes four fifths
 of the processor time in Python that it takes with pages of 16; with pages of 4, of which there are twice as many to
@@ -20,9 +21,12 @@ import numpy as np
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.packed_ranges import PackedRanges, joined, pack
 
 MIN_PAGE_RANGES, MAX_PAGE_RANGES = 8, 1000
 MANY_PAGES = 10_000
+REST_AFTER = 100_000
+"""Pages are let rest each time that rounds have made so many ranges: packing takes half a microsecond a range."""
 NEVER = MAX_LONG
 
 _SIDES = ("left", "right")
@@ -41,13 +45,29 @@ def most_ranges(ranges: int) -> int:
 class Page:
     """Ranges by position, and the facts about them that are asked for without reading them."""
 
-    def __init__(self, first: int, ranges: list[Range]):
-        self.first, self.ranges = first, ranges
+    def __init__(self, first: int, ranges: Sequence[Range]):
+        self.first, self.held = first, ranges
+        """``held`` are its ranges for who only reads them: a list, or packed while no round touches them."""
+        self.is_used = True
+        """Have rounds had to do with it since it was last asked whether it may be packed?"""
         self.out: tuple | None = None
         """What a Key_Shared round has found out about its pending entries (see keyed_pages)."""
         self.returns_at: int | None = None
         self.replays_at: int | None = None
         self.unacked: dict[str, int] = {}
+        if isinstance(ranges, PackedRanges):
+            self._look_at_tails(ranges)
+        else:
+            self._look_at(ranges)
+
+    def _look_at_tails(self, ranges: PackedRanges) -> None:
+        """Note the facts, for all ranges that agree at once."""
+        for alike, entries in ranges.by_tail():
+            self._look_at([alike])
+            if alike.status == PENDING:
+                self.unacked[alike.consumer_id] += (entries - 1) * alike.unacked_messages
+
+    def _look_at(self, ranges: Iterable[Range]) -> None:
         unacked = self.unacked
         for held in ranges:
             status = held[2]
@@ -61,16 +81,24 @@ class Page:
             elif status == REPLAY and (self.replays_at is None or (held.due_time or 0) < self.replays_at):
                 self.replays_at = held.due_time or 0
 
+    @property
+    def ranges(self) -> list[Range]:
+        """Its ranges as objects, which they stay until it is let rest."""
+        self.is_used = True
+        if not isinstance(self.held, list):
+            self.held = list(self.held)
+        return self.held
+
     @cached_property
     def replays(self) -> list[tuple[int, int]]:
         """(deliver time, first position) of the ranges to be delivered again, in that order; 0 where they need not be
         waited for."""
-        return sorted((held.due_time or 0, held.first) for held in self.ranges if held.status == REPLAY)
+        return sorted((held.due_time or 0, held.first) for held in self.held if held.status == REPLAY)
 
     @cached_property
     def spans(self) -> np.ndarray:
         """The first positions of its ranges and the last ones, as they were when the page was made."""
-        return np.array([(held.first, held.last) for held in self.ranges], np.int64).reshape(-1, 2).T
+        return joined([self.held]).ends
 
     def next_replay(self, wall: int) -> int | None:
         """The earliest instant after *wall* at which a range may be delivered again that may not be before."""
@@ -81,7 +109,7 @@ class Page:
 
     def number_of(self, first: int) -> int:
         """Which range begins at position *first*."""
-        return bisect_left(self.ranges, first, key=lambda held: held.first)
+        return bisect_left(self.held, first, key=lambda held: held.first)
 
 
 class Pages(Sequence[Page]):
@@ -90,6 +118,8 @@ class Pages(Sequence[Page]):
 
     def __init__(self, pages: Iterable[Page] = ()):
         self._pages = sorted(pages, key=attrgetter("first"))
+        self._made = 0
+        """Ranges of pages put here since they were last let rest."""
         self._facts = _facts(self._pages) if self._pages else _NO_FACTS
 
     def __len__(self) -> int:
@@ -133,6 +163,19 @@ class Pages(Sequence[Page]):
             self._pages[stays + begin : stays + end] = made[first:behind]
         facts = np.concatenate([kept, _facts(made)], axis=1)
         self._facts = facts[:, np.argsort(facts[0], kind="stable")]
+        self._made += sum(len(page.held) for page in made)
+        if self._made >= REST_AFTER:
+            self._let_rest()
+
+    def _let_rest(self) -> None:
+        """Pack the pages that no round has used since this was done before: objects are as many as rounds touched of
+        late, however many ranges there are."""
+        idle = [page for page in self._pages if not page.is_used and isinstance(page.held, list)]
+        for page, packed in zip(idle, pack([page.held for page in idle])):
+            page.held = packed
+        for page in self._pages:
+            page.is_used = False
+        self._made = 0
 
 
 def _facts(pages: list[Page]) -> np.ndarray:
@@ -142,7 +185,7 @@ def _facts(pages: list[Page]) -> np.ndarray:
             page.first,
             NEVER if page.returns_at is None else page.returns_at,
             NEVER if page.replays_at is None else page.replays_at,
-            len(page.ranges),
+            len(page.held),
         )
         for page in pages
     ]

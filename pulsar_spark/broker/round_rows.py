@@ -1,21 +1,20 @@
 """The rows of a round as Arrow: facts, and a row a range of the pages it wrote, of which there may be millions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, joined, used_numbers
 from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.data_files import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-_BLOCK_ROWS, _BLOCK_RANGES = 65_536, 1024
-_ENDS = ("first", "last")
-"""Columns of a range that differ from row to row; of the others many are all the same."""
+_BLOCK_ROWS = 65_536
 
 
 class PageRows(NamedTuple):
@@ -45,53 +44,61 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     at = table.schema.get_field_index("round")
     table = table.set_column(at, table.field(at), _repeated([round_number], [len(facts)], table.field(at).type))
     pages = [page for page in pages if page.ranges]
-    told = [page for page in pages if page.has_row]
-    return pa.concat_tables(
-        [
-            table,
-            *([_rows_of_pages(round_number, "page", told, _ends_of(told), [1] * len(told))] if told else []),
-            *([_rows_of_ranges(round_number, pages)] if pages else []),
-        ]
-    )
+    if not pages:
+        return table
+    ranges = joined([page.ranges for page in pages])
+    tables, told = [table], [page.has_row for page in pages]
+    if any(told):
+        behind = np.cumsum([len(page.ranges) for page in pages])
+        ends = {"first": ranges.ends[0, np.append(0, behind[:-1])][told], "last": ranges.ends[1, behind - 1][told]}
+        with_row = [page for page in pages if page.has_row]
+        tables.append(_rows_of_pages(round_number, "page", with_row, ends, [1] * len(with_row)))
+    return pa.concat_tables([*tables, _rows_of_ranges(round_number, pages, ranges)])
 
 
-def _ends_of(pages: list[PageRows]) -> dict[str, list]:
-    return {"first": [page.ranges[0].first for page in pages], "last": [page.ranges[-1].last for page in pages]}
-
-
-def _rows_of_ranges(round_number: int, pages: list[PageRows]) -> pa.Table:
-    ranges = list(chain.from_iterable(page.ranges for page in pages))
-    columns = _columns_of(ranges)
+def _rows_of_ranges(round_number: int, pages: list[PageRows], ranges: PackedRanges) -> pa.Table:
+    columns = {"first": ranges.ends[0], "last": ranges.ends[1]}
+    used, which = used_numbers(ranges.which, len(ranges.tails))
+    for name, values in zip(TAIL, zip(*(ranges.tails[number] for number in used.tolist()))):
+        columns[name] = _Chosen(values, which)
     for name in ("positions", "chunks"):
         if any(getattr(page, name) for page in pages):
             columns[name] = [(getattr(page, name) or {}).get(held.first) for page in pages for held in page.ranges]
     return _rows_of_pages(round_number, "range", pages, columns, [len(page.ranges) for page in pages])
 
 
-def _columns_of(ranges: list[Range]) -> dict[str, list]:
-    """The values of *ranges* field by field: block by block less than half the time of one field after the other,
-    and of a million an eighth."""
-    columns: dict[str, list] = {name: [] for name in Range._fields}
-    for first in range(0, len(ranges), _BLOCK_RANGES):
-        for column, values in zip(columns.values(), zip(*ranges[first : first + _BLOCK_RANGES])):
-            column += values
-    return columns
+class _Chosen(NamedTuple):
+    """A column whose rows have these *values*: each the one of that number."""
+
+    values: Sequence
+    which: np.ndarray
+
+    def array(self, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        if self.values.count(self.values[0]) == len(self.values):
+            return _repeated(self.values[:1], [len(self.which)], kind)
+        return pa.array(self.values, kind).take(pa.array(self.which))
 
 
 def _rows_of_pages(
-    round_number: int, kind: str, pages: list[PageRows], columns: Mapping[str, Sequence], counts: list[int]
+    round_number: int,
+    kind: str,
+    pages: list[PageRows],
+    columns: Mapping[str, "np.ndarray | list | _Chosen"],
+    counts: list[int],
 ) -> pa.Table:
     """Rows of one kind: as many of each page as *counts* says, with *columns* and those of their page and round."""
-    places = groupby(zip(pages, counts), key=lambda each: (each[0].topic, *each[0].key, each[0].lane))
-    runs, of_runs = zip(*((place, sum(count for _, count in alike)) for place, alike in places))
+    runs, of_runs, behind = [], [], 0
+    for (topic, key, lane), alike in groupby(pages, attrgetter("topic", "key", "lane")):
+        first, behind = behind, behind + sum(1 for _ in alike)
+        runs.append((topic, *key, lane))
+        of_runs.append(sum(counts[first:behind]))
     of_places = dict(zip(("topic", *CursorKey._fields, "lane"), zip(*runs)))
     same, rows = {"round": round_number, "kind": kind}, sum(counts)
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in columns:
             values = columns[field.name]
-            is_same = field.name not in _ENDS and values.count(values[0]) == rows
-            return _repeated(values[:1], [rows], field.type) if is_same else pa.array(values, field.type)
+            return values.array(field.type) if isinstance(values, _Chosen) else pa.array(values, field.type)
         if field.name == "page":
             return pa.array(np.repeat([page.page for page in pages], counts), field.type)
         if field.name in of_places:
@@ -107,15 +114,11 @@ def _repeated(values: Sequence, counts: Sequence[int], kind: pa.DataType) -> pa.
     slices = []
     for value, same in groupby(zip(values, counts), key=itemgetter(0)):
         left = sum(count for _, count in same)
-        block = _nulls(kind) if value is None else pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
+        if value is None:
+            slices += null_column(left, kind).chunks
+            continue
+        block = pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
         while left:
             slices.append(block.slice(0, min(left, _BLOCK_ROWS)))
             left -= len(slices[-1])
     return pa.chunked_array(slices, kind)
-
-
-@cache
-def _nulls(kind: pa.DataType) -> pa.Array:
-    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the
-    rest."""
-    return pa.nulls(_BLOCK_ROWS, kind)

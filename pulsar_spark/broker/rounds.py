@@ -295,7 +295,7 @@ class Rounds:
     def _snapshot_every(self) -> int:
         cursors = self.bundle.cursors.values()
         ranges = AS_RANGES * sum(1 + len(cursor.consumers) for cursor in cursors)
-        ranges += sum(len(page.ranges) for cursor in cursors for page in cursor.pages)
+        ranges += sum(int(cursor.pages.sizes.sum()) for cursor in cursors)
         ranges += sum(1 for cursor in cursors if cursor.lanes for _ in cursor.lanes.every_range())
         return SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)
 
@@ -320,7 +320,7 @@ def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
         whole.facts += [
             bundle.consumer_row(cursor, consumer, with_ranges=True) for consumer in cursor.consumers.values()
         ]
-        whole.add_pages(cursor, [page for page in cursor.pages if page.ranges], [])
+        whole.add_pages(cursor, [page for page in cursor.pages if page.held], [])
         if cursor.lanes:
             whole.add_lanes(cursor, cursor.lanes.lanes, [])
     return whole

@@ -178,7 +178,7 @@ class Cursor(PagedRanges):
         if self.lanes:
             return max(self.read_position, self.lanes.end)
         pages = self.pages[: self.place_of_page(DUE_BASE)]
-        last = next((page.ranges[-1].last for page in reversed(pages) if page.ranges), -1)
+        last = next((page.held[-1].last for page in reversed(pages) if page.held), -1)
         return max(self.read_position, last + 1)
 
     def place(self, position: int) -> int:

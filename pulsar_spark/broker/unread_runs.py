@@ -113,9 +113,7 @@ def unknown_between(asked: CursorDraft, first: int, last: int) -> np.ndarray:
 def _last_of(topic: TopicState, asked: CursorDraft, first: int, most: int) -> int:
     """Up to where the next *most* entries from *first* on lie of which nothing is known."""
     cursor = asked.cursor
-    ahead = [
-        (held.first, held.last) for page in cursor.pages[max(cursor.page_index(first), 0) :] for held in page.ranges
-    ]
+    ahead = [(held.first, held.last) for page in cursor.pages[max(cursor.page_index(first), 0) :] for held in page.held]
     ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
     return skip_unacked(first - 1, topic.end_position(cursor.key.partition), sorted(ahead), most)
 

@@ -109,9 +109,11 @@ class Consuming:
             self._channel, self._topic, self._partitions, self._options, lambda *event: self._events.put(event)
         )
         split_reads.enter(self._membership.consumer_id, self._spark)
-        self._membership.join(self._timeout)
-        share = max(1, self._max_messages // len(self._partitions))
-        self._channel.submit([self._membership.row("flow", partition, permits=share) for partition in self._partitions])
+        self._membership.join(self._timeout, self._share(self._partitions))
+
+    def _share(self, partitions: list[int]) -> int:
+        """Messages of each of the consumer's *partitions* in a delivery."""
+        return max(1, self._max_messages // len(partitions))
 
     def _follow_partitions(self) -> None:
         """Consume from partitions that were added to the topic, where all of it is consumed, from their first message
@@ -123,7 +125,8 @@ class Consuming:
         if not self._added:
             return
         try:
-            self._membership.join_added(self._added, self._timeout)
+            permits = self._share([*self._partitions, *self._added])
+            self._membership.join_added(self._added, self._timeout, permits)
         except Timeout as late:
             log.warning("%s: partitions %s were added and are not consumed yet: %s", self._who(), self._added, late)
             return
@@ -131,7 +134,6 @@ class Consuming:
         self._partitions = [*self._partitions, *added]
         self._options = self._options._replace(initial_position="Earliest")
         self.seat = self.seat._replace(partitions=tuple(self._partitions))
-        self._flow(dict.fromkeys(added, max(1, self._max_messages // len(self._partitions))))
         log.info("%s consumes partitions %s too, which were added", self._who(), added)
 
     def _run(self) -> None:

@@ -137,24 +137,27 @@ class Membership:
         )
         self._arriving: dict[tuple[int, int], _Arriving] = {}
 
-    def join(self, timeout: float) -> None:
-        """Subscribe on every partition or on none; the broker's refusal, or Timeout, otherwise."""
-        self._join(self._partitions, self._options, timeout)
+    def join(self, timeout: float, permits: int) -> None:
+        """Subscribe on every partition or on none, and ask for so many messages of each in the same commit: one round
+        does both. The broker's refusal, or Timeout, otherwise."""
+        self._join(self._partitions, self._options, timeout, permits)
 
-    def join_added(self, partitions: list[int], timeout: float) -> None:
+    def join_added(self, partitions: list[int], timeout: float, permits: int) -> None:
         """The same on *partitions* that were added to the topic, whose messages come from the first on."""
-        self._join(partitions, self._options._replace(initial_position="Earliest"), timeout)
+        self._join(partitions, self._options._replace(initial_position="Earliest"), timeout, permits)
         self._partitions = [*self._partitions, *partitions]
 
-    def _join(self, partitions: list[int], options: SubscribeOptions, timeout: float) -> None:
+    def _join(self, partitions: list[int], options: SubscribeOptions, timeout: float, permits: int) -> None:
         for partition in partitions:
             self._channel.attach(
                 self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self, partition)
             )
         rows = [self.row("subscribe", partition, properties=options.properties()) for partition in partitions]
+        flows = [self.row("flow", partition, permits=permits) for partition in partitions]
         is_joined = False
         try:
-            if refusals := [reply.error for reply in self._channel.ask(rows, timeout) if reply.error is not None]:
+            replies = self._channel.ask(rows, timeout, followed_by=flows)
+            if refusals := [reply.error for reply in replies if reply.error is not None]:
                 raise refusals[0]
             is_joined = True
         finally:

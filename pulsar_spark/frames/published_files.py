@@ -12,6 +12,9 @@ apart from the code, so that it asks for their pages alone, these took 1.7 s of 
 reading all rows takes 1.85 s. The rows of one of four took 2.0 to 2.6 s, and 35 s where the reader looked at
 dictionaries, too.
 
+Where all of each file is meant, as of a backlog handed out in large deliveries, no row is looked at: reading 10^7 rows
+in three deliveries took 1.45 times as long as plainly reading them while each row's file was looked up by its name.
+
 For few files that are all as published (a file with rows of several publishes is numbered as none), of entries of which
 all messages are meant, delivered equally often; everything else is storage.slices' to read.
 """
@@ -56,6 +59,16 @@ class _Part(NamedTuple):
         """Of the file, without its folders."""
         return self.run.path.rpartition("/")[2]
 
+    @property
+    def is_one_stretch(self) -> bool:
+        return bool((self.firsts[1:] == self.lasts[:-1] + 1).all())
+
+    @property
+    def is_whole(self) -> bool:
+        """Is all of its run meant?"""
+        meant = int(self.firsts[0]), int(self.lasts[-1])
+        return self.is_one_stretch and meant == (self.run.first_entry_id, self.run.last_entry_id)
+
 
 def read_published(
     spark: SparkSession,
@@ -88,8 +101,9 @@ def read_published(
     if not with_chunks:
         messages = messages.filter(F.col("uuid").isNull() | F.col("batch_index").isNotNull())
     names = [name for name in columns or DELIVERED if (with_payload or name != "payload") and name != "partition"]
-    found = messages.filter(place.is_in)
-    return found.select(
+    if not all(_is_whole_file(topic, ledgers, part) for part in parts):
+        messages = messages.filter(place.is_in)
+    return messages.select(
         *names,
         "partition",
         place.ledger_id.alias("ledger_id"),
@@ -111,6 +125,17 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
     are_plain = all(_PLAIN_NAME.fullmatch(part.name) for part in parts) and not _GLOB.search(str(topic.path))
     is_one_run_each = len({(part.partition, part.name) for part in parts}) == len(parts)
     return parts if parts and are_plain and is_one_run_each else None
+
+
+def _is_whole_file(topic: Topic, ledgers: LedgerIndex, part: _Part) -> bool:
+    """Is all that its file holds meant? A file with entries of unequal batch size holds several runs, which lie side by
+    side."""
+    run = part.run
+    if not part.is_whole:
+        return False
+    end = ledgers.end(topic.topic_id, part.partition)
+    around = max(run.first_position - 1, 0), min(run.last_position + 1, end - 1)
+    return [each.path for each in ledgers.runs(topic.topic_id, part.partition, *around)].count(run.path) == 1
 
 
 def _around(parts: Sequence[_Part]) -> Column | None:
@@ -162,15 +187,10 @@ class _Place:
         self._file = self._number_of_file()
         entry_id = F.col("entry_id")
         is_between = entry_id.between(self._of_file(firsts), self._of_file(lasts))
-        self.is_in = (
-            is_between if self._is_all(parts) else is_between & self.stretches.holds(entry_id + self._of_file(to_place))
-        )
+        self.is_in = is_between
+        if not all(part.is_one_stretch for part in parts):
+            self.is_in &= self.stretches.holds(entry_id + self._of_file(to_place))
         self.ledger_id, self.position = self._of_file(ledger_ids), entry_id + self._of_file(to_position)
-
-    @staticmethod
-    def _is_all(parts: Sequence[_Part]) -> bool:
-        """Is of each file one stretch meant?"""
-        return all((part.firsts[1:] == part.lasts[:-1] + 1).all() for part in parts)
 
     def _number_of_file(self) -> Column:
         """Null or negative for a file that is none of them."""

@@ -13,7 +13,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.link import interrupts
@@ -97,12 +97,19 @@ class Channel(Worker):
             self._is_urgent |= is_urgent or bool(replied)
             self._condition.notify_all()
 
-    def ask(self, rows: list[dict], timeout: float, committed: Callable[[int], None] | None = None) -> list[Reply]:
+    def ask(
+        self,
+        rows: list[dict],
+        timeout: float,
+        committed: Callable[[int], None] | None = None,
+        *,
+        followed_by: Sequence[dict] = (),
+    ) -> list[Reply]:
         """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout*
-        seconds."""
+        seconds. In the same commit they are *followed_by* rows that get no reply."""
         rows, all_there = valid_for(rows, timeout), threading.Event()
         answers = Answers(rows, all_there.set)
-        self.submit(rows, committed=committed, replied=answers.awaited)
+        self.submit([*rows, *followed_by], committed=committed, replied=answers.awaited)
         try:
             is_answered = interrupts.until(all_there.wait, timeout)
         finally:

@@ -9,13 +9,13 @@ Of many clients a round concerns a few. Its commit names them (``concerns`` in `
 so that the others need not open its file, which costs them ten times as much as the commit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,7 +24,9 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.storage.committed_rounds import SNAPSHOT, rows_of, since, since_snapshot
+from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, used_numbers
+from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.committed_rounds import SNAPSHOT, Round, rows_by_file, since, since_snapshot
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.python_rows import python_rows, uncollected
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
@@ -90,7 +92,8 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
 """The kinds of facts that take one of a kind along when they are removed, which therefore are read with it."""
 
 
-_PAGE_COLUMNS = [*Range._fields, *CursorKey._fields, "page"]
+_LARGE_PAGE = 16
+"""Ranges from which on a page is worth packing."""
 
 
 class LatestRows:
@@ -110,7 +113,7 @@ class LatestRows:
         """By topic id, partition and the number that each begins with."""
         self.cursors: dict[CursorKey, dict] = {}
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
-        self.pages: dict[CursorKey, dict[int, list[Range]]] = {}
+        self.pages: dict[CursorKey, dict[int, Sequence[Range]]] = {}
         self.lanes: dict[CursorKey, dict[int, LaneHashes]] = {}
         """Of pages that are of a lane, the lane's hashes: their ranges mean the entries with one of these, and count
         them."""
@@ -129,7 +132,7 @@ class LatestRows:
         """Take in the rounds behind the last one that was: of the table at *path*, from its newest snapshot on where
         there was none, or where they are no longer kept. Who looks often reads just the *columns* that facts of his
         kinds have."""
-        read = partial(rows_of, path, kinds=self.kinds, columns=columns)
+        read = partial(_read_round, path, kinds=self.kinds, columns=columns)
         wanted = self.kinds and self.kinds - {"round"}
         if self.version:
             try:
@@ -139,25 +142,27 @@ class LatestRows:
                 self._begin()
         self._take_in(since_snapshot(path, read, wanted))
 
-    def _take_in(self, rounds: Iterable[tuple[int, pa.Table | None]]) -> None:
-        for version, rows in rounds:
-            if rows is None:
+    def _take_in(self, rounds: Iterable[tuple[int, Round | None]]) -> None:
+        for version, found in rounds:
+            if found is None:
                 self.version, self.letters = version, []
-            elif rows.num_rows:
-                self.apply(rows)
+            elif found.facts.num_rows:
+                self._apply_round(found)
                 self.version = version
 
     def apply(self, rows: pa.Table) -> None:
         """Take in the rows of the next round."""
-        is_range = pc.equal(rows["kind"], "range")
+        self._apply_round(_round_of([rows]))
+
+    def _apply_round(self, found: Round) -> None:
         self.letters = []
-        facts = python_rows(rows.filter(pc.invert(is_range)))
+        facts = python_rows(found.facts)
         for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # what others hang on
             self._apply_row(row)
-        if len(facts) < rows.num_rows:
-            for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
-                if key in self.cursors:
-                    self.pages[key].setdefault(page, []).extend(ranges)
+        for key, page, of_page in found.ranges:
+            if key in self.cursors:
+                held = self.pages[key].get(page)
+                self.pages[key][page] = [*held, *of_page] if held else of_page
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -276,18 +281,73 @@ def lane_hashes(row: dict) -> LaneHashes:
     return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
 
 
-def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:
-    """Cursor, page and ranges (by position) of rows of kind ``range``."""
-    columns = [
-        rows.column(name).cast(pa.int64()).to_pylist() if name == "due_time" else rows.column(name).to_pylist()
-        for name in Range._fields
-    ]
-    ranges = list(map(Range._make, zip(*columns)))
-    if rows.column("ack_set").null_count < rows.num_rows:
-        ranges = [held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set)) for held in ranges]
-    places = zip(*(rows.column(name).to_pylist() for name in (*CursorKey._fields, "page")))
-    for (topic_id, partition, subscription, page), same in groupby(zip(places, ranges), key=itemgetter(0)):
-        yield CursorKey(topic_id, partition, subscription), page, [held for _, held in same]
+def _read_round(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
+    """The rows of a round. Its ranges are packed file by file: the rows of millions take ten times as much memory."""
+    return _round_of(rows_by_file(path, commit, kinds, columns))
+
+
+def _round_of(tables: Iterable[pa.Table]) -> Round:
+    facts, pages = [], []
+    for rows in tables:
+        of_file, ranges = _facts_and_ranges(rows)
+        if ranges.num_rows > of_file.num_rows:
+            of_file = of_file.take(np.arange(of_file.num_rows))  # a slice would keep the memory of all
+        facts.append(of_file)
+        pages += pages_of(ranges)
+    return Round(pa.concat_tables(facts), pages)
+
+
+def _facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows of a round that are ranges, and the others. The ranges stand behind these, as rounds write them, or, of
+    what OPTIMIZE has moved, anywhere; of millions a copy would take as long as all else."""
+    is_range = pc.equal(rows["kind"], "range")
+    count = pc.sum(is_range).as_py() or 0
+    behind = rows.num_rows - count
+    if (pc.sum(is_range.slice(behind)).as_py() or 0) == count:
+        return rows.slice(0, behind), rows.slice(behind)
+    return rows.filter(pc.invert(is_range)), rows.filter(is_range)
+
+
+def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:
+    """Cursor, page and ranges (by position) of rows of kind ``range``. Those of large pages are packed."""
+    if not rows.num_rows:
+        return
+    places = rows.select([*CursorKey._fields, "page"])
+    numbers = np.stack([_numbered(column)[0] for column in places.columns])
+    starts = np.flatnonzero(np.append(True, (numbers[:, 1:] != numbers[:, :-1]).any(axis=0)))
+    ranges: Sequence[Range] = _packed(rows)
+    if len(ranges) < _LARGE_PAGE * len(starts):
+        ranges = list(ranges)
+    of_pages = zip(*(column.to_pylist() for column in places.take(starts).columns))
+    for (*key, page), (first, end) in zip(of_pages, pairwise([*starts.tolist(), len(ranges)])):
+        yield CursorKey(*key), page, ranges[first:end]
+
+
+def _packed(rows: pa.Table) -> PackedRanges:
+    """The ranges that *rows* are."""
+    ends = np.stack([rows.column(name).to_numpy() for name in ("first", "last")])
+    which, tails = np.zeros(rows.num_rows, np.int64), [()]
+    for name in TAIL:
+        numbers, values = _numbered(rows.column(name))
+        used, which = used_numbers(which * len(values) + numbers, len(tails) * len(values))
+        tails = [(*tails[at // len(values)], values[at % len(values)]) for at in used.tolist()]
+    return PackedRanges(ends, which, tails)
+
+
+def _numbered(column: pa.ChunkedArray) -> tuple[np.ndarray, list]:
+    """Which of its different values each row has, and these, as ranges have them: instants in microseconds, lists as
+    tuples."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.int64), [None]
+    if pa.types.is_list(column.type):
+        known: dict[tuple | None, int] = {}
+        found = (None if value is None else tuple(value) for value in column.to_pylist())
+        return np.array([known.setdefault(value, len(known)) for value in found], np.int64), list(known)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    parts = column.dictionary_encode("encode").chunks
+    numbers = np.concatenate([part.indices.to_numpy() for part in parts])
+    return numbers.astype(np.int64), parts[-1].dictionary.to_pylist()
 
 
 @uncollected()

@@ -82,7 +82,7 @@ def test_a_dataframes_consumer_says_it_too(lonely_client):
     with pytest.raises(pulsar.Timeout):
         Membership(
             lonely_client._channel, read_topic(lonely_client._layout, topic.name), [-1], options, lambda *_: None
-        ).join(0.05)
+        ).join(0.05, 1)
     eventually(lambda: [row for row in asked(lonely_client._layout) if row["kind"] == "close"])
     assert [
         until_of(row) is not None for row in asked(lonely_client._layout) if row["kind"] in ("subscribe", "close")
