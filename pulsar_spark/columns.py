@@ -10,18 +10,6 @@ from pulsar_spark.protocol.sticky_key import sticky_key
 from pulsar_spark.protocol.sticky_key import sticky_key_hash as hash_of
 
 
-def instant(micros: int) -> Column:
-    """The instant of so many microseconds since 1970 in every row, told to the code that Spark generates and not
-    written into it, which would be compiled anew for each (see transforms.stretches). Spark computes beforehand what it
-    can: not what depends on the task, though in name only.
-
-    >>> times = spark.range(2).select(F.unix_micros(instant(-1)).alias("t"))  # doctest: +SKIP
-    >>> times.collect()  # doctest: +SKIP
-    [Row(t=-1), Row(t=-1)]
-    """
-    return F.expr(f"timestamp_micros(get(array({micros}L), spark_partition_id() & 0))")
-
-
 def unacked_messages(ack_set: Column, batch_size: Column) -> Column:
     """Messages of an entry still to be acknowledged: the bits of its ack set, all of the batch where it has none.
 

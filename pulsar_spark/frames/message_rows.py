@@ -26,12 +26,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.columns import instant, sticky_key_hash
+from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.frames.chunking import Chunking
-from pulsar_spark.frames.message_columns import spark_type
+from pulsar_spark.frames.message_columns import in_one_piece, instant, spark_type
 from pulsar_spark.frames.routing_columns import routed
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.routing import HashingScheme
@@ -41,6 +41,7 @@ from pulsar_spark.storage.staging import MOST_FILES_AT_ONCE
 from pulsar_spark.table_specs import HASH, KEY_FLAGS, MESSAGES
 from pulsar_spark.transforms.key_hashes import hash_keys
 
+_NUMBER = "monotonically_increasing_id()"
 _KEYS = {"partition_key", "ordering_key"}
 _MOST_BYTES = 2 * ROW_GROUP_BYTES
 """Of a message for each of the files that a task writes side by side, which it holds at once."""
@@ -72,41 +73,42 @@ class Writing(NamedTuple):
         return options | (BY_KEY_OPTIONS if self.sort_by_key else {})
 
     def rows(self, messages: DataFrame, given: set[str], publish_id: str, now: datetime) -> DataFrame:
-        """Rows of the messages table for *messages*, which have the columns *given*. Columns nobody gave are left out
-        of the files, where they would be null: writing them and their statistics took a quarter of a publish's
-        time."""
+        """Rows of the messages table for *messages*, which have the columns *given*; a payload above the largest fails
+        the job that writes it. Columns nobody gave are left out of the files, where they would be null: writing them
+        and their statistics took a quarter of a publish's time."""
         has_keys = bool(given & _KEYS)
         if has_keys and (self.sort_by_key or self.scheme is HashingScheme.Murmur3_32Hash):
             messages, given = _with_sticky_key_hash(messages, given), {*given, HASH}
         if self.is_partitioned or "partition" in given:
             messages = routed(messages, given, self.partitions, self.scheme)
-        else:
-            messages = messages.withColumn("partition", F.lit(-1))
+            given = {*given, "partition"}
         if self.splitting is not None:
             messages, given = self.splitting.split(messages, given, publish_id)
-        number = F.monotonically_increasing_id()
+        number = _NUMBER
         if self.files_at_once:
             number = _number_in_partition(self.partitions)
         else:
             by = ["partition"] * self.is_partitioned + [HASH] * (has_keys and self.sort_by_key)
             messages = _in_order(messages, by)
-        columns = {
-            "publish_id": F.lit(publish_id),
+        # Texts, because a Column is a call to the JVM for each of its operators.
+        texts = {
+            "publish_id": f"X'{publish_id.encode().hex()}'",
             "entry_id": number,
-            "batch_size": F.lit(1),
+            "batch_size": "1",
             "publish_time": instant(to_micros(now)),
-            **{name: F.col(name) for name in {*given, "partition"}},
+            "partition": "-1",
+            **dict(zip(given, given)),
         }
-        return messages.select(
-            *(columns[name].cast(spark_type(name)).alias(name) for name in MESSAGES.schema.names if name in columns)
-        )
+        if self.largest is not None and self.splitting is None:
+            texts["payload"] = in_one_piece("payload", self.largest)
+        names = (name for name in MESSAGES.schema.names if name in texts)
+        return messages.selectExpr(*(f"cast({texts[name]} as {spark_type(name)}) as {name}" for name in names))
 
 
-def _number_in_partition(partitions: Sequence[int]) -> Column:
+def _number_in_partition(partitions: Sequence[int]) -> str:
     """The write task << 33 plus the row's number among those of its partition in the task: each branch counts the rows
     that it is asked for, and no others."""
-    branches = " ".join(f"when {partition} then monotonically_increasing_id()" for partition in partitions)
-    return F.expr(f"case partition {branches} end")
+    return f"case partition {' '.join(f'when {partition} then {_NUMBER}' for partition in partitions)} end"
 
 
 def _in_order(messages: DataFrame, by: Sequence[str]) -> DataFrame:

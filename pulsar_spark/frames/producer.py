@@ -30,11 +30,10 @@ from pyspark.sql.streaming import DataStreamWriter
 from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureAction
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.send_arguments import deliver_at_ms
-from pulsar_spark.columns import instant
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages
 from pulsar_spark.frames.deduplication import append_new
-from pulsar_spark.frames.message_columns import REFUSED, in_one_piece, message_columns
+from pulsar_spark.frames.message_columns import REFUSED, instant, message_columns
 from pulsar_spark.frames.message_rows import Writing
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payload_encoding import Encoding
@@ -160,12 +159,10 @@ def publish(
     if producer_name is not None:
         columns.setdefault("producer_name", F.lit(producer_name))
     if deliver_ms is not None:
-        columns.setdefault("deliver_at_time", instant(1000 * deliver_ms))
+        columns.setdefault("deliver_at_time", F.expr(instant(1000 * deliver_ms)))
     messages, given = encoding.encoded(
         frame.select(*(column.alias(name) for name, column in columns.items())), set(columns)
     )
-    if most is not None and splitting is None:
-        messages = messages.withColumn("payload", in_one_piece(F.col("payload"), most))
     largest = splitting.most_bytes if splitting else most
     writing = Writing(partitions, bool(found.partitions), scheme, sort_by_key, splitting, largest)
     rows = writing.rows(messages, given, publish_id, now)
