@@ -10,6 +10,7 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.facts import cursor_row, dead_letter_rows, lane_row, removed_consumer_row, removed_page_row
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.key_shared import with_other_ranges
+from pulsar_spark.broker.keyed_ranges import RangeWork
 from pulsar_spark.broker.lane_form import Lane, page_of
 from pulsar_spark.broker.lane_work import LaneWork
 from pulsar_spark.broker.pages import Page
@@ -117,9 +118,11 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
         draft.of(cursor).is_changed = True
 
 
-def _absorb_cursor(asked: CursorDraft, affected: Affected, outcome: Outcome, rows: RoundRows) -> None:
+def _absorb_cursor(
+    asked: CursorDraft, affected: Affected | LaneWork | RangeWork, outcome: Outcome, rows: RoundRows
+) -> None:
     cursor = asked.cursor
-    if isinstance(affected, LaneWork):
+    if isinstance(affected, LaneWork | RangeWork):
         _absorb_lanes(asked, affected, outcome, rows)
         return
     rows.facts += dead_letter_rows(
@@ -165,7 +168,7 @@ def _at_positions(cursor: Cursor, ranges: Iterable[Range]) -> Iterator[Range]:
             yield held
 
 
-def _absorb_lanes(asked: CursorDraft, work: LaneWork, outcome: Outcome, rows: RoundRows) -> None:
+def _absorb_lanes(asked: CursorDraft, work: LaneWork | RangeWork, outcome: Outcome, rows: RoundRows) -> None:
     """The same of a cursor kept by lane."""
     cursor = asked.cursor
     rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))

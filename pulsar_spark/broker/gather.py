@@ -17,6 +17,7 @@ from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane
 from pulsar_spark.broker.keyed_pages import KeyedByPage
+from pulsar_spark.broker.keyed_ranges import KeyedByRange, RangeWork
 from pulsar_spark.broker.lane_work import LaneWork
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, unread_runs
@@ -149,8 +150,12 @@ class _Gathering:
     def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         """The same for one whose ranges are kept by lane: rows count places in lanes, not positions."""
         cursor = asked.cursor
-        by_lane = KeyedByLane(self.bundle, self.draft, asked, takers, cursor.lanes)
+        given = self.bundle, self.draft, asked, takers, cursor.lanes
+        by_lane: KeyedByRange | KeyedByLane = KeyedByRange(*given)
         work = by_lane.plan()
+        if work is None:
+            by_lane = KeyedByLane(*given)
+            work = by_lane.plan()
         if by_lane.found_nothing or cursor.is_blocked:
             note_in_vain(self.bundle, cursor, takers, self.draft.wall)
         elsewhere = _unacked_elsewhere(by_lane.unacked, work.planned)
@@ -167,7 +172,7 @@ class _Gathering:
         self,
         asked: CursorDraft,
         takers: list[Consumer],
-        affected: Affected | LaneWork,
+        affected: Affected | LaneWork | RangeWork,
         elsewhere: Counter,
         read_position: int,
     ) -> int:

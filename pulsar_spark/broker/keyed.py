@@ -55,13 +55,8 @@ class Keyed(ABC):
         self._bundle, self._draft, self._asked, self._cursor = bundle, draft, asked, asked.cursor
         self._owners = owners_of(self._cursor.selector)
         self._hashes = _hashes_of(bundle, self._cursor)
-        # Who is held back by unacknowledged messages may be let go by what is asked in this round: the plan says.
-        may_be_let_go = asked.has_work or any(due <= draft.now for due in self._cursor.returns_at())
-        self._permits = {
-            self._owners.number(taker.consumer_id): taker.permits
-            for taker in takers
-            if may_be_let_go or not taker.is_blocked
-        }
+        permits = permits_of(draft, asked, takers)
+        self._permits = {self._owners.number(consumer_id): count for consumer_id, count in permits.items()}
         self._permits.pop(NOBODY, None)
         self._waits = self._what_waits()
 
@@ -193,6 +188,13 @@ class Keyed(ABC):
         return look_ahead_limit(
             per_consumer=per_consumer, per_subscription=per_subscription, consumers=cursor.consumers
         )
+
+
+def permits_of(draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]) -> dict[str, int]:
+    """The permits of each consumer that may be given something. Who is held back by unacknowledged messages may be let
+    go by what is asked in this round: the plan says."""
+    may_be_let_go = asked.has_work or any(due <= draft.now for due in asked.cursor.returns_at())
+    return {taker.consumer_id: taker.permits for taker in takers if may_be_let_go or not taker.is_blocked}
 
 
 @lru_cache(maxsize=4096)

@@ -13,18 +13,20 @@ look-ahead, and less the more ranges there are, and with it the rows.
 
 Beside the ranges, which are what is stored, the state of each entry between mark-delete and the end of what was touched
 is kept as a number, and so is its lane, six bytes an entry; they follow from the ranges and the hashes and are made
-when a round needs them. A round makes the ranges anew of those lanes alone of which it changed an entry.
+when a round needs them. A round makes the ranges anew of those lanes alone of which it changed an entry; one that
+changes whole ranges (see keyed_ranges) needs the state of none.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.entry_states import UNREAD, EntryStates, by_number, exact_ranges, lane_ranges
-from pulsar_spark.broker.lane_parts import LaneParts, Part
+from pulsar_spark.broker.lane_parts import LaneParts
+from pulsar_spark.broker.whole_ranges import begun_at, first_left, joined
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
 from pulsar_spark.protocol.selectors import Selector
@@ -57,6 +59,8 @@ class LaneForm:
         self.states = EntryStates()
         self._base = base
         self._codes: np.ndarray | None = None
+        self._entries: int | None = None
+        """How many were touched, from base on, all of them; None where the codes say it."""
         self.parts = LaneParts(hashes, base, {number: lane.hashes for number, lane in lanes.items()})
         self._ranges_of = {number: lane.ranges for number, lane in lanes.items()}
         """Of each part, whether or not it has any, the ranges that are what its entries' states say."""
@@ -82,8 +86,16 @@ class LaneForm:
     def codes(self) -> np.ndarray:
         """The number of each entry's state, from :attr:`base` on; everything behind them is unread."""
         if self._codes is None:
-            self._codes = self._read_codes()
+            self._codes = self._read_codes() if self._entries is None else self._codes_of_parts()
         return self._codes
+
+    def _codes_of_parts(self) -> np.ndarray:
+        """Where every entry was touched: lane by lane, in order, they are as many of each range as it counts."""
+        in_order = by_number(self.parts.of_first(self._entries))
+        held = [held for part in self.parts for held in self._ranges_of[part.number]]
+        codes = np.empty(self._entries, np.int32)
+        codes[in_order] = np.repeat(np.array([*map(self.states.number, held)], np.int32), [each.size for each in held])
+        return codes
 
     def _read_codes(self) -> np.ndarray:
         last = max((lane.ranges[-1].last for lane in self.lanes.values()), default=self._base - 1)
@@ -116,13 +128,15 @@ class LaneForm:
 
     def first_unread(self, position: int) -> int:
         """The first entry at *position* or behind it that was never delivered."""
+        if self._entries is not None:
+            return max(position, self.end)
         unread = np.flatnonzero(self.codes[max(position - self._base, 0) :] == UNREAD)
         return max(position, self._base) + int(unread[0]) if len(unread) else max(position, self.end)
 
     @property
     def end(self) -> int:
         """The first position behind everything that was touched."""
-        return self._base + len(self.codes)
+        return self._base + (len(self.codes) if self._entries is None else self._entries)
 
     # What its ranges say
 
@@ -148,6 +162,38 @@ class LaneForm:
         """When ranges that are to be delivered again may be, in order; 0 for at once."""
         return sorted(held.due_time or 0 for held in self.every_range() if held.status == REPLAY)
 
+    # Whole ranges
+
+    def ranges_of(self, index: int) -> list[Range]:
+        """The ranges of the lane with an index."""
+        return self._ranges_of.get(self.parts.number(index), [])
+
+    def has_whole_ranges(self, selector: Selector) -> bool:
+        """Are the lanes one of each owner, as *selector* says, is every entry touched that lies before the end, and
+        with its owner or acknowledged? Then ranges can change as a whole (see whole_ranges)."""
+        if not self.lanes and not self.parts.are_by(selector):
+            self.parts.of_entries(self._base, 0, selector)
+        owners = self.parts.owners
+        return (
+            self.parts.are_by(selector)
+            and len(set(owners)) == len(owners)
+            and self.lanes.keys() <= {part.number for part in self.parts}
+            and not any(held.status == REPLAY for held in self.every_range())
+            and self.is_with_owners(selector)
+            and (self._entries is not None or not (self.codes == UNREAD).any())
+        )
+
+    def store_ranges(self, changed: Mapping[int, Sequence[Range]], end: int) -> "Stored":
+        """Take in the ranges of lanes, by index, that changed, all entries before *end* having been touched; what is to
+        be written, as :meth:`store` says it."""
+        ranges_of = [joined(changed.get(index, self.ranges_of(index))) for index in range(len(self.parts))]
+        base, lanes = first_left(ranges_of, end), self.parts.of_first(end - self._base)
+        passed = base - self._base
+        ranges_of = begun_at(ranges_of, base, lanes[:passed], lanes[passed:])
+        self.parts.begin_at(base)
+        self._base, self._entries, self._codes = base, end - base, None
+        return self._keep(ranges_of)
+
     # Written anew
 
     def is_with_owners(self, selector: Selector) -> bool:
@@ -170,13 +216,19 @@ class LaneForm:
         is_other = np.append(codes[: len(known)] != known, is_touched[len(known) :])
         changed = np.bincount(parts[is_other], minlength=len(self.parts)) > 0
         self.parts.begin_at(base + passed)
-        self._base, self._codes = base + passed, codes[passed:end]
+        self._base, self._codes, self._entries = base + passed, codes[passed:end], None
+        stored = self._keep(self._merged(self._of_parts(changed), changed))
+        self._forget_states()
+        return stored
+
+    def _keep(self, ranges_of: list[list[Range]]) -> "Stored":
+        """Let the lanes have these ranges."""
+        self._ranges_of = {part.number: ranges for part, ranges in zip(self.parts, ranges_of, strict=True)}
         before, self.lanes = self.lanes, {}
-        for part, ranges in self._merged(self._of_parts(changed), changed):
-            if ranges:
+        for part in self.parts:
+            if ranges := self._ranges_of[part.number]:
                 self.lanes[part.number] = Lane(part.hashes, ranges)
         changed_lanes = {number: lane for number, lane in self.lanes.items() if before.get(number) != lane}
-        self._forget_states()
         return Stored(changed_lanes, sorted(before.keys() - self.lanes.keys()))
 
     def _of_parts(self, changed: np.ndarray) -> list[list[Range]]:
@@ -194,8 +246,8 @@ class LaneForm:
             for ranges, is_changed, start, stop in zip(known, changed.tolist(), bounds, bounds[1:])
         ]
 
-    def _merged(self, ranges_of: list[list[Range]], changed: np.ndarray) -> Iterator[tuple[Part, list[Range]]]:
-        """The lanes with their ranges, those of one owner merged as far as that makes no more ranges; two of which
+    def _merged(self, ranges_of: list[list[Range]], changed: np.ndarray) -> list[list[Range]]:
+        """The ranges of the lanes, once those of one owner are merged as far as that makes no more ranges; two of which
         neither *changed* made more before."""
         numbers = self.parts.of_first(len(self._codes))
         of_owner: dict[str | None, list[tuple[list[int], list[Range]]]] = {}
@@ -215,8 +267,7 @@ class LaneForm:
                 others.append(([index], ranges))
         found = [each for others in of_owner.values() for each in others]
         self.parts.merge([members for members, _ in found])
-        self._ranges_of = {part.number: ranges for part, (_, ranges) in zip(self.parts, found, strict=True)}
-        return zip(self.parts, (ranges for _, ranges in found), strict=True)
+        return [ranges for _, ranges in found]
 
     def _ranges(self, places: np.ndarray) -> list[Range]:
         return [*lane_ranges(self.states, self._codes[places], self._base + places)]

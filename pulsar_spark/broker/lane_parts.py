@@ -50,6 +50,10 @@ class LaneParts:
         """The owner of each lane."""
         return [part.owner for part in self._parts]
 
+    def number(self, index: int) -> int:
+        """The number of the lane with an index."""
+        return self._parts[index].number
+
     def are_by(self, selector: Selector) -> bool:
         """Are they those of the owners that *selector* says?"""
         return selector is self._selector

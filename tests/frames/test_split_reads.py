@@ -1,5 +1,6 @@
 """Rows of several consumers of a session, split at once: the same that each reads by itself."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def folders(tmp_path, monkeypatch) -> Path:
     """Where files are split to."""
     found = tmp_path / "temporary"
     found.mkdir()
-    monkeypatch.setattr(split_reads.tempfile, "tempdir", str(found))
+    monkeypatch.setattr(tempfile, "tempdir", str(found))
     return found
 
 
@@ -87,9 +88,9 @@ def test_each_reads_its_own_rows(spark, layout, topic, dealt):
 def test_files_are_split_once_and_go_with_the_answers(spark, layout, topic, dealt, folders):
     assert read(spark, layout, topic, "a", dealt["a"]).count()
     (folder,) = folders.iterdir()
-    assert {each.name for each in folder.iterdir()} == {"a", "b"}
+    assert {each.name for each in folder.iterdir()} == {"a", "b", ".held"}
     split_reads.answered("a", ROUND)
-    assert {each.name for each in folder.iterdir()} == {"b"}
+    assert {each.name for each in folder.iterdir()} == {"b", ".held"}
     split_reads.answered("b", ROUND - 1)
     assert read(spark, layout, topic, "b", dealt["b"]).count()
     assert [*folders.iterdir()] == [folder]

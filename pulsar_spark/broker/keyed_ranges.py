@@ -1,0 +1,231 @@
+"""A round of a Key_Shared cursor kept by lane that changes whole ranges: no entry is looked at by itself.
+
+Consumers that answer for all that a round dealt them acknowledge whole ranges of their lanes (protocol.cursor's
+``delivery_round``), and where permits cover all that is new each owner is dealt all of it. Then a round needs to know
+how many new entries each lane has, and where the first and the last of them are, and the state of no entry. What a
+round says of a part of a range, and what waits, comes back or is to be delivered again, is :mod:`keyed_lanes`' matter,
+which works entry by entry.
+
+Measured without the plan on 10^7 new entries, two busy cores: to hand out to 4 and to 32 consumers 0.9 and 1.2 s, of
+which 0.5 and 0.8 to read the hashes, entry by entry 2.7 to 3.4 and 4.5 to 6.5 s; to take back what one of them has
+2 and 3 ms, entry by entry 600 and 350 ms.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
+from pulsar_spark.broker.entry_states import UNREAD
+from pulsar_spark.broker.keyed import permits_of
+from pulsar_spark.broker.lane_form import LaneForm, Stored
+from pulsar_spark.broker.lane_work import LaneWork
+from pulsar_spark.broker.state import Consumer
+from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES
+from pulsar_spark.broker.unread_slices import UnreadRun, delayed_unread
+from pulsar_spark.broker.whole_ranges import first_met
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
+
+_MOST_STRETCHES = 64
+"""Of new entries by batch size; of more, entry by entry is as quick."""
+
+
+class _Span(NamedTuple):
+    """Entries of the lane with this index, *first* to *last*, that are so many adjoining places; *held* is what was
+    known of them, None of new ones."""
+
+    lane: int
+    first: int
+    last: int
+    entries: int
+    batch_size: int
+    held: Range | None = None
+
+
+class RangeWork(NamedTuple):
+    """What such a round does to a cursor, as :class:`LaneWork` says it of entries: the ranges that are planned, on the
+    axis of places, and the *spans* that the places are, in order. Nobody gives anything back, so nothing dies."""
+
+    planned: list[Range]
+    form: LaneForm
+    spans: list[_Span]
+
+    def acknowledged(self, ranges: Iterable[Range]) -> int:
+        """Entries that were not acknowledged before."""
+        return sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
+
+    def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
+        return iter(())
+
+    def store(self, ranges: Iterable[Range]) -> Stored:
+        """Take what the plan says of places into the cursor's ranges: at once where it says the same of all entries of
+        each span, as it does unless a limit of unacknowledged messages is met."""
+        ranges = list(ranges)
+        said = _of_spans(self.spans, ranges)
+        if said is None:
+            return self._by_entry().store(ranges)
+        changed: dict[int, list[Range]] = {}
+        for span, held in zip(self.spans, said, strict=True):
+            now = held._replace(first=span.first, last=span.last, entries=span.entries)
+            of_lane = changed.setdefault(span.lane, [*self.form.ranges_of(span.lane)])
+            if span.held is None:
+                of_lane.append(now)
+            else:
+                of_lane[of_lane.index(span.held)] = now
+        return self.form.store_ranges(changed, max([self.form.end, *(span.last + 1 for span in self.spans)]))
+
+    def _by_entry(self) -> LaneWork:
+        form = self.form
+        base, end = form.base, max([form.end, *(span.last + 1 for span in self.spans)])
+        codes, parts = np.full(end - base, UNREAD, np.int32), form.parts.of_first(end - base)
+        codes[: form.end - base] = form.codes
+        places = [
+            span.first - base + np.flatnonzero(parts[span.first - base : span.last + 1 - base] == span.lane)
+            for span in self.spans
+        ]
+        return LaneWork(self.planned, form, base, codes, parts, np.concatenate(places or [np.empty(0, np.int64)]))
+
+
+def _of_spans(spans: Sequence[_Span], ranges: Sequence[Range]) -> list[Range] | None:
+    """What *ranges*, by place, say of each span; None where they say several things of one, or nothing."""
+    found, at, first = [], 0, 0
+    for span in spans:
+        while at < len(ranges) and ranges[at].last < first:
+            at += 1
+        if at == len(ranges) or ranges[at].first > first or ranges[at].last < first + span.entries - 1:
+            return None
+        found.append(ranges[at])
+        first += span.entries
+    return found
+
+
+class KeyedByRange:
+    """The same as :class:`~pulsar_spark.broker.keyed_lanes.KeyedByLane` for such a round; :attr:`known` and :attr:`new`
+    are rows on the axis of places once it was planned."""
+
+    def __init__(
+        self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], form: LaneForm
+    ):
+        self._bundle, self._draft, self._asked, self._cursor = bundle, draft, asked, asked.cursor
+        self._takers, self._form = takers, form
+        self.known: list[tuple[Range, str | None, bool]] = []
+        self.new: list[UnreadRun] = []
+
+    def plan(self) -> RangeWork | None:
+        """Work out what is planned; None where entries must be looked at one by one."""
+        asked, selector = self._asked, self._cursor.selector
+        names_entries = asked.acks or asked.ack_sets or asked.returns or asked.left or asked.redelivered
+        if names_entries or self._cursor.recently_joined or not self._form.has_whole_ranges(selector):
+            return None
+        answered = self._answered()
+        new = None if answered is None else self._new_spans()
+        if answered is None or new is None:
+            return None
+        owners, places = self._form.parts.owners, _places(answered)
+        self.known = [
+            (span.held._replace(first=first, last=last, entries=None), owners[span.lane], False)
+            for span, (first, last) in zip(answered, places, strict=True)
+        ]
+        self.first_new = sum(span.entries for span in answered)
+        self.new = [
+            UnreadRun(*place, span.batch_size, None, owners[span.lane])
+            for span, place in zip(new, _places(new, self.first_new), strict=True)
+        ]
+        return RangeWork([held for held, _, _ in self.known], self._form, [*answered, *new])
+
+    @property
+    def found_nothing(self) -> bool:
+        return not self.new
+
+    @property
+    def unacked(self) -> Counter:
+        return self._cursor.unacked
+
+    def acks(self) -> list[tuple[int, int]]:
+        """Places first..last that are acknowledged."""
+        return [(0, self.first_new - 1)] if self.known else []
+
+    def ack_sets(self) -> Sequence[tuple]:
+        return ()
+
+    def never_delivered(self) -> Sequence[tuple]:
+        return ()
+
+    def returns(self) -> Sequence[Return]:
+        return ()
+
+    def _answered(self) -> list[_Span] | None:
+        """What is acknowledged; None where it is a part of a range."""
+        asked, found = self._asked.delivered_acks, []
+        for lane in range(len(self._form.parts)) if asked else ():
+            for held in self._form.ranges_of(lane):
+                overlaps = [
+                    (first, last)
+                    for first, last, *of_delivery in asked
+                    if held.status == PENDING
+                    and (held.consumer_id, held.delivery_round) == tuple(of_delivery)
+                    and first <= held.last
+                    and last >= held.first
+                ]
+                if any(first <= held.first and last >= held.last for first, last in overlaps):
+                    found.append(_Span(lane, held.first, held.last, held.size, held.batch_size, held))
+                elif overlaps:
+                    return None
+        return found
+
+    def _new_spans(self) -> list[_Span] | None:
+        """What is new, lane by lane, all of which its owner takes; None where some of it is not taken."""
+        cursor, form, topic = self._cursor, self._form, self._bundle.topics.get(self._cursor.topic)
+        cursor.advance_read_position()
+        first, permits, owners = (
+            cursor.read_position,
+            permits_of(self._draft, self._asked, self._takers),
+            form.parts.owners,
+        )
+        entries = 0 if topic is None else min(topic.end_position(cursor.key.partition) - first, MAX_ROUND_ENTRIES)
+        if cursor.is_blocked_by_broker or not permits or entries <= 0:
+            return []
+        if len(owners) == 1:
+            entries = min(entries, permits.get(owners[0], 0))
+        if first != form.end or not 0 < entries <= sum(permits.values()):
+            return None
+        runs = topic.ledgers(cursor.key.partition).parts(first, first + entries - 1)
+        stretches = delayed_unread(self._bundle, cursor, runs, self._draft.wall)
+        if stretches.num_rows > _MOST_STRETCHES or stretches["due_time"].null_count < stretches.num_rows:
+            return None
+        lanes = form.parts.of_entries(form.base, first - form.base + entries, cursor.selector)[first - form.base :]
+        counts = np.bincount(lanes, minlength=len(owners)).tolist()
+        if any(count > permits.get(owner, 0) for owner, count in zip(owners, counts, strict=True)):
+            return None
+        found = []
+        for stretch in stretches.to_pylist():
+            begin = stretch["first"] - first
+            of_stretch = lanes[begin : stretch["last"] + 1 - first]
+            numbers = np.bincount(of_stretch, minlength=len(owners))
+            ends = zip(*(each.tolist() for each in (*first_and_last(of_stretch, numbers), numbers)))
+            found += [
+                _Span(lane, stretch["first"] + at, stretch["first"] + until, count, stretch["batch_size"])
+                for lane, (at, until, count) in enumerate(ends)
+                if count
+            ]
+        return sorted(found, key=lambda span: span[:2])
+
+
+def _places(spans: Sequence[_Span], first: int = 0) -> list[tuple[int, int]]:
+    """The places of *spans*, one after the other."""
+    behind = list(accumulate((span.entries for span in spans), initial=first))
+    return [(at, until - 1) for at, until in pairwise(behind)]
+
+
+def first_and_last(lanes: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where in *lanes* each lane is met first, and last; *numbers* says how often it is.
+
+    >>> [each.tolist() for each in first_and_last(np.array([2, 0, 0, 2]), np.array([2, 0, 2]))]
+    [[1, -1, 0], [2, -1, 3]]
+    """
+    lasts = first_met(lanes[::-1], numbers)
+    return first_met(lanes, numbers), np.where(lasts < 0, -1, len(lanes) - 1 - lasts)

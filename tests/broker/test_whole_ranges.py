@@ -1,0 +1,112 @@
+"""Rounds of a Key_Shared cursor that change whole ranges of its lanes say what rounds entry by entry say."""
+
+import random
+
+import pytest
+
+from pulsar_spark.broker import gather
+from pulsar_spark.broker.keyed_ranges import KeyedByRange
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND, PENDING
+from tests.broker.test_key_shared_dues import ON, TOPIC, join
+from tests.model_keys import Key
+from tests.spark_engine import new_engine
+
+KEYS = [Key(f"key-{number}") for number in range(50)]
+
+
+@pytest.fixture(autouse=True)
+def by_lane(monkeypatch):
+    monkeypatch.setattr(gather, "LANES_FROM", -1)
+    monkeypatch.setattr(gather, "EXACT_BELOW", -1)
+
+
+class Twins:
+    """The same rounds twice: as they are, and entry by entry alone."""
+
+    def __init__(self, folder, monkeypatch):
+        self.engines = [new_engine(None, folder / name) for name in ("by_range", "by_entry")]
+        self.rounds_by_range = 0
+        self._plan, self._monkeypatch = KeyedByRange.plan, monkeypatch
+        for engine in self.engines:
+            engine.create_topic(TOPIC)
+
+    def publish(self, sizes: list[int], keys: list[Key]) -> None:
+        for engine in self.engines:
+            engine.publish(TOPIC, -1, sizes, keys=[(key,) * size for key, size in zip(keys, sizes)])
+
+    def round(self, requests: list[dict]) -> None:
+        for engine, plan in zip(self.engines, (lambda by_range: self._counted(by_range), lambda by_range: None)):
+            self._monkeypatch.setattr(KeyedByRange, "plan", plan)
+            engine.round([dict(request) for request in requests], 0)
+        ours, others = (self.cursor(engine) for engine in self.engines)
+        assert (ours.mark_delete, ours.read_position) == (others.mark_delete, others.read_position)
+        assert _ranges_by_hashes(ours) == _ranges_by_hashes(others)
+        assert ours.unacked == others.unacked
+        assert [consumer.permits for consumer in ours.consumers.values()] == [
+            consumer.permits for consumer in others.consumers.values()
+        ]
+
+    def _counted(self, by_range: KeyedByRange):
+        work = self._plan(by_range)
+        self.rounds_by_range += work is not None
+        return work
+
+    @staticmethod
+    def cursor(engine):
+        (cursor,) = engine.rounds.bundle.cursors.values()
+        return cursor
+
+
+def _ranges_by_hashes(cursor) -> dict:
+    return {lane.hashes: lane.ranges for lane in cursor.lanes.lanes.values()} if cursor.lanes else {}
+
+
+def _some(chosen: random.Random, twins: Twins, names: list[str]) -> list[dict]:
+    """What consumers may ask in a round: most of it in the way of those that take deliveries as a whole."""
+    cursor, found = twins.cursor(twins.engines[0]), []
+    held = [each for each in cursor.lanes.every_range() if each.status == PENDING] if cursor.lanes else []
+    delivered = sorted({(each.consumer_id, each.delivery_round) for each in held})
+    for consumer, number in chosen.sample(delivered, min(len(delivered), chosen.randrange(3))):
+        ends = [each for each in held if (each.consumer_id, each.delivery_round) == (consumer, number)]
+        first, last = min(each.first for each in ends), max(each.last for each in ends)
+        if chosen.random() < 0.1:
+            last -= 1
+        found.append(ON.ack(first, max(first, last), consumer=consumer) | {"properties": {DELIVERY_ROUND: str(number)}})
+    if held and chosen.random() < 0.1:
+        one = chosen.choice(held)
+        ask = chosen.choice(
+            [lambda: ON.ack(one.first, consumer=one.consumer_id), lambda: ON.negative_ack(one.consumer_id, one.first)]
+        )
+        found.append(ask())
+    found += [ON.flow(name, chosen.choice([2, 100])) for name in names if chosen.random() < 0.6]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rounds_by_range_are_rounds_by_entry(tmp_path, monkeypatch, seed):
+    chosen, twins = random.Random(seed), Twins(tmp_path, monkeypatch)
+    names = ["a", "b", "c"][: chosen.randrange(1, 4)]
+    twins.round([*(ON.subscribe(name, "KeyShared") for name in names), *(ON.flow(name, 1000) for name in names)])
+    for number in range(20):
+        if chosen.random() < 0.7:
+            keys = chosen.choices(KEYS, k=chosen.randrange(1, 12))
+            size = chosen.choice([1, 1, 1, 3])
+            twins.publish([size] * len(keys), keys)
+        asked = _some(chosen, twins, names)
+        if chosen.random() < 0.06:
+            name = f"later-{number}"
+            names.append(name)
+            asked += [ON.subscribe(name, "KeyShared"), ON.flow(name, 100)]
+        elif len(names) > 1 and chosen.random() < 0.05:
+            gone = names.pop(chosen.randrange(len(names)))
+            asked = [each for each in asked if each["consumer_id"] != gone] + [ON.close(gone)]
+        twins.round(asked)
+    assert twins.rounds_by_range > 5
+
+
+def test_hashes_that_nobody_owns_are_looked_at_by_entry(tmp_path, monkeypatch):
+    twins = Twins(tmp_path, monkeypatch)
+    twins.round([join("a", "0-32767"), ON.flow("a", 100)])
+    twins.publish([1] * 20, KEYS[:20])
+    twins.round([])
+    assert 0 < twins.cursor(twins.engines[0]).unacked["a"] < 20
