@@ -1,6 +1,8 @@
 """What the rows of a topic and of a cursor say of chunks: by the reference broker's rules, without the broker's
 memory."""
 
+import zlib
+
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
@@ -16,7 +18,12 @@ def columns_of(chunk: Chunk | None) -> dict:
     if chunk is None:
         return {}
     row = dict(zip(COLUMNS, chunk))
-    return row | {"total_chunk_msg_size": max(chunk.num_chunks, 0), "sequence_id": 0}
+    return row | {"total_chunk_msg_size": max(chunk.num_chunks, 0), "sequence_id": 0, "payload": payload_of(chunk)}
+
+
+def payload_of(chunk: Chunk) -> bytes:
+    """The byte that a chunk carries: another one for each number, uuid and producer."""
+    return zlib.crc32(f"{chunk.producer_name} {chunk.uuid} {chunk.chunk_id}".encode()).to_bytes(4)[:1]
 
 
 def read_chunks(state: TopicState, partition: int, first: int = 0) -> list[Chunk | None]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pulsar_spark.client.joining import Joining
 from pulsar_spark.client.topic_log import TopicLog
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
@@ -27,9 +28,10 @@ class LogChunks:
         self._groups = ChunkGroups(topic.path, self._ledgers)
         self._chunked = ChunkedMessages(topic.path, entries, lambda spans: self._ledgers.spans_of(spans))
 
-    def joining(self, run: Run) -> tuple[Joining, int]:
-        """What puts together the messages that end in the next run which may have chunks, and what its entry ids and
-        the positions used there differ by."""
+    def joining(self, run: Run) -> tuple[Joining, int, list[tuple[int, int]]]:
+        """What puts together the messages that end in the next run which may have chunks, what its entry ids and the
+        positions used there differ by, and its entry ids but for those of chunks that complete no message: whoever
+        reads these, too, reads a large payload twice."""
         if not self._is_begun:
             self._is_begun = True
             for earlier in self._earlier(run.ledger_id):
@@ -37,7 +39,11 @@ class LogChunks:
         added = self._add(run)
         self._groups.let_go(added.first_position)
         firsts, lasts = self._groups.units(added.first_position, added.last_position)
-        return Joining(self._chunked, dict(zip(lasts.tolist(), firsts.tolist()))), added.to_position
+        shift, parts = added.to_position, Positions(self._groups.parts(added.first_position, added.last_position))
+        others = [
+            (first - shift, last - shift) for first, last in parts.gaps(added.first_position, added.last_position)
+        ]
+        return Joining(self._chunked, dict(zip(lasts.tolist(), firsts.tolist()))), shift, others
 
     def _add(self, run: Run) -> Run:
         """Of a run whose batches differ every entry is looked at, as if there were none."""

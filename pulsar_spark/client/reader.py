@@ -169,7 +169,7 @@ class Reader:
             if partition not in self._chunks:  # it was added since
                 self._names[partition] = str(self._topic.name.partition(partition))
                 self._chunks[partition] = self._chunks_of(partition)
-            chunked, to_position = self._chunks[partition].joining(run) if run.has_chunks else (None, 0)
+            chunked, to_position, others = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
             if (
                 self._start_time is not None
                 and run.max_publish_time is not None
@@ -182,7 +182,9 @@ class Reader:
                 if run is None:
                     continue
             try:
-                for rows in self._entries.rows_of(self._topic.path, run):
+                shift = run.to_position
+                spans = None if others is None else [(first + shift, last + shift) for first, last in others]
+                for rows in self._entries.rows_of(self._topic.path, run, spans):
                     block = Block(rows, self._names[partition], partition, run.ledger_id, **self._of_blocks)
                     for index in range(len(block)):
                         message = Message(block, index)

@@ -1,11 +1,14 @@
 """Histories of chunked messages: what is promised of them, asked of every round.
 
 As of delayed messages, the promises are worked out from what was published and delivered alone: nothing is delivered
-but whole messages, each with just its own chunks, and in the end all that are complete were delivered or done. What was
-begun and is not complete is told to whoever asks.
+but whole messages, each with just its own chunks and their bytes in order, and in the end all that are complete were
+delivered or done. What was begun and is not complete is told to whoever asks.
 """
 
+from pulsar_spark.storage.chunks import ChunkedMessages
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.views.chunks import read_incomplete
+from tests import chunk_rows
 from tests.differential.delay_duel import DelayedDuel
 from tests.differential.duel import same
 from tests.differential.strategies import Turn
@@ -27,7 +30,18 @@ class ChunkedDuel(DelayedDuel):
         for delivery in found["deliveries"]:
             wrong = _not_whole(delivery, self.model.chunks[delivery[:2]].entries)
             assert not wrong, f"{where}: {delivery} {wrong}"
+            if delivery.chunks is not None:
+                self._compare_bytes(delivery, where)
         super()._compare(found, expected, where)
+
+    def _compare_bytes(self, delivery: Delivery, where: str) -> None:
+        """What consumers read who are told where the message begins and ends."""
+        entries, state = (self.model.chunks[delivery[:2]].entries, self.engine.rounds.bundle.topic(delivery.topic))
+        first, last = delivery.chunks[0], delivery.chunks[-1]
+        chunked = ChunkedMessages(state.topic.path, EntryReader(), state.ledgers(delivery.partition).spans_of)
+        found = chunked.joined(chunked.parts({last: first})[last])
+        expected = b"".join(chunk_rows.payload_of(entries[position]) for position in delivery.chunks)
+        same(f"{where}, bytes of {delivery}", found, expected)
 
 
 def _not_whole(delivery: Delivery, entries: list[Chunk | None]) -> str | None:
