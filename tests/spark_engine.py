@@ -38,7 +38,7 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_namespace, create_topic, prepare_root, resolve_topic
+from pulsar_spark.storage.topics import create_topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.stats import Observation, partition_stats
 from tests import chunk_rows, due_rows
@@ -86,9 +86,6 @@ class SparkEngine:
         return self.rounds.bundle.round + 1
 
     def create_topic(self, topic: str, partitions: int = 0) -> None:
-        name = parse_topic_name(topic)
-        if not self.layout.has_namespace(name.tenant, name.namespace):
-            create_namespace(self.layout, f"{name.tenant}/{name.namespace}")
         made = create_topic(self.layout, topic, partitions)
         self.topic_ids[topic], self.tables[topic] = made.topic_id, AppendTable(made.path)
 

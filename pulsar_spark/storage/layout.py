@@ -18,7 +18,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from pulsar_spark.errors import InvalidTopicName, InvalidUrl, TopicNotFound
+from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.root import log, parse_root
 
@@ -118,17 +118,11 @@ class Layout:
         return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
 
     def check_new_topic(self, topic: TopicName) -> None:
-        """For a topic that cannot be made: :class:`InvalidTopicName`, with how many bytes it is too long, and
-        :class:`TopicNotFound`, as Pulsar has it, where its namespace is missing."""
+        """:class:`InvalidTopicName`, with how many bytes it is too long, for a topic that cannot be made. Its namespace
+        is made with it: in Pulsar that is an administrator's, who here is whoever may write in the root."""
         encoded = encode_name(topic.local_name, most=MAX_TABLE_NAME)
         if len(encoded) > MAX_TABLE_NAME:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
-        if not self.has_namespace(topic.tenant, topic.namespace):
-            namespace = f"{topic.tenant}/{topic.namespace}"
-            raise TopicNotFound(
-                f"topic {str(topic)!r}: namespace {namespace!r} does not exist: make it with "
-                f"Admin.create_namespace or pulsar-spark namespaces create {namespace}"
-            )
 
     def namespace(self, tenant: str, namespace: str) -> Path:
         """Path of the folder of its topics."""

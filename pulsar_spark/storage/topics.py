@@ -121,7 +121,7 @@ def create_namespace(layout: Layout, namespace: str) -> None:
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
     """Create the topic; :class:`NotAllowedError` when it exists, :class:`InvalidConfiguration` for an impossible number
-    of partitions, :class:`TopicNotFound` where its namespace does not exist."""
+    of partitions."""
     topic = find_or_create_topic(layout, name, partitions)
     if topic is None:
         raise NotAllowedError(f"topic {str(name)!r} exists already: delete it first or choose another name")
@@ -205,12 +205,12 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:
     """:class:`InvalidTopicName`, which says whose letter topic it is and the *remedy*, where there is no topic of that
-    *name* and cannot be one, as in a namespace that nobody made."""
+    *name* and cannot be one."""
     try:
         parsed = parse_topic_name(name)
         if not (layout.topic(parsed.partitioned_topic).exists() or layout.topic(parsed).exists()):
             layout.check_new_topic(parsed)
-    except (InvalidTopicName, TopicNotFound) as impossible:
+    except InvalidTopicName as impossible:
         raise InvalidTopicName(
             f"{what} {name!r} of subscription {subscription!r} cannot exist: {impossible}. {remedy}"
         ) from impossible

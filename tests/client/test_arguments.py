@@ -425,22 +425,6 @@ LONG_BESIDE = [
 ]
 
 
-@pytest.mark.parametrize("topic", ["acme/none/t", "public/none/t", "none/default/t"])
-def test_a_topic_of_a_namespace_that_nobody_made_is_not_made(lonely_client, topic):
-    for call in (
-        lonely_client.create_producer,
-        lambda name: lonely_client.subscribe(name, "s"),
-        lambda name: lonely_client.subscribe(["t", name], "s"),
-        lambda name: lonely_client.create_reader(name, pulsar.MessageId.earliest),
-        lambda name: lonely_client.create_table_view(name),
-    ):
-        with pytest.raises(pulsar.TopicNotFound, match="namespaces create"):
-            call(topic)
-    policy = pulsar.ConsumerDeadLetterPolicy(1, topic)
-    with pytest.raises(pulsar.InvalidTopicName, match="namespaces create"):
-        lonely_client.subscribe("t", "s", pulsar.ConsumerType.Shared, dead_letter_policy=policy)
-
-
 @pytest.mark.parametrize("topic", LONG + LONG_BESIDE)
 def test_names_that_are_too_long_for_their_files_are_refused_by_name(lonely_client, topic):
     admin = Admin(f"delta:{lonely_client._layout.root}", timeout_seconds=1)

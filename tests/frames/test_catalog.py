@@ -6,15 +6,13 @@ from chispa import assert_df_equality
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames import publish
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_namespace, create_topic, delete_topic, prepare_root
+from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root
 from pulsar_spark.views.catalog import broker_table, register, topic_table
 
 NAMES = ["acme/billing/Orders", "acme/billing/orders", "acme/billing/o=r-d:e.rs", "a/_b/t"]
 
 
 def test_topics_are_read_by_name(spark, root, layout):
-    for namespace in ("acme/billing", "a/_b"):
-        create_namespace(layout, namespace)
     for name in NAMES:
         publish(spark.createDataFrame([(name,)], "payload string"), root, name)
     registered = register(spark, layout)
@@ -26,7 +24,6 @@ def test_topics_are_read_by_name(spark, root, layout):
 
 
 def test_registering_again_follows_the_root(spark, root, layout):
-    create_namespace(layout, "x/y")
     for name in ("x/y/old", "x/y/kept"):
         create_topic(layout, name)
     register(spark, layout, prefix="again_")

@@ -12,7 +12,7 @@ from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_namespace, create_topic, read_topic
+from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.payloads.keys import Keys
 
 TOPIC = "persistent://spec/compaction/t"
@@ -89,7 +89,6 @@ def on_reference(cases: Sequence[Case]) -> dict[str, list[str]]:
 def on_tables(root: Path, cases: Sequence[Case], by_spark: Write | None) -> dict[str, list[str]]:
     """The same of a topic that has a partition for each case; by Spark, where that is given."""
     layout = Layout(root)
-    create_namespace(layout, "spec/compaction")
     create_topic(layout, TOPIC, len(cases))
     client = pulsar.Client(f"delta:{root}")
     found: dict[str, list[str]] = {case.name: [] for case in cases}
