@@ -2,6 +2,7 @@
 to a file."""
 
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -80,6 +81,7 @@ def produce(
     set_up_logging(log_level, log_format)
     if messages and file:
         raise InvalidConfiguration("messages are given both as arguments and by --file: choose one")
+    _check_text("--key", key)
     options = {
         "properties": dict(parse_property(text) for text in property_ or ()) or None,
         "deliver_at": _milliseconds(deliver_at),
@@ -88,7 +90,7 @@ def produce(
     if deliver_at and deliver_after is not None:
         raise InvalidConfiguration("--deliver-at and --deliver-after both say when to deliver: choose one")
     contents = _contents(messages, file, separator, times)
-    keyed = (_split_key(payload, key, key_separator.encode() if key_separator else None) for payload in contents)
+    keyed = (_split_key(payload, key, os.fsencode(key_separator) if key_separator else None) for payload in contents)
     new_root = "" if is_root(Layout(root)) else f" in the new root {root!r}"
     client = pulsar_spark.Client(service_url(root))
     try:
@@ -111,7 +113,7 @@ def _contents(messages: list[str] | None, file: Path | None, separator: str | No
     if messages:
         split = [part for text in messages for part in (text.split(separator) if separator else [text])]
         for text in itertools.chain.from_iterable(itertools.repeat(split, times)):
-            yield text.encode()
+            yield os.fsencode(text)  # what is no UTF-8 in an argument is the bytes it was
     elif file:
         with file.open("rb") as lines:
             yield from _lines(lines)
@@ -136,7 +138,16 @@ def parse_property(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found or not name:
         raise InvalidConfiguration(f"property {text!r}: give NAME=VALUE")
+    _check_text("property", text)
     return name, value
+
+
+def _check_text(what: str, text: str | None) -> None:
+    """:class:`InvalidConfiguration` for an argument with bytes that are no UTF-8, which Python keeps as surrogates."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError as broken:
+        raise InvalidConfiguration(f"{what} {text!r} is no text that UTF-8 can hold: give another") from broken
 
 
 def _milliseconds(text: str | None) -> int | None:

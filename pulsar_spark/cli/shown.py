@@ -10,7 +10,7 @@ import typer
 
 from pulsar_spark.cli.common import print_json
 from pulsar_spark.client.message import Message
-from pulsar_spark.errors import UnreadableMessage
+from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
 from pulsar_spark.protocol.message_id import MessageId, parse_message_id
 
 Output = Annotated[
@@ -19,8 +19,12 @@ Output = Annotated[
 
 
 def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[BinaryIO | None]:
-    """The file that payloads are appended to; none without *output*."""
-    return output.open("ab") if output else contextlib.nullcontext()
+    """The file that payloads are appended to; none without *output*, :class:`InvalidConfiguration` where it cannot
+    be."""
+    try:
+        return output.open("ab") if output else contextlib.nullcontext()
+    except OSError as wrong:
+        raise InvalidConfiguration(f"--output {str(output)!r}: {wrong}: give a file that can be written") from wrong
 
 
 def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **more: Any) -> None:

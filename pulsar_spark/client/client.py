@@ -165,7 +165,6 @@ class Client(Producing, Subscribing):
                 )
             return self._opened_channel
 
-    @public_call
     def create_reader(
         self,
         topic: str,
@@ -201,11 +200,16 @@ class Client(Producing, Subscribing):
         check_type(bool, is_read_compacted, "is_read_compacted")
         check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
         opener = PayloadOpener(crypto_key_reader, crypto_failure_action)
+        asked_for = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener, is_read_compacted)
+        return self._create_reader(topic, schema, asked_for)
+
+    @public_call
+    def _create_reader(self, topic: str, schema: Schema, asked_for: tuple) -> Reader:
+        """A step of its own as that of ``subscribe`` is: callers ask the code of a call for its arguments."""
         found, partitions, name = self._resolve(topic)
         self._schemas.check_consumer(found, schema)
         schema.attach_client(self)
-        asked_for = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener)
-        reader = Reader(self, found, partitions, name, *asked_for, is_read_compacted)
+        reader = Reader(self, found, partitions, name, *asked_for)
         return self._keep(reader, reader._shutdown)
 
     @public_call

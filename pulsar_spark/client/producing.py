@@ -24,7 +24,6 @@ from pulsar_spark.schema import BytesSchema, Schema
 class Producing:
     """The part of :class:`~pulsar_spark.client.client.Client` that makes producers."""
 
-    @public_call
     def create_producer(
         self,
         topic: str,
@@ -111,6 +110,11 @@ class Producing:
             crypto_key_reader=crypto_key_reader,
             crypto_failure_action=crypto_failure_action,
         )
+        return self._create_producer(topic, settings)
+
+    @public_call
+    def _create_producer(self, topic: str, settings: ProducerSettings) -> Producer:
+        """A step of its own as that of ``subscribe`` is: callers ask the code of a call for its arguments."""
         return self._produce(ProducerOpening(self, topic, settings))
 
     def _produce(self, opening: "ProducerOpening") -> Producer:

@@ -8,7 +8,9 @@ from importlib.metadata import version
 import pytest
 from typer.testing import CliRunner
 
+from pulsar_spark import Client, MessageId
 from pulsar_spark.cli import app
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies import POLICIES
 
 TOPIC = "persistent://public/default/orders"
@@ -90,6 +92,27 @@ def test_an_error_is_one_line_and_an_exit_code(layout, arguments, code, said):
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_message_may_have_any_bytes_and_a_key_may_not(tmp_path):
+    """An argument's bytes that are no UTF-8 are surrogates to Python."""
+    root = tmp_path / "root"
+    for wrong in (("--key", "\udcff"), ("--property", "a=\udcff")):
+        refused = run("produce", "orders", "x", *wrong, root=root).exception
+        assert isinstance(refused, InvalidConfiguration) and "is no text that UTF-8 can hold" in str(refused)
+    assert not root.exists()
+    assert run("produce", "orders", "k\udcfe\udcff", "--key-separator", "\udcfe", root=root).exit_code == 0
+    reader = Client(f"delta:{root}").create_reader("orders", MessageId.earliest)
+    message = reader.read_next(1000)
+    assert (message.partition_key(), message.data()) == ("k", b"\xff")
+
+
+@pytest.mark.parametrize("output", ["missing/file", "x" * 300])
+def test_payloads_go_to_a_file_that_can_be_written(tmp_path, output):
+    root = tmp_path / "root"
+    run("produce", "orders", "x", root=root)
+    refused = run("consume", "orders", "-s", "s", "--output", str(tmp_path / output), root=root).exception
+    assert isinstance(refused, InvalidConfiguration) and "give a file that can be written" in str(refused)
 
 
 def test_without_a_root_the_usage_names_the_option_and_the_variable():

@@ -248,6 +248,8 @@ def test_every_argument_and_result_is_annotated(name, function):
     assert name.endswith("__init__") or signature.return_annotation is not signature.empty
 
 
-def test_the_code_of_subscribe_names_its_arguments():
+@pytest.mark.parametrize("name", ["subscribe", "create_producer", "create_reader"])
+def test_the_code_of_what_makes_something_names_its_arguments(name):
     """By which callers know whether options of Java's client are there."""
-    assert {"priority_level", "retry_enable"} <= set(pulsar.Client.subscribe.__code__.co_varnames)
+    method = getattr(pulsar.Client, name)
+    assert set(inspect.signature(method).parameters) <= set(method.__code__.co_varnames)
