@@ -63,6 +63,12 @@ class DueLane(OwnEntries):
         by_position = hashes.at(axis[:numbered]), hashes.at(position_of(axis[apart:]))
         return np.concatenate((by_position[0], self.promotion.at(numbers).hashes, by_position[1]))
 
+    def positions_at(self, axis: np.ndarray) -> np.ndarray:
+        """Where entries on any axis, which ascend there, lie."""
+        numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
+        numbers = number_at(axis[numbered:apart])
+        return np.concatenate((axis[:numbered], self.promotion.at(numbers).positions, position_of(axis[apart:])))
+
     # What comes due
 
     def unread(self, asked: CursorDraft, most: int, wall: int, *, by_time: bool) -> list[UnreadRun]:

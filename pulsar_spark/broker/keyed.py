@@ -149,10 +149,18 @@ class Keyed(ABC):
         waits by its hash, nobody's hash is looked up."""
         if self._owners.sole is not None and not self._waits.depends_on_hashes:
             owners = np.full(len(positions), self._owners.sole)
-            return owners, self._waits.held(positions, NO_HASHES, owners)
+            return owners, self._held(positions, NO_HASHES, owners)
         hashes = self._hashes_at(positions)
         owners = self._owners.of(hashes)
-        return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners)
+        return owners, (owners == NOBODY) | self._held(positions, hashes, owners)
+
+    def _held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        """Which entries wait. What hashes wait for goes by place in line; the rule of 3.2.3 by position, wherever an
+        entry stands."""
+        due = self._cursor.due
+        if due is not None and isinstance(self._waits, RecentlyJoined):
+            positions = due.positions_at(positions)
+        return self._waits.held(positions, hashes, owners)
 
     def _hashes_at(self, positions: np.ndarray) -> np.ndarray:
         due = self._cursor.due

@@ -51,6 +51,20 @@ CASES = [
     """,
     ),
     Case(
+        "what was delayed before it joined",
+        source="2.33, 5.1",
+        says="""
+        An entry that comes due is given to a newcomer if it lies before where that joined, as those do that come again.""",
+        table=f"""
+        | s | publish       | requests                                    | delivered |
+        | 0 | 1=a 1=b@2 1=a | {CLASSIC}; A subscribe KeyShared; A flow 20 | A 0 2     |
+        | 1 | 1=b           | B subscribe KeyShared; B flow 20            |           |
+        | 2 |               |                                             | B 1       |
+        | 3 |               | A ack 0; A ack 2; B ack 1                   |           |
+        | 4 |               |                                             | B 3       |
+    """,
+    ),
+    Case(
         "several newcomers wait for the first",
         source="2.33, 2.34, golden k2",
         says="""

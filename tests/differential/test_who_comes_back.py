@@ -1,0 +1,78 @@
+"""Who comes back is decided by the plan; what keeps its hash meanwhile is found before it, since whose line an entry
+stands in is an input of the plan. Over random Key_Shared histories the two say the same."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from pulsar_spark.broker.keyed import owners_of
+from pulsar_spark.broker.keyed_pages import KeyedByPage
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.protocol.cursor import PENDING
+from tests.differential import key_strategies
+from tests.differential.duel import Duel
+from tests.differential.test_histories import HISTORIES, SEED
+
+
+class Watched(Duel):
+    """Plays a history and compares, after each round, what the plan left with what was taken to be *out* before it; the
+    rest is asked elsewhere."""
+
+    def __init__(self, root: Path, out: dict):
+        super().__init__(None, root)
+        self.out, self.compared = out, 0
+
+    def _run(self, requests: list[dict], crash: str | None = None) -> bool:
+        self.out.clear()
+        is_dead = super()._run(requests, crash)
+        for cursor in () if is_dead else self.engine.rounds.bundle.cursors.values():
+            if cursor.key in self.out:
+                assert self.out[cursor.key] == self._keeps_hashes(cursor), cursor
+                self.compared += len(self.out[cursor.key])
+        return is_dead
+
+    def _compare(self, found: dict, expected: dict, where: str) -> None:
+        """Not here."""
+
+    def _keeps_hashes(self, cursor: Cursor) -> set[int]:
+        """What is pending at another than its owner, or is to come back, now that the round is over."""
+        pending = [held for page in cursor.pages for held in page.ranges if held.status == PENDING]
+        owners, found = owners_of(cursor.selector), set()
+        hashes = self.engine.rounds.bundle.topics[cursor.topic].hashes(cursor.key.partition)
+        for held in pending:
+            positions = np.arange(held.first, held.last + 1)
+            of_entries = cursor.due.hashes_at(positions, hashes) if cursor.due else hashes.at(positions)
+            is_elsewhere = owners.of(of_entries) != owners.number(held.consumer_id)
+            found |= set(positions[is_elsewhere | (held.due_time is not None)].tolist())
+        return found
+
+
+def test_what_is_out_before_the_plan_is_what_it_leaves_out(monkeypatch):
+    out, compared, real = {}, [], KeyedByPage._out
+
+    def noted(keyed: KeyedByPage):
+        found = real(keyed)
+        out[keyed._cursor.key] = set(found.positions.tolist())
+        return found
+
+    monkeypatch.setattr(KeyedByPage, "_out", noted)
+
+    @seed(SEED)
+    @settings(
+        max_examples=HISTORIES or 10,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(key_strategies.histories())
+    def play(history):
+        with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:
+            duel = Watched(Path(root), out)
+            duel.play(history)
+            compared.append(duel.compared)
+
+    play()
+    assert sum(compared) > 20, "else nothing was out in any of them"
