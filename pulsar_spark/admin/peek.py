@@ -22,6 +22,7 @@ from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
@@ -47,8 +48,9 @@ class PartitionMessages:
 
     @cached_property
     def _groups(self) -> ChunkGroups:
-        ledgers = self._ledgers.ledgers_of_chunks(self._topic.topic_id, self._partition)
-        return ChunkGroups(self._topic.path, ledgers)
+        place = self._topic.topic_id, self._partition
+        has_some = self._ledgers.last_chunk_position(*place) >= 0
+        return ChunkGroups(self._topic.path, chunk_runs_of(self._layout, *place) if has_some else ChunkRuns())
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
         """What the subscription has not acknowledged of the entries from position *first* on, by position, each read

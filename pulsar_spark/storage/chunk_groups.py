@@ -17,9 +17,9 @@ from pulsar_spark.protocol.chunking import Open, Verdict, judged
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, ranges_of
 from pulsar_spark.storage.chunk_rows import Chunks, read_published_chunks
+from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.columns_of_numbers import Columns
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics import Topic
 
@@ -46,7 +46,7 @@ class ChunkGroups:
     """The groups of the topic partition of *ledgers*, whose table is *table*. What lies before *first* was trimmed: it
     is part of no message any more."""
 
-    def __init__(self, table: Path, ledgers: PartitionLedgers, first: int = 0):
+    def __init__(self, table: Path, ledgers: PartitionLedgers | ChunkRuns, first: int = 0):
         self._table, self._ledgers, self._first = table, ledgers, first
         self.begin = self.end = ledgers.end_position
         self._changes = self.rewritten = 0
@@ -251,5 +251,5 @@ class ChunkGroups:
 def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run]) -> ChunkGroups:
     """The groups of a topic partition, as far as it is numbered now, for whoever asks about *runs* of it: if none of
     these may have chunks, nothing is looked up."""
-    known = ledgers_of_topic(layout, topic.topic_id) if any(run.may_have_chunks for run in runs) else {}
-    return ChunkGroups(topic.path, known.get(partition) or PartitionLedgers())
+    may_have_some = any(run.may_have_chunks for run in runs)
+    return ChunkGroups(topic.path, chunk_runs_of(layout, topic.topic_id, partition) if may_have_some else ChunkRuns())

@@ -26,6 +26,7 @@ from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunk_runs import chunk_runs_of
 from pulsar_spark.storage.condition import count_deleted, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -133,8 +134,10 @@ class Observation:
         """The chunked messages of a topic partition; None where it has none."""
         place = topic.topic_id, partition
         if place not in self._chunk_groups:
-            ledgers = self.ledgers.ledgers_of_chunks(*place)
-            self._chunk_groups[place] = ChunkGroups(topic.path, ledgers) if len(ledgers) else None
+            has_some = self.ledgers.last_chunk_position(*place) >= 0
+            self._chunk_groups[place] = (
+                ChunkGroups(topic.path, chunk_runs_of(self.layout, *place)) if has_some else None
+            )
         return self._chunk_groups[place]
 
     def seconds_since(self, delivery_round: int) -> float | None:
