@@ -3,8 +3,8 @@ has nothing of the kind."""
 
 from collections.abc import Iterator
 
+from pulsar_spark.storage.chunk_runs import chunk_runs_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import resolve_topic
 from pulsar_spark.views.chunks import count_incomplete, read_incomplete
 
@@ -32,9 +32,8 @@ class IncompleteChunks:
         in the order in which they began. ``missing`` has ranges of chunk ids, both ends inclusive; what is missing of
         one that ``isOpen`` may still come."""
         found, partitions = resolve_topic(self.layout, topic)
-        index = LedgerIndex(self.layout)
         for partition in partitions:
-            for rows in read_incomplete(found, partition, index.ledgers_of_chunks(found.topic_id, partition)):
+            for rows in read_incomplete(found, partition, chunk_runs_of(self.layout, found.topic_id, partition)):
                 for row in rows:
                     shown = {name: row[column] for name, column in _SHOWN.items()}
                     since = None if row["since"] is None else row["since"].isoformat()
@@ -47,8 +46,9 @@ class IncompleteChunks:
         """How many they are, how many of them are open, how many chunks are there of them all, and since when the
         oldest is."""
         found, partitions = resolve_topic(self.layout, topic)
-        index = LedgerIndex(self.layout)
-        counted = [count_incomplete(found, each, index.ledgers_of_chunks(found.topic_id, each)) for each in partitions]
+        counted = [
+            count_incomplete(found, each, chunk_runs_of(self.layout, found.topic_id, each)) for each in partitions
+        ]
         since = min((each.since for each in counted if each.since is not None), default=None)
         return {
             "messages": sum(each.messages for each in counted),

@@ -47,7 +47,8 @@ class PartitionMessages:
 
     @cached_property
     def _groups(self) -> ChunkGroups:
-        return chunks_of(self._ledgers, self._topic, self._partition)
+        has_some = self._ledgers.last_chunk_position(self._topic.topic_id, self._partition) >= 0
+        return chunks_of(self._layout, self._topic, self._partition, None if has_some else ())
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
         """What the subscription has not acknowledged of the entries from position *first* on, by position, each read

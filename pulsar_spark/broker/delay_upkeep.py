@@ -27,7 +27,6 @@ from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import NO_ENTRIES, Entries, together
 from pulsar_spark.storage.delayed import has_delayed, read_delayed
 from pulsar_spark.storage.file_statistics import file_bounds
-from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
@@ -214,7 +213,7 @@ class DelayUpkeep(DelayCommits):
         return found
 
     def _chunks(self, topic: Topic, partition: int, runs: Iterable[Run]) -> ChunkGroups:
-        return chunks_of(LedgerIndex(self.index.layout), topic, partition, runs)
+        return chunks_of(self.index.layout, topic, partition, runs)
 
 
 def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:

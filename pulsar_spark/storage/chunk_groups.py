@@ -17,8 +17,9 @@ from pulsar_spark.protocol.chunking import Open, Verdict, judged
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, ranges_of
 from pulsar_spark.storage.chunk_rows import Chunks, read_published_chunks
+from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.columns_of_numbers import Columns
-from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics import Topic
 
@@ -45,7 +46,7 @@ class ChunkGroups:
     """The groups of the topic partition of *ledgers*, whose table is *table*. What lies before *first* was trimmed: it
     is part of no message any more."""
 
-    def __init__(self, table: Path, ledgers: PartitionLedgers, first: int = 0):
+    def __init__(self, table: Path, ledgers: PartitionLedgers | ChunkRuns, first: int = 0):
         self._table, self._ledgers, self._first = table, ledgers, first
         self.begin = self.end = ledgers.end_position
         self._changes = self.rewritten = 0
@@ -247,9 +248,8 @@ class ChunkGroups:
             self._of_key, self._keys = np.delete(self._of_key, gone), np.delete(self._keys, gone)
 
 
-def chunks_of(index: LedgerIndex, topic: Topic, partition: int, runs: Iterable[Run] | None = None) -> ChunkGroups:
-    """The groups of a topic partition, as far as *index* knows it to be numbered, for whoever asks about *runs* of it,
-    or about all (None): where none of these may have chunks, nothing of what is past is loaded."""
+def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run] | None = None) -> ChunkGroups:
+    """The groups of a topic partition, as far as it is numbered now, for whoever asks about *runs* of it, or about all
+    (None): if none of these may have chunks, nothing is looked up."""
     is_asked = runs is None or any(run.may_have_chunks for run in runs)
-    ledgers = index.ledgers_of_chunks(topic.topic_id, partition) if is_asked else PartitionLedgers()
-    return ChunkGroups(topic.path, ledgers)
+    return ChunkGroups(topic.path, chunk_runs_of(layout, topic.topic_id, partition) if is_asked else ChunkRuns())

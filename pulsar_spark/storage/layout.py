@@ -155,11 +155,11 @@ class Layout:
         return sorted(
             TopicName(tenant, namespace, name)
             for name, path in _named_folders(self.namespace(tenant, namespace))
-            if (path / "_delta_log").is_dir()
+            if os.path.isdir(f"{path}{os.sep}_delta_log")
         )
 
 
-def _named_folders(folder: Path) -> list[tuple[str, Path]]:
+def _named_folders(folder: str | os.PathLike) -> list[tuple[str, str]]:
     found = []
     try:
         entries = [
@@ -170,4 +170,4 @@ def _named_folders(folder: Path) -> list[tuple[str, Path]]:
     for entry in entries:
         with contextlib.suppress(ValueError):
             found.append((decode_name(entry.name), entry))
-    return [(name, Path(entry.path)) for name, entry in found if entry.is_dir()]
+    return [(name, entry.path) for name, entry in found if entry.is_dir()]

@@ -47,7 +47,6 @@ class LedgerIndex:
         self._topics: dict[str, dict[int, PartitionLedgers]] = {}
         self._foreign: dict[str, set[str]] = {}
         self._stretches: dict[tuple[str, int], deque[PartitionLedgers]] = {}
-        self._stays: set[tuple[str, int]] = set()
 
     def forget(self) -> None:
         """Keep nothing: who asks again waits until it is loaded."""
@@ -122,25 +121,6 @@ class LedgerIndex:
             if earlier[-1].chunks_from is None:
                 return 1
             return known[known.index_of(earlier[-1].chunks_from)].ledger_id
-
-    def ledgers(self, topic_id: str, partition: int) -> PartitionLedgers:
-        """All runs of a topic partition that are known by now, which go on being followed: for one thread. They stay in
-        memory, because who asks for them holds no lock."""
-        with self._lock:
-            self._refresh()
-            self._stays.add((topic_id, partition))
-            known = self._partition(topic_id, partition)
-            known.recall()
-            return known
-
-    def ledgers_of_chunks(self, topic_id: str, partition: int) -> PartitionLedgers:
-        """The same for who needs runs because of chunks: without any run where none has chunks, so that nobody loads
-        what is past to learn that."""
-        return (
-            self.ledgers(topic_id, partition)
-            if self.last_chunk_position(topic_id, partition) >= 0
-            else PartitionLedgers()
-        )
 
     def last_chunk_position(self, topic_id: str, partition: int) -> int:
         """Behind it there are no chunks; -1 where there are none at all."""
@@ -238,7 +218,7 @@ class LedgerIndex:
         for _, partition, runs in by_partition(rows):
             known = partitions.setdefault(partition, PartitionLedgers())
             known.extend(runs)
-            if known.held > 3 * STRETCH and (topic_id, partition) not in self._stays:
+            if known.held > 3 * STRETCH:
                 begins = known[len(known) - STRETCH].first_position
                 known.let_go(begins, partial(stored_runs, self._path, topic_id, partition))
         notes = rows.filter(pc.and_(pc.equal(rows["first_position"], NO_POSITION), pc.is_valid(rows["path"])))

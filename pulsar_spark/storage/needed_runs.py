@@ -93,7 +93,16 @@ def first_position_from(
 
 def delayed_runs(layout: Layout, topic_id: str, partition: int) -> list[Run]:
     """The runs of a topic partition that may have entries in the delay index, as numbered so far, in order."""
-    wanted = [*_between(topic_id, partition, 0, MAX_LONG), term("delayed_after", ">=", -MAX_LONG - 1)]
+    return _runs_with(layout, topic_id, partition, term("delayed_after", ">=", -MAX_LONG - 1))
+
+
+def runs_with_chunks(layout: Layout, topic_id: str, partition: int) -> list[Run]:
+    """The runs of a topic partition that may have chunks, likewise."""
+    return _runs_with(layout, topic_id, partition, term("has_chunks", "==", True), term("batch_size", "==", 1))
+
+
+def _runs_with(layout: Layout, topic_id: str, partition: int, *terms: Term) -> list[Run]:
+    wanted = [*_between(topic_id, partition, 0, MAX_LONG), *terms]
     rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), LEDGERS.schema.names, wanted)
     return [run for _, _, run in runs_of(rows)]
 

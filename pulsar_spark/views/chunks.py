@@ -19,9 +19,9 @@ from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.chunking import REASONS, Judged, Verdict, judged, none_open
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.chunk_rows import Chunks, read_chunks
+from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, read_topic
@@ -35,6 +35,9 @@ _BATCH = 10_000
 """Rows that are made at a time."""
 
 
+Runs = PartitionLedgers | ChunkRuns
+
+
 class Incomplete(NamedTuple):
     """Chunks that are not complete: their rows among those read, in order, and why."""
 
@@ -43,7 +46,7 @@ class Incomplete(NamedTuple):
     reason: str
 
 
-def read_incomplete(topic: Topic, partition: int, ledgers: PartitionLedgers) -> Iterator[list[dict]]:
+def read_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Iterator[list[dict]]:
     """What is not complete in a topic partition, as rows of the view, some at a time, in the order in which it
     began."""
     chunks, found = _judged(topic, partition, ledgers)
@@ -62,7 +65,7 @@ class Counted(NamedTuple):
     since: datetime | None
 
 
-def count_incomplete(topic: Topic, partition: int, ledgers: PartitionLedgers) -> Counted:
+def count_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Counted:
     """The same, counted: nothing is made for each of them."""
     chunks, found = _judged(topic, partition, ledgers)
     completed = found.openers[found.verdicts == Verdict.COMPLETES]
@@ -75,7 +78,7 @@ def count_incomplete(topic: Topic, partition: int, ledgers: PartitionLedgers) ->
     return Counted(len(firsts), still_open, len(begun) + len(strays), pc.min(times).as_py())
 
 
-def _judged(topic: Topic, partition: int, ledgers: PartitionLedgers) -> tuple[Chunks, Judged]:
+def _judged(topic: Topic, partition: int, ledgers: Runs) -> tuple[Chunks, Judged]:
     """The chunks of a topic partition, and what the rule says of each."""
     trimmed = trimmed_ledgers(topic.path, [partition])[partition]
     runs = (run for run in ledgers.chunk_runs(0) if run.ledger_id > trimmed)
@@ -83,7 +86,7 @@ def _judged(topic: Topic, partition: int, ledgers: PartitionLedgers) -> tuple[Ch
     return chunks, judged(chunks.groups, chunks.chunk_ids, chunks.num_chunks, none_open(len(chunks.keys)))
 
 
-def _named(topic: Topic, ledgers: PartitionLedgers, positions: np.ndarray, columns: Sequence[str]) -> pa.Table:
+def _named(topic: Topic, ledgers: Runs, positions: np.ndarray, columns: Sequence[str]) -> pa.Table:
     """Columns of the entries at *positions*, which ascend."""
     runs = [run.part(*part) for run, parts in ledgers.spans_of(ranges_of(positions)) for part in parts]
     return read_slice(topic.path, runs, columns)
@@ -141,9 +144,7 @@ def _strays(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
         yield Incomplete(rows, False, REASONS[Verdict(int(found.verdicts[rows[0]]))])
 
 
-def _rows_of(
-    topic: Topic, partition: int, ledgers: PartitionLedgers, chunks: Chunks, incomplete: list[Incomplete]
-) -> list[dict]:
+def _rows_of(topic: Topic, partition: int, ledgers: Runs, chunks: Chunks, incomplete: list[Incomplete]) -> list[dict]:
     positions = np.unique([chunks.positions[each.rows[0]] for each in incomplete])
     named = {row["position"]: row for row in _named(topic, ledgers, positions, _NAMES).to_pylist()}
     rows = []
@@ -187,12 +188,11 @@ def all_incomplete(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)
-        index = LedgerIndex(layout)
         for row in (row for batch in batches for row in batch.to_pylist()):
             with contextlib.suppress(TopicNotFound):
                 topic = read_topic(layout, row["topic"])
                 if topic.topic_id == row["topic_id"]:
-                    ledgers = index.ledgers_of_chunks(topic.topic_id, row["partition"])
+                    ledgers = chunk_runs_of(layout, topic.topic_id, row["partition"])
                     for rows in read_incomplete(topic, row["partition"], ledgers):
                         yield from CHUNKS.rows(rows).to_batches()
 

@@ -133,8 +133,8 @@ class Observation:
         """The chunked messages of a topic partition; None where it has none."""
         place = topic.topic_id, partition
         if place not in self._chunk_groups:
-            groups = chunks_of(self.ledgers, topic, partition)
-            self._chunk_groups[place] = groups if groups.last_position >= 0 else None
+            has_some = self.ledgers.last_chunk_position(*place) >= 0
+            self._chunk_groups[place] = chunks_of(self.layout, topic, partition) if has_some else None
         return self._chunk_groups[place]
 
     def seconds_since(self, delivery_round: int) -> float | None:

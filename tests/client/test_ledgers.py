@@ -152,16 +152,3 @@ def test_a_small_part_of_many_runs_is_in_memory(layout, ledgers, monkeypatch):
         assert index.next_position("T", -1, 7, 3) == whole.next_position("T", -1, 7, 3)
         with pytest.raises(CorruptState, match=f"position {end} "):
             list(index.runs("T", -1, 0, end))
-
-
-@pytest.mark.parametrize("has_chunks", [False, True])
-def test_only_where_there_are_chunks_what_is_past_is_loaded_for_them(layout, ledgers, monkeypatch, has_chunks):
-    rows = [run(number + 1, 0, number, 1) for number in range(40)]
-    if has_chunks:
-        rows[3] |= dict(has_chunks=True, chunks_from=3)
-    ledgers.append(LEDGERS.rows(rows))
-    monkeypatch.setattr(ledger_index, "STRETCH", 4)
-    index = LedgerIndex(layout)
-    found = index.ledgers_of_chunks("T", -1)
-    assert len(found) == found.held == (40 if has_chunks else 0)
-    assert index._topics["T"][-1].held == (40 if has_chunks else 4) and index.end("T", -1) == 40
