@@ -9,6 +9,7 @@ from pulsar_spark.client.arguments import check_type, checked_each
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.policies import (
+    BROKER,
     COMPACTION_THRESHOLD,
     DEDUPLICATION,
     DELAYED_DELIVERY_ACTIVE,
@@ -26,20 +27,20 @@ from pulsar_spark.storage.topics import prepare_root, read_topic
 
 class Policies:
     """The part of :class:`~pulsar_spark.admin.Admin` that has to do with policies. A *scope* is a namespace
-    (``tenant/namespace``) or a topic (``persistent://...``)."""
+    (``tenant/namespace``), a topic (``persistent://...``), or ``broker`` for all of the root."""
 
     def __init__(self, layout: Layout, requester: Requester):
         self.layout, self._requester = layout, requester
 
     def set_policy(self, scope: str, name: str, value: str | int) -> None:
-        """Set a policy of a namespace or a topic."""
+        """Set a policy of a namespace, a topic, or all of the root."""
         check_type(str, name, "name")
         self._ask_policies(scope, {name: str(value)})
 
     def get_policies(self, scope: str) -> dict[str, str]:
-        """The policies set on a namespace or a topic, as texts by name; those of its namespace are not repeated on a
-        topic."""
-        wanted = str(parse_topic_name(scope)) if _is_topic(scope) else "/".join(parse_namespace(scope))
+        """The policies set on a namespace, a topic or the root, as texts by name; those of its namespace are not
+        repeated on a topic."""
+        wanted = str(parse_topic_name(scope)) if _is_topic(scope) else _owner(scope)
         require_root(self.layout)
         policies = read_latest(self.layout, "policy").policies
         return {
@@ -168,7 +169,7 @@ class Policies:
         if _is_topic(scope):
             owner, where = {"topic": str(read_topic(self.layout, scope).name)}, {}
         else:
-            parse_namespace(scope)
+            _owner(scope)
             prepare_root(self.layout)
             owner, where = {}, {"namespace": scope}
         self._requester.ask(
@@ -186,6 +187,11 @@ class Policies:
 def _is_topic(scope: str) -> bool:
     """What is no text is taken for a namespace, and refused as one."""
     return isinstance(scope, str) and "://" in scope
+
+
+def _owner(scope: str) -> str:
+    """A namespace, or :data:`BROKER`, as the name its policies stand under; :class:`InvalidTopicName` for neither."""
+    return scope if scope == BROKER else "/".join(parse_namespace(scope))
 
 
 def _limit(limit: int) -> int:

@@ -27,6 +27,7 @@ from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowed
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from pulsar_spark.protocol.delays import CANCEL
 from pulsar_spark.protocol.policies import (
+    BROKER,
     DEDUPLICATION,
     DELAYED_DELIVERY_ACTIVE,
     UNACKED_LIMITS,
@@ -179,7 +180,7 @@ class Intake(Desk):
             raise InvalidConfiguration(f"policy {name}: name the topic or the namespace it is for")
         if request.topic:
             self.bundle.topic(request.topic)
-        else:
+        elif owner != BROKER:
             parse_namespace(owner)
         before = self._connected(owner) if name == DELAYED_DELIVERY_ACTIVE else []
         if name == DEDUPLICATION:

@@ -11,7 +11,12 @@ from pulsar_spark.protocol.policies import POLICIES, values_of
 app = typer.Typer(no_args_is_help=True)
 _NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
 """A value of -1 is a value, not an option."""
-Scope = Annotated[str, typer.Argument(help="'tenant/namespace', or a topic as 'persistent://tenant/namespace/topic'.")]
+Scope = Annotated[
+    str,
+    typer.Argument(
+        help="'tenant/namespace', a topic as 'persistent://tenant/namespace/topic', or 'broker' for all of the root."
+    ),
+]
 Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_consumer; 'policies list' has them all.")]
 
 

@@ -1,12 +1,13 @@
 """Policies by name: which there are, which values they take, and whose holds for a topic.
 
-A topic's own policy goes before its namespace's, which goes before the default. What the broker says of a topic or of
+A topic's own policy goes before its namespace's, which goes before that of the root (of :data:`BROKER`, as settings of
+``broker.conf`` are in Pulsar), which goes before the default. What the broker says of a topic or of
 itself stands among the policies too, under names that nobody can set. What the policies of expiry and quotas mean is
 said in protocol.expiry.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
@@ -109,12 +110,12 @@ DEDUPLICATION_SINCE = "deduplication_since"
 """Likewise: the number of the round in which deduplication was last switched on, of whom it was switched on for."""
 
 DEDUPLICATION_GOES_ON = "deduplication_goes_on"
-"""Likewise of a topic whose own policy was removed while it was deduplicated, and goes on being so by its namespace's:
-since when the namespace's is on, which does not count for it."""
+"""Likewise of whom the policy was taken from while it was on, and for whom it goes on by its namespace's or the root's:
+since when that one is on, which does not count here."""
 
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
-"""Likewise what it says of itself: whether too many messages are unacknowledged on all its subscriptions together
-(protocol.unacked_limit)."""
+"""Whose policies hold for all of a root; and what the broker says of itself: whether too many messages are
+unacknowledged on all its subscriptions together (protocol.unacked_limit)."""
 
 MOST_INT32 = (1 << 31) - 1
 _MOST = {
@@ -189,19 +190,19 @@ def most_of(name: str) -> int:
     return next((most for ending, most in _MOST.items() if name.endswith(ending)), MOST_INT32)
 
 
-def policy_owners(topic: str) -> tuple[str, str]:
-    """Whose policies hold for a topic, by its full name: first its own, then its namespace's.
+def policy_owners(topic: str) -> tuple[str, str, str]:
+    """Whose policies hold for a topic, by its full name: first its own, then its namespace's, then the root's.
 
     >>> policy_owners("persistent://public/default/t")
-    ('persistent://public/default/t', 'public/default')
+    ('persistent://public/default/t', 'public/default', 'broker')
     """
     _, _, tenant, namespace, _ = topic.split("/")  # it was parsed before: this is asked of every topic
-    return topic, f"{tenant}/{namespace}"
+    return topic, f"{tenant}/{namespace}", BROKER
 
 
 def set_policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) -> str | None:
-    """A policy of a topic as it was set, on the topic or else on its namespace; None where it is on neither. *policies*
-    are texts by owner and name."""
+    """A policy of a topic as it was set, on the topic or else on its namespace, or else for the root; None where it is
+    on none of them. *policies* are texts by owner and name."""
     return next((policies[owner, name] for owner in policy_owners(topic) if (owner, name) in policies), None)
 
 
@@ -211,8 +212,10 @@ def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) 
     >>> topic, name = "persistent://public/default/t", "message_ttl_seconds"
     >>> policy_text({(topic, name): "1", ("public/default", name): "2"}, topic, name)
     '1'
-    >>> policy_text({("public/default", name): "2"}, topic, name), policy_text({}, topic, name)
-    ('2', '0')
+    >>> policy_text({("public/default", name): "2", (BROKER, name): "3"}, topic, name)
+    '2'
+    >>> policy_text({(BROKER, name): "3"}, topic, name), policy_text({}, topic, name)
+    ('3', '0')
     """
     found = set_policy_text(policies, topic, name)
     return str(POLICIES[name]) if found is None else found
@@ -231,12 +234,19 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
     >>> deduplication_since(on | {(topic, DEDUPLICATION_GOES_ON): "9"}, topic)
     5
     """
-    if not _is_on(policy_text(policies, topic, DEDUPLICATION)):
+    return _deduplication_since(policies, policy_owners(topic))
+
+
+def _deduplication_since(policies: Mapping[tuple[str, str], str], owners: Sequence[str]) -> int | None:
+    """Likewise of what the first of *owners* is: the next one's policy holds where it has none."""
+    set_by = next((owner for owner in owners if (owner, DEDUPLICATION) in policies), None)
+    if set_by is None or not policy_number(DEDUPLICATION, policies[set_by, DEDUPLICATION]):
         return None
-    own, namespaces = (policies.get((owner, DEDUPLICATION_SINCE), "0") for owner in policy_owners(topic))
-    if (topic, DEDUPLICATION) in policies or policies.get((topic, DEDUPLICATION_GOES_ON)) == namespaces:
-        return int(own)
-    return max(int(own), int(namespaces))
+    own = int(policies.get((owners[0], DEDUPLICATION_SINCE), 0))
+    if set_by == owners[0]:
+        return own
+    others = _deduplication_since(policies, owners[1:])
+    return own if policies.get((owners[0], DEDUPLICATION_GOES_ON)) == str(others) else max(own, others)
 
 
 def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) -> str:
@@ -254,7 +264,7 @@ def deduplication_marks(
     policies: Mapping[tuple[str, str], str], owner: str, value: str | None, round_number: int
 ) -> dict[str, str]:
     """What a round notes of *owner* as its policy becomes *value*, None for removed, so that it is known since when
-    messages are deduplicated. A topic's that were before, because of the other policy, go on.
+    messages are deduplicated. Those that were before, because of another policy, go on.
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on["public/default", DEDUPLICATION_SINCE] = "5"
@@ -263,24 +273,19 @@ def deduplication_marks(
     >>> deduplication_marks(on | {(topic, DEDUPLICATION): "1", (topic, DEDUPLICATION_SINCE): "3"}, topic, None, 9)
     {'deduplication_since': '3', 'deduplication_goes_on': '5'}
     >>> deduplication_marks(on, "public/default", "1", 9), deduplication_marks(on, "public/default", None, 9)
-    ({}, {})
+    ({'deduplication_since': '5'}, {})
     """
-    others = {place: text for place, text in policies.items() if place != (owner, DEDUPLICATION)}
-    wanted = others if value is None else others | {(owner, DEDUPLICATION): value}
-    if "://" not in owner:
-        was_on, is_on = (_is_on(each.get((owner, DEDUPLICATION), "0")) for each in (policies, wanted))
-        return {DEDUPLICATION_SINCE: str(round_number)} if is_on and not was_on else {}
-    if not _is_on(policy_text(wanted, owner, DEDUPLICATION)):
+    owners = policy_owners(owner) if "://" in owner else (owner,) if owner == BROKER else (owner, BROKER)
+    wanted = {place: text for place, text in policies.items() if place != (owner, DEDUPLICATION)}
+    if value is not None:
+        wanted[owner, DEDUPLICATION] = value
+    if _deduplication_since(wanted, owners) is None:
         return {}
-    before = deduplication_since(policies, owner)
+    before = _deduplication_since(policies, owners)
     marks = {DEDUPLICATION_SINCE: str(round_number if before is None else before)}
     if value is None:
-        marks[DEDUPLICATION_GOES_ON] = policies.get((policy_owners(owner)[1], DEDUPLICATION_SINCE), "0")
+        marks[DEDUPLICATION_GOES_ON] = str(_deduplication_since(policies, owners[1:]))
     return marks
-
-
-def _is_on(text: str) -> bool:
-    return policy_number(DEDUPLICATION, text) == 1
 
 
 def default_number(name: str) -> int:

@@ -170,6 +170,23 @@ def test_the_namespace_s_policy_holds_for_its_topics_and_theirs_goes_before(engi
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 0
 
 
+def test_the_root_s_policy_holds_where_topic_and_namespace_have_none(engine):
+    other = "persistent://public/other/t"
+    engine.create_topic(other)
+
+    def policy(owner: str, seconds: int) -> dict:
+        given = dict(ON.policy("message_ttl_seconds", seconds), topic=None)
+        return given | {"properties": {**given["properties"], "namespace": owner}}
+
+    engine.publish(TOPIC, -1, [1], publish_time_ms=0)
+    engine.publish(other, -1, [1], publish_time_ms=0)
+    subscribed = [ON.create_subscription("Earliest"), On(other).create_subscription("Earliest")]
+    engine.round([*subscribed, policy("broker", 1), policy("public/other", 0)], 0)
+    engine.round([], 60_000)
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 0
+    assert engine.state(other, -1, "s")["mark_delete_position"] == -1
+
+
 def test_a_broker_that_starts_finds_the_pages_it_left(engine):
     """Pages that are rewritten without a change of their entries may still get another key, which must replace the old
     one in the table."""

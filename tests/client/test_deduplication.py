@@ -153,6 +153,25 @@ def test_a_topic_s_own_policy_comes_and_goes_without_a_break_while_its_namespace
     assert [each == NOWHERE for each in send(producer, 1, 1)] == [False, True], "what came before does not count"
 
 
+def test_what_is_set_for_the_root_holds_where_namespace_and_topic_say_nothing(admin, client):
+    producers = [client.create_producer(name, producer_name="p") for name in ("t", "u")]
+    admin.set_deduplication("broker", True)
+    admin.set_deduplication("persistent://public/default/u", False)
+    for producer in producers:
+        send(producer, 2, 2)
+    assert (stored(client), stored(client, "u")) == (["2"], ["2", "2"])
+    assert (admin.get_deduplication("broker"), admin.get_deduplication(NAMESPACE)) == (True, None)
+    for change in (lambda: admin.set_deduplication(NAMESPACE, True), lambda: admin.remove_deduplication(NAMESPACE)) * 2:
+        change()
+        assert send(producers[0], 1, 2) == [NOWHERE, NOWHERE]
+    admin.set_deduplication(NAMESPACE, False)
+    send(producers[0], 1)
+    admin.remove_deduplication(NAMESPACE)
+    assert [each == NOWHERE for each in send(producers[0], 1, 1)] == [False, True], "what came before does not count"
+    admin.remove_deduplication("broker")
+    assert NOWHERE not in send(producers[0], 1, 1)
+
+
 def test_an_initial_sequence_id_is_kept_whatever_is_stored(on, client):
     producer = client.create_producer("t", producer_name="p")
     send(producer, 3)
