@@ -5,7 +5,8 @@ an entry. Where a cursor has so many, its ranges are kept by lane: a lane is has
 range of a lane means, of the positions between its ends, only the entries with a hash of the lane. What a lane is dealt
 and acknowledges in order is one range, whatever the keys; so a cursor with millions of entries in flight is as many
 rows as consumers and rounds in flight: with 32 consumers by consistent hashing, two deliveries each, 10^6 entries of
-10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are 970,000 (design 4.3, 10).
+10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are 970,000 (design 4.3, 10). 10^7
+entries in flight at 1, 4 and 32 consumers are 1, 4 and 32 rows; what rounds over them take is said in keyed_ranges.
 
 When owners change, each lane is split by the new ones (see lane_parts). Lanes of one owner are merged once that makes
 no more ranges. Waiting entries cut the ranges they lie in, so how many are passed over is bounded, as Pulsar bounds its
