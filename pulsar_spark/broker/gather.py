@@ -20,7 +20,7 @@ from pulsar_spark.broker.keyed_pages import KeyedByPage
 from pulsar_spark.broker.keyed_ranges import KeyedByRange, RangeWork
 from pulsar_spark.broker.lane_work import LaneWork
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, unread_runs
+from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
 from pulsar_spark.broker.unread_slices import UnreadRun, deliver_time, honours_delays
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
@@ -118,11 +118,15 @@ class _Gathering:
 
     def _add_keyed(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         """The same for a Key_Shared cursor, each row in its owner's line; by lane where there are too many ranges."""
-        by_key, cursor = KeyedByPage(self.bundle, self.draft, asked, takers), asked.cursor
+        cursor = asked.cursor
+        may_be_by_lane = self._may_be_by_lane(cursor)
+        # So many tell that there are too many.
+        most = LANES_FROM + 1 if may_be_by_lane else MOST_RUNS
+        by_key = KeyedByPage(self.bundle, self.draft, asked, takers, most)
         unread = by_key.unread()
         offered = by_key.replays()
         is_large = len(unread) + sum(len(page.held) for page in cursor.pages) > LANES_FROM
-        if is_large and self._may_be_by_lane(cursor):
+        if is_large and may_be_by_lane:
             topic = self.bundle.topics[cursor.topic]
             asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
             self._add_by_lane(asked, takers)

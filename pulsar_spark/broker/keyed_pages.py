@@ -29,12 +29,14 @@ ELSEWHERE = Placed(None, True)
 
 
 class KeyedByPage(Keyed):
-    """See :class:`~pulsar_spark.broker.keyed.Keyed`; its rows are on the axis of positions."""
+    """See :class:`~pulsar_spark.broker.keyed.Keyed`; its rows are on the axis of positions. So many runs are looked
+    for at *most*."""
 
-    _most = MOST_RUNS
-
-    def __init__(self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]):
+    def __init__(
+        self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], most: int = MOST_RUNS
+    ):
         super().__init__(bundle, draft, asked, takers)
+        self._most = most
         self._met: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         """Of the windows looked at for new entries: the positions, which are passed over, and which may be read."""
         self._walk = ChunkWalk(bundle, asked) if self._cursor.chunked else None

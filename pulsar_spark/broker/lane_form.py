@@ -5,7 +5,8 @@ an entry. Where a cursor has so many, its ranges are kept by lane: a lane is has
 range of a lane means, of the positions between its ends, only the entries with a hash of the lane. What a lane is dealt
 and acknowledges in order is one range, whatever the keys; so a cursor with millions of entries in flight is as many
 rows as consumers and rounds in flight: with 32 consumers by consistent hashing, two deliveries each, 10^6 entries of
-10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are 970,000 (design 4.3, 10).
+10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are 970,000 (design 4.3, 10). 10^7
+entries in flight at 1, 4 and 32 consumers are 1, 4 and 32 rows; what rounds over them take is said in keyed_ranges.
 
 When owners change, each lane is split by the new ones (see lane_parts). Lanes of one owner are merged once that makes
 no more ranges. Waiting entries cut the ranges they lie in, so how many are passed over is bounded, as Pulsar bounds its
@@ -19,6 +20,7 @@ changes whole ranges (see keyed_ranges) needs the state of none.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +30,7 @@ from pulsar_spark.broker.entry_states import UNREAD, EntryStates, by_number, exa
 from pulsar_spark.broker.lane_parts import LaneParts
 from pulsar_spark.broker.whole_ranges import begun_at, first_left, joined
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
+from pulsar_spark.protocol.lanes import LaneHashes, are_told, lane_numbers
 from pulsar_spark.protocol.selectors import Selector
 
 _FEW_STATES = 1000
@@ -102,18 +104,18 @@ class LaneForm:
         codes, hashes = np.full(last + 1 - self._base, UNREAD, np.int32), self.hashes.between(self._base, last)
         if not len(codes):
             return codes
-        numbers, are_all_there = lane_numbers([lane.hashes for lane in self.lanes.values()]).of(hashes), True
+        numbers = lane_numbers([lane.hashes for lane in self.lanes.values()]).of(hashes)
+        are_gone = cache(partial(self.hashes.gone, self._base, last))
         for number, lane in enumerate(self.lanes.values()):
             places = np.flatnonzero(numbers == number)
             for held in lane.ranges:
                 first, behind = np.searchsorted(places, [held.first - self._base, held.last + 1 - self._base])
-                codes[places[first:behind]] = self.states.number(held)
-                are_all_there &= int(behind - first) == held.size
-        if not are_all_there:
-            # Entries deleted or lost since have no key any more, so nobody knows of which lane they were: they are
-            # handed out again, and whoever gets them finds out.
-            self._ranges_of = {}
-            codes[self.hashes.gone(self._base, last) & ~self.states.are(ACKNOWLEDGED)[codes]] = UNREAD
+                found = places[first:behind]
+                if not are_told(len(found), held.size):
+                    self._ranges_of = {}
+                    if held.status != ACKNOWLEDGED:  # what is gone is handed out again, and whoever gets it finds out
+                        found = found[~are_gone()[found]]
+                codes[found] = self.states.number(held)
         return codes
 
     def ranges(self) -> Iterator[Range]:

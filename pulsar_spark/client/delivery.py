@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pulsar_spark.protocol.lanes import LaneHashes
+from pulsar_spark.protocol.lanes import LaneHashes, sent_entries
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.key_hashes import are_gone, read_hashes
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
 
@@ -98,11 +98,12 @@ class Delivery:
         return self.entries * (self.batch_size if self.bits is None else self.bits.bit_count())
 
     def look_up(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> range | np.ndarray:
-        """Its positions, ascending. Entries that are gone have no key any more: those are of the lane which holds the
-        hash of none."""
+        """Its positions, ascending, of what is gone all that may have been sent with it (protocol.lanes)."""
         if self.positions is None:
-            hashes = read_hashes(topic.path, ledgers.runs(topic.topic_id, partition, self.first, self.last))
-            self.positions = self.first + np.flatnonzero(self.lane.holds(hashes))
+            runs = list(ledgers.runs(topic.topic_id, partition, self.first, self.last))
+            is_of_lane = self.lane.holds(read_hashes(topic.path, runs))
+            is_its = sent_entries(is_of_lane, self.entries, lambda: are_gone(topic.path, runs))
+            self.positions = self.first + np.flatnonzero(is_its)
         return self.positions
 
     def holds(self, position: int) -> bool:

@@ -15,11 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.lanes import LaneHashes
-from pulsar_spark.protocol.positions import as_array, expanded, ranges_of
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.protocol.lanes import LaneHashes, sent_entries
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.key_hashes import are_gone, read_hashes
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.lost import find_missing
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
@@ -69,8 +68,8 @@ def exact(
     ranges: Iterable[PositionRange | LaneRange | DueRange],
     is_asked: Callable[[LaneRange], bool] = lambda held: True,
 ) -> tuple[PositionRange | LaneRange, ...]:
-    """The same as ranges of positions, of those of a lane the ones that are asked for. Where entries of a lane are
-    gone, so are their keys, and all that is gone between the ends counts as sent: it is found missing later."""
+    """The same as ranges of positions, of those of a lane the ones that are asked for. What is gone and may have been
+    sent with one (protocol.lanes) is found missing later."""
     found: list[PositionRange | LaneRange] = []
     for each in ranges:
         if isinstance(each, LaneRange) and is_asked(each):
@@ -86,13 +85,7 @@ def exact(
 def _exact(topic: Topic, ledgers: LedgerIndex, sent: LaneRange) -> list[PositionRange]:
     held = sent.held
     runs = list(ledgers.runs(topic.topic_id, held.partition, held.first, held.last))
-    is_mine = sent.hashes.holds(read_hashes(topic.path, runs))
-    if is_mine.sum() < sent.entries:
-        for run in runs:
-            missing = find_missing(topic.path, run)
-            if missing is not None:
-                stretches = missing.entries if missing.is_lost else missing.whole
-                gone = as_array(stretches) + run.to_position
-                is_mine[expanded(*gone) - held.first] = True
+    is_of_lane = sent.hashes.holds(read_hashes(topic.path, runs))
+    is_mine = sent_entries(is_of_lane, sent.entries, lambda: are_gone(topic.path, runs))
     positions = held.first + np.flatnonzero(is_mine)
     return [held._replace(first=first, last=last) for first, last in ranges_of(positions)]

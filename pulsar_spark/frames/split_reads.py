@@ -218,11 +218,12 @@ def _are_plain(ranges: Sequence[LaneRange]) -> bool:
 
 
 class _Job(NamedTuple):
-    """A row group of the file of a run."""
+    """A row group of the file of a run, which has these columns."""
 
     partition: int
     run: Run
     group: int
+    columns: frozenset[str]
 
 
 class _Jobs(NamedTuple):
@@ -242,7 +243,8 @@ def _jobs(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[LaneRange]) -> _J
             if run.may_have_chunks or run.batch_size != 1 or not is_as_published(topic.path, run):
                 return None
             footer = pq.read_metadata(f"{topic.path}/{run.path}")
-            jobs += [_Job(partition, run, group) for group in range(footer.num_row_groups)]
+            names = frozenset(footer.schema.to_arrow_schema().names)
+            jobs += [_Job(partition, run, group, names) for group in range(footer.num_row_groups)]
             groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
             size += sum(group.total_byte_size for group in groups)
             columns.update(*map(_with_values, groups))
@@ -335,9 +337,10 @@ class _Split:
     def _rows(self, job: _Job) -> Iterator[tuple[int, pa.Table]]:
         """The rows of a row group, by consumer."""
         run, path = job.run, f"{self._topic.path}/{job.run.path}"
-        with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=_NAMES) as file:
-            names = file.schema_arrow.names
-            rows = file.read_row_group(job.group, [name for name in self._wanted if name in names], use_threads=False)
+        texts = [name for name in _NAMES if name in job.columns]
+        with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts) as file:
+            wanted = [name for name in self._wanted if name in job.columns]
+            rows = file.read_row_group(job.group, wanted, use_threads=False)
         entry_ids, hashes = rows["entry_id"].to_numpy(), hashes_in(rows)
         positions = entry_ids + run.to_position
         owners = self._owners[job.partition].of(positions, self._numbers.of(hashes))

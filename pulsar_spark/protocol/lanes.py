@@ -5,12 +5,19 @@ an entry. A lane is a set of hashes; entries of other lanes do not matter to its
 acknowledged in order is one range, whatever the keys. Which lanes a cursor has is broker.lane_form's to say; whoever
 reads its rows finds the hashes of each lane in them.
 
+**Entries that are gone**, deleted or lost, have no key any more: their hash looks like that of no key at all, and
+nobody knows of which lane they were. A range of a lane counts its entries, which tells whether any of those between its
+ends is in doubt (:func:`are_told`). Where some are, the range means :func:`known_entries` for whoever keeps or decides
+the state of entries, a broker that starts first of all: what is gone is of none, is handed out again, and whoever gets
+it finds out. Who was sent the range, and who tells what was sent, takes it as :func:`sent_entries`: what is gone may
+have been sent, and acknowledging it with the rest harms nobody. So no entry is ever forgotten by all.
+
 A set of hashes is kept as stretches of the selector's axis. Consumers of one name share a stretch by the remainder of
 the hash (semantics 2.27), so each has a modulus and a remainder.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
@@ -47,6 +54,40 @@ class LaneHashes(NamedTuple):
         [True, False, False, True, True]
         """
         return _table_of(self).of(hashes) == 0
+
+
+def are_told(found: int | np.ndarray, entries: int | np.ndarray) -> bool | np.ndarray:
+    """Do hashes tell which entries a range of a lane means, if so many were *found* between its ends and it counts so
+    many *entries*? Those that are gone are found with the lane of no key alone: there are more in it then, if they are
+    others', and fewer in the others, if they are theirs."""
+    return found == entries
+
+
+def known_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
+    """Which of the entries between the ends of a range that counts so many *entries* are known to be its: flags, as
+    *is_of_lane* says by their hashes and *are_gone*, if it must be asked, of those that have none any more.
+
+    >>> known_entries(np.array([True, True, False]), 1, lambda: np.array([True, False, True])).tolist()
+    [False, True, False]
+    """
+    if are_told(np.count_nonzero(is_of_lane), entries):
+        return is_of_lane
+    return is_of_lane & ~are_gone()
+
+
+def sent_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
+    """Which of them may have been sent with it: also everything that is gone, where it lacks entries.
+
+    >>> sent_entries(np.array([False, True, False]), 2, lambda: np.array([True, False, True])).tolist()
+    [True, True, True]
+    >>> sent_entries(np.array([True, True, False]), 1, lambda: np.array([True, False, True])).tolist()
+    [False, True, False]
+    """
+    if are_told(np.count_nonzero(is_of_lane), entries):
+        return is_of_lane
+    gone = are_gone()
+    known = is_of_lane & ~gone
+    return known if are_told(np.count_nonzero(known), entries) else known | gone
 
 
 @lru_cache(maxsize=64)

@@ -2,9 +2,8 @@
 
 Ranges of a lane (see protocol.lanes) mean the entries between their ends that have the lane's hashes, and say how many
 these are; ranges without a lane mean all. Who counts entries needs nothing of this (``Range.size``). Hashes are read
-of the stretches that the asked ranges cover, and of nothing else. An entry that is gone has no key any more, so nobody
-knows of which lane it was: where ranges have not as many entries as they say, what is gone is of none, unless it seems
-to be acknowledged. A broker that starts takes it so, too (broker.lane_form).
+of the stretches that the asked ranges cover, and of nothing else. Of entries that are gone the known ones are meant
+(protocol.lanes), and those that seem to be acknowledged. A broker that starts takes it so, too (broker.lane_form).
 
 Ranges of the due lane (see protocol.delays) are of numbers, which storage.scheduled turns into positions. A delayed
 entry that waits, or came due and was not delivered yet, is in no range, as one that was never delivered.
@@ -21,7 +20,7 @@ import numpy as np
 
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, number_at, position_of
-from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
+from pulsar_spark.protocol.lanes import LaneHashes, are_told, lane_numbers
 from pulsar_spark.protocol.positions import Positions, expanded
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.key_hashes import are_gone, hashes_of
@@ -144,10 +143,11 @@ def _unknown(
     """Which of the entries whose ranges were found are of a lane that nobody knows; *are_gone* is asked only where
     ranges of lanes have not the entries that they count."""
     found = np.bincount(places[places >= 0], minlength=len(ranges))
-    if all(page not in lanes or held.size == count for (page, held), count in zip(ranges, found.tolist())):
+    are_of_lanes = np.array([page in lanes and held.status != ACKNOWLEDGED for page, held in ranges])
+    in_doubt = are_of_lanes & ~are_told(found, np.array([held.size for _, held in ranges]))
+    if not in_doubt.any():
         return np.zeros(len(places), bool)
-    may_be_other = np.array([page in lanes and held.status != ACKNOWLEDGED for page, held in ranges] + [False])
-    return are_gone() & may_be_other[places]
+    return are_gone() & np.append(in_doubt, False)[places]
 
 
 def _are_gone(index: LedgerIndex, table, key: CursorKey, spans: Sequence[tuple[int, int]]) -> np.ndarray:

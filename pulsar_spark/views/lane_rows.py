@@ -1,9 +1,9 @@
 """Rows of ranges as the exact ranges they mean, for views that are asked about single positions.
 
 A range of a lane means the entries between its ends that have the lane's hashes (see storage.lane_ranges); the page's
-row of its round says these. The hashes of entries are read in tasks, when the view is asked. Of an entry that is gone
-nobody knows of which lane it was: where a range lacks entries, all that is gone between its ends is told of with it. A
-row of a topic that is gone, or was made again, stays as it is. A delivery of the due lane says its positions itself.
+row of its round says these. The hashes of entries are read in tasks, when the view is asked; what is gone and may have
+been sent with a range is told of with it (protocol.lanes). A row of a topic that is gone, or was made again, stays as
+it is. A delivery of the due lane says its positions itself.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.protocol.delays import DUE_LANE
+from pulsar_spark.protocol.lanes import sent_entries
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
 from pulsar_spark.storage.due_rows import by_position
@@ -78,10 +79,6 @@ def _cut_batch(layout: Layout, index: LedgerIndex, batch: pa.RecordBatch) -> pa.
 
 def _stretches(index: LedgerIndex, table, row: dict) -> list[tuple[int, int]]:
     runs = list(index.runs(row["topic_id"], row["partition"], row["first"], row["last"]))
-    is_its = lane_hashes(row["lane_hashes"]).holds(read_hashes(table, runs))
-    if np.count_nonzero(is_its) != row["entries"]:
-        gone = are_gone(table, runs)
-        is_its &= ~gone
-        if np.count_nonzero(is_its) < row["entries"]:
-            is_its |= gone
+    is_of_lane = lane_hashes(row["lane_hashes"]).holds(read_hashes(table, runs))
+    is_its = sent_entries(is_of_lane, row["entries"], lambda: are_gone(table, runs))
     return ranges_of(row["first"] + np.flatnonzero(is_its))

@@ -3,8 +3,9 @@ Parquet files and against the same consumers on a Shared one.
 
 The broker is in a process of its own, all consumers in this one, as threads of one Spark session. They subscribe to a
 new topic and wait; then one commit publishes all messages. A run is timed from that commit until all are acknowledged.
-Keys lie at random, or are sorted by hash as ``publish(sort_by_key=True)`` does; where hash ranges are split instead of
-hashed consistently, what a consumer owns lies side by side then. A hot key has a fifth of all messages.
+Keys lie at random, with the hash stored as producers that route by it do, or are sorted by hash as
+``publish(sort_by_key=True)`` does; where hash ranges are split instead of hashed consistently, rows are sorted by the
+slot of the hash (:data:`SLOTS`), so that what a consumer owns lies side by side. A hot key has a fifth of all messages.
 Shared, to which keys are all the same, is measured beside keys at random. Of a run's parts, "functions" is the time
 that consumers spent inside their functions, of all of them together.
 """
@@ -21,12 +22,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
+from pulsar_spark.client.enums import HashingScheme
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, message_rows, publish
+from pulsar_spark.protocol.hash_ranges import SLOTS
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.transforms.key_hashes import hash_keys
 from tests.benchmarks.backlog import TIMEOUT_SECONDS, plain_sum, sum_of_lengths
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import BYTES, PER_SECOND, Budget, Figure
@@ -35,7 +39,7 @@ FAMILY = "key_shared"
 KEYS = 10**6
 BUDGETS = {1: 0.3, 4: 0.3, 32: 0.15}
 BUDGET_MESSAGES = 10**7
-RANDOM, SORTED, SPLIT, HOT = "keys at random", "sorted by key", "sorted by key, hash ranges split", "a hot key"
+RANDOM, SORTED, SPLIT, HOT = "keys at random", "sorted by key", "sorted by slot, hash ranges split", "a hot key"
 CASES = [*((keys, consumers) for keys in (RANDOM, SORTED) for consumers in BUDGETS), (SPLIT, 4), (SPLIT, 32), (HOT, 4)]
 QUICK_CASES = [(RANDOM, 4), (SORTED, 32)]
 _WARM_UP = 20_000
@@ -135,7 +139,7 @@ class _Topics:
             )
             for number in range(consumers)
         ]
-        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys in (SORTED, SPLIT))
+        self._publish(topic, messages, keys)
         began = time.perf_counter()
         self._await(CursorKey(topic.topic_id, -1, "s"), messages)
         ended = time.perf_counter()
@@ -151,8 +155,17 @@ class _Topics:
     def publish(self, messages: int, keys: str) -> Topic:
         """A topic of its own that nobody consumes."""
         topic = create_topic(self._layout, next(self._names))
-        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys in (SORTED, SPLIT))
+        self._publish(topic, messages, keys)
         return topic
+
+    def _publish(self, topic: Topic, messages: int, keys: str) -> None:
+        """With the hash of every key."""
+        rows = self._messages(messages, keys)
+        if keys == SPLIT:
+            hashed = hash_keys(rows, F.col("partition_key").cast("binary"), "hash")
+            rows = hashed.sortWithinPartitions(F.col("hash") % SLOTS.size).drop("hash")
+        options = {"sort_by_key": keys == SORTED, "hashing_scheme": HashingScheme.Murmur3_32Hash}
+        publish(rows, self._root, str(topic.name), **options)
 
     def read_plainly(self, messages: int) -> None:
         """The files of the last run, with what its consumers do."""

@@ -100,6 +100,30 @@ CASES = [
     """,
     ),
     Case(
+        "a hole between two ranges of one consumer",
+        source="2.30, golden d_exclusive",
+        says="""
+        Before 4.0 a slot is owned where the nearest borders on both sides are one consumer's: m, between A's ranges, is A's until somebody asks for it, and then e is nobody's, between C and A.""",
+        table="""
+        | s | publish     | requests                                                                                                       | delivered  |
+        | 0 |             | policy subscription_key_shared_use_classic_persistent_implementation 1                                         |            |
+        | 1 | 1=m 1=d 1=c | A subscribe KeyShared sticky 0-10000,20000-30000; B subscribe KeyShared sticky 40000-65535; A flow 9; B flow 9 | A 0-1; B 2 |
+        | 2 |             | A ack 0-1; B ack 2; C subscribe KeyShared sticky 12000-16000; C flow 9                                         |            |
+        | 3 | 1=m 1=e 1=d |                                                                                                                | A 5; C 3   |
+    """,
+    ),
+    Case(
+        "a hole between ranges without an owner",
+        source="2.30 [4.x], golden d_exclusive_408",
+        says="""
+        From 4.0 on, and by default, ranges mean the slots in them: m waits until somebody asks for it.""",
+        table="""
+        | s | publish     | requests                                                   | delivered |
+        | 0 | 1=m 1=d 1=j | A subscribe KeyShared sticky 0-10000,20000-30000; A flow 9 | A 1-2     |
+        | 1 |             | C subscribe KeyShared sticky 12000-16000; C flow 9         | C 0       |
+    """,
+    ),
+    Case(
         "a refused first consumer leaves no subscription",
         source="2.29",
         says="""

@@ -1,0 +1,101 @@
+"""The files that rows are split into, without Spark: whose row is where, of files that lack columns, too."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pulsar_spark.frames import split_reads
+from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.protocol.hash_ranges import SLOTS
+from pulsar_spark.protocol.lanes import HashRange, LaneHashes
+from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.table_specs import MESSAGES
+
+LOWER = LaneHashes(SLOTS, (HashRange(0, 30_000), HashRange(60_000, 65_535)))
+UPPER = LaneHashes(SLOTS, (HashRange(30_001, 50_000),))
+ENTRIES, TO_POSITION = 300, 5
+COLUMNS = ("payload", "partition_key", "producer_name", "properties", "uuid", "sticky_key_hash")
+
+
+def _held(lane: LaneHashes, first: int, last: int) -> LaneRange:
+    return LaneRange(PositionRange(-1, first, last), lane, 1, 7)
+
+
+RANGES = {
+    "a": {_held(LOWER, 20, 400)},
+    "b": {_held(UPPER, 30, 90), _held(UPPER, 150, 599), _held(LOWER, 450, 500)},
+    "c": {_held(LOWER, 401, 449)},
+}
+
+
+def _rows(first: int) -> list[dict]:
+    return [
+        {
+            "entry_id": entry_id,
+            "payload": f"{entry_id}".encode(),
+            "partition_key": f"k{entry_id % 70}",
+            "publish_id": "p",
+            "batch_size": 1,
+            "producer_name": "one" if entry_id % 2 else None,
+            "properties": [("a", "b")],
+            "sticky_key_hash": sticky_key_hash(f"k{entry_id % 70}"),
+        }
+        for entry_id in range(first, first + ENTRIES)
+    ]
+
+
+@pytest.fixture
+def jobs(tmp_path) -> split_reads._Jobs:
+    """Two files: of one only the entries from 10 on are meant, the other has neither names nor hashes."""
+    jobs, columns = [], set()
+    for number, lacking in enumerate([(), ("producer_name", "properties", "sticky_key_hash", "uuid")]):
+        names = [name for name in MESSAGES.schema.names if name not in ("partition", *lacking)]
+        schema = pa.schema([MESSAGES.schema.field(name) for name in names])
+        rows = pa.Table.from_pylist(_rows(number * ENTRIES), schema=schema)
+        pq.write_table(rows, tmp_path / f"{number}.parquet", row_group_size=70)
+        first = max(10, number * ENTRIES)
+        run = SimpleNamespace(
+            path=f"{number}.parquet",
+            to_position=TO_POSITION,
+            first_entry_id=first,
+            last_entry_id=(number + 1) * ENTRIES - 1,
+            ledger_id=number,
+        )
+        footer = pq.read_metadata(tmp_path / run.path)
+        for group in range(footer.num_row_groups):
+            jobs.append(split_reads._Job(-1, run, group, frozenset(names)))
+            columns.update(split_reads._with_values(footer.row_group(group)))
+    return split_reads._Jobs(jobs, frozenset(columns))
+
+
+def test_each_row_is_with_whom_it_was_dealt_to(tmp_path, jobs):
+    for name in RANGES:
+        (tmp_path / name).mkdir()
+    asked = split_reads._Asked(0, COLUMNS)
+    split_reads._Split(SimpleNamespace(path=str(tmp_path)), RANGES, asked, tmp_path).run(jobs)
+    for name, ranges in RANGES.items():
+        files = [*(tmp_path / name).iterdir()]
+        assert all("uuid" not in pq.read_schema(file).names for file in files), "it has no value anywhere"
+        found = [row for file in files for row in pq.read_table(file).to_pylist()]
+        assert sorted(found, key=lambda row: row["position"]) == _expected(ranges)
+        assert len(found) > 10
+
+
+def _expected(ranges: set[LaneRange]) -> list[dict]:
+    expected = []
+    for row in [*_rows(0), *_rows(ENTRIES)][10:]:
+        position, is_first = row["entry_id"] + TO_POSITION, row["entry_id"] < ENTRIES
+        is_mine = [
+            held.first <= position <= held.last and held.hashes.holds(np.array([row["sticky_key_hash"]]))[0]
+            for held in ranges
+        ]
+        if any(is_mine):
+            place = {"partition": -1, "ledger_id": int(not is_first), "position": position}
+            columns = {name: row[name] for name in COLUMNS if name != "uuid"}
+            lacking = {} if is_first else {"producer_name": None, "properties": None}
+            expected.append(columns | lacking | place)
+    return expected
