@@ -2,11 +2,12 @@
 
 Whoever knows where a message begins and ends (storage.chunk_groups, or what the broker says of a delivery) asks here
 for the rest. Which of the chunks between make it up is read without their payloads; the payloads are then read from
-these entries alone, a row group at a time, so that memory holds the message and one row group.
+these entries alone, a row group at a time, so that memory holds the message and two row groups.
 """
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,7 +113,7 @@ class ChunkedMessages(NamedTuple):
         no message in this order. :class:`MessagesLost` where some are lost, :class:`UnreadableMessage` where they are
         not as large together as they say, or have more than *most_bytes*."""
         payload, found, said, message = _Payload(), 0, set(), None
-        for rows in self._read(parts, (_PAYLOAD, _SIZE, *_PLACE)):
+        for rows in self._read_ahead(parts, (_PAYLOAD, _SIZE, *_PLACE)):
             places = zip(*(rows[name].to_pylist() for name in _PLACE))
             for piece, size, (*of, chunk_id) in zip(_buffers_of(rows[_PAYLOAD]), rows[_SIZE].to_pylist(), places):
                 message = message or (of[0], of[1], len(parts))
@@ -126,6 +127,21 @@ class ChunkedMessages(NamedTuple):
                 if most_bytes is not None and payload.size > most_bytes:
                     raise UnreadableMessage(f"its chunks have more than {most_bytes} bytes together")
         return payload.whole() if found == len(parts) else None
+
+    def _read_ahead(self, parts: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """What :meth:`_read` gives. Where that is more than one row group another thread decodes the next one while the
+        caller puts one together."""
+        blocks = self._read(parts, columns)
+        rows = next(blocks, None)
+        if rows is None or rows.num_rows == len(parts):
+            yield from () if rows is None else (rows,)
+            yield from blocks  # what is lost is told behind the others
+            return
+        with ThreadPoolExecutor(1) as pool:
+            while rows is not None:
+                following = pool.submit(next, blocks, None)
+                yield rows
+                rows = following.result()
 
     def _read(self, parts: np.ndarray, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         for run, spans in self.spans_of(ranges_of(parts)):

@@ -81,6 +81,13 @@ def resident_memory(pid: int | str = "self") -> int:
         return int(status.read().split()[1]) * 4096
 
 
+def peak_memory(pid: int | str = "self") -> int:
+    """The most that it was, since the process began or its peak was begun anew."""
+    with open(f"/proc/{pid}/status") as status:
+        (line,) = (line for line in status if line.startswith("VmHWM"))
+    return 1024 * int(line.split()[1])
+
+
 def warm_up(action: Callable[[], float]) -> None:
     """Repeat *action* until ten of its runs are at the median no more than a tenth quicker than the ten before: the JVM
     has compiled what matters."""

@@ -29,7 +29,7 @@ from pulsar_spark.frames import publish, read_messages
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.topics import create_topic
-from tests.benchmarks.bench import in_turns, seconds
+from tests.benchmarks.bench import PAYLOAD_BYTES, in_turns, seconds
 
 TIMEOUT_SECONDS = 600
 HEAP, HEAP_FOR_RATES = "8g", "14g"
@@ -141,6 +141,23 @@ class Measured:
             source.write.format("delta").save(str(path))
 
         return self.result(ours, plain, _jvm())
+
+    def among(self) -> dict:
+        """One message of *size* bytes in the middle of *messages* small ones, all in one file."""
+        path = self.folder / "source.parquet"
+        small = pa.table({"payload": pa.array([bytes(PAYLOAD_BYTES)] * (self.messages // 2), pa.binary())})
+        large = pa.table({"payload": pa.array([secrets.token_bytes(self.size)], pa.binary())})
+        with pq.ParquetWriter(path, small.schema, compression="none", use_dictionary=False) as writer:
+            for rows in (small, large, small):
+                writer.write_table(rows)
+        del large
+        spark = spark_session("chunks", settings=self.heap)
+        source, topic = spark.read.parquet(str(path)), self.new_topic()
+
+        def ours(_: int) -> None:
+            self._check(publish(source, self.folder / "root", topic, chunking=True).messages, self.messages + 1)
+
+        return self.result(ours, lambda: source.write.format("delta").save(str(self.folder / "plain")), _jvm())
 
     def reassemble(self) -> dict:
         spark = spark_session("chunks", settings=self.heap)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
@@ -21,10 +22,10 @@ from pulsar_spark.frames.consumer import MAX_MESSAGES
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic, create_topic
 from tests.benchmarks.backlog import Run
-from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, resident_memory, seconds
+from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, peak_memory, resident_memory, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig
-from tests.orphans import orphans
+from tests.orphans import incomplete, orphans
 
 FAMILY = "chunks"
 MB = 10**6
@@ -43,6 +44,7 @@ WAYS = {
 }
 HALF, THREE_TIMES = Budget(0.5, is_most=False, is_ratio=True), Budget(3)
 EVERY, CHUNKS = 1_000, 3
+INCOMPLETE, CHUNK_BYTES, CHUNKS_OF_LARGE = 100, 5 * MB, 20
 NEARLY_AS_QUICK = Budget(1 / 1.3, is_most=False, is_ratio=True)
 
 
@@ -56,7 +58,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
 def measure_between(bench: Bench) -> Iterator[Figure]:
     """What a topic's other messages pay."""
     yield from _between_small_ones(bench, bench.few(10**5, 10**6))
+    yield from _among_small_ones(bench)
     yield from _orphans(bench, bench.few(10**5, 10**6))
+    yield from _incomplete(bench)
 
 
 def _of_size(bench: Bench, way: str, size: str) -> Iterator[Figure]:
@@ -105,6 +109,37 @@ def _orphans(bench: Bench, count: int) -> Iterator[Figure]:
         yield Figure(FAMILY, f"round: number {count:,} chunks {what}", SECONDS, [elapsed])
         grown = (resident_memory() - before) / count
         yield Figure(FAMILY, f"memory of the process since, a chunk of {count:,} {what}", BYTES, [grown])
+
+
+def _incomplete(bench: Bench) -> Iterator[Figure]:
+    """Large messages that lack their last chunk: the round that numbers them, beside that of as many small chunks. The
+    bytes are zeros, which take little of the disk."""
+    rounds, memory = {}, {}
+    for chunk_bytes in (1, CHUNK_BYTES):
+        bench.say(f"{INCOMPLETE} messages of {CHUNKS_OF_LARGE} chunks of {chunk_bytes:,} bytes, without their last one")
+        rig = RoundRig(bench.planner, bench.new_folder("chunks-incomplete"))
+        topic = rig.create_topic("t")
+        rig.subscribe([topic])
+        for number in range(INCOMPLETE):
+            rig.append(topic, incomplete(number, CHUNKS_OF_LARGE, chunk_bytes))
+        pa.default_memory_pool().release_unused()
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        before = resident_memory()
+        rounds[chunk_bytes] = rig.timed_round()
+        memory[chunk_bytes] = peak_memory() - before
+    what = f"{INCOMPLETE} incomplete messages of {CHUNKS_OF_LARGE * CHUNK_BYTES // MB} MB"
+    small = "chunks of one byte"
+    yield Figure(FAMILY, f"round: number {what}", SECONDS, [rounds[CHUNK_BYTES]], small, [rounds[1]])
+    yield Figure(FAMILY, f"memory at most in the round: {what}", BYTES, [memory[CHUNK_BYTES]], small, [memory[1]])
+
+
+def _among_small_ones(bench: Bench) -> Iterator[Figure]:
+    """A frame with one large row among very many small ones is published."""
+    small = bench.few(10**5, 10**6)
+    bench.say(f"publishing a message of 1 GiB among {small:,} of {PAYLOAD_BYTES} B")
+    memory = _measured(bench, "among", LARGE, small, "ours")["memory"]
+    what = f"Spark: publish, in chunks: memory that a message of 1 GiB among {small:,} small ones takes, in messages"
+    yield Figure(FAMILY, what, COUNT, [memory])
 
 
 def _between_small_ones(bench: Bench, size: int) -> Iterator[Figure]:

@@ -6,7 +6,8 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
-from tests.orphans import orphans
+from pulsar_spark.storage import message_files
+from tests.orphans import incomplete, orphans
 from tests.requests import On
 from tests.spark_engine import new_engine
 
@@ -34,3 +35,23 @@ def test_orphans_take_little(tmp_path, chunk_id):
     assert not engine.round([], 4)["deliveries"]
     (cursor,) = engine.rounds.bundle.cursors.values()
     assert cursor.visible_mark_delete == (ORPHANS if chunk_id else -1)
+
+
+def test_of_what_is_not_complete_no_payload_is_read(tmp_path, monkeypatch):
+    """However large it is (a hundred messages of 100 MB are measured)."""
+    read, decoded = set(), message_files._decoded
+
+    def noted(file, number: int, columns: list[str]) -> pa.Table:
+        read.update(columns)
+        return decoded(file, number, columns)
+
+    monkeypatch.setattr(message_files, "_decoded", noted)
+    engine, on = new_engine(None, tmp_path), On(TOPIC)
+    engine.create_topic(TOPIC)
+    engine.round([on.subscribe("A"), on.flow("A", 9)], 1)
+    for number in range(3):
+        engine.tables[TOPIC].append(incomplete(number, 4, 1_000))
+    assert not engine.round([], 2)["deliveries"]
+    engine.restart(3)
+    assert not engine.round([], 3)["deliveries"]
+    assert "uuid" in read and "payload" not in read
