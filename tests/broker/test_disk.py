@@ -70,7 +70,7 @@ def play(root) -> dict:
             with broker._batch:
                 if is_over and (broker._disk.is_waiting or broker._moved()):
                     return False
-                return next(broker.rounds.bundle.moved(), None) is None and consumed(layout) >= last
+                return not broker.rounds.bundle.moved() and consumed(layout) >= last
 
         eventually(settled)
         last = ask(layout, ON.ack(0), ON.negative_ack("A", 1))
