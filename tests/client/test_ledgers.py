@@ -7,6 +7,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage import ledger_index, partition_ledgers
+from pulsar_spark.storage.chunk_runs import chunk_runs_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.tables import AppendTable
@@ -128,15 +129,16 @@ def test_a_small_part_of_many_runs_is_in_memory(layout, ledgers, monkeypatch):
         end += entries
     for first in range(0, 80, 16):
         ledgers.append(LEDGERS.rows(rows[first : first + 16] + [run(first + 1, 0, 0, 9, topic_id="other")]))
-    whole, few = LedgerIndex(layout), LedgerIndex(layout)
-    known = whole.ledgers("T", -1)
-    for index in (whole, few):
-        assert index.end("T", -1) == known.end_position
-        monkeypatch.setattr(ledger_index, "STRETCH", 4)
-        monkeypatch.setattr(partition_ledgers, "FEW", 1)
-    for first in range(80, 100, 4):
-        ledgers.append(LEDGERS.rows(rows[first : first + 4]))
-        assert few.end("T", -1) == whole.end("T", -1) == rows[first + 3]["first_position"] + rows[first + 3]["entries"]
+    few, whole = LedgerIndex(layout), LedgerIndex(layout)
+    monkeypatch.setattr(ledger_index, "STRETCH", 4)
+    monkeypatch.setattr(partition_ledgers, "FEW", 1)
+    for first in range(76, 100, 4):
+        if first >= 80:
+            ledgers.append(LEDGERS.rows(rows[first : first + 4]))
+        assert few.end("T", -1) == rows[first + 3]["first_position"] + rows[first + 3]["entries"]
+    with monkeypatch.context() as as_it_is:
+        as_it_is.setattr(ledger_index, "STRETCH", 1000)
+        assert whole.end("T", -1) == end and whole._topics["T"][-1].held == 100
     for index in (few, LedgerIndex(layout)):
         assert index.end("T", -1) == end and index._topics["T"][-1].held <= 12
         for _ in range(50):
@@ -152,3 +154,16 @@ def test_a_small_part_of_many_runs_is_in_memory(layout, ledgers, monkeypatch):
         assert index.next_position("T", -1, 7, 3) == whole.next_position("T", -1, 7, 3)
         with pytest.raises(CorruptState, match=f"position {end} "):
             list(index.runs("T", -1, 0, end))
+
+
+@pytest.mark.parametrize("has_chunks", [False, True])
+def test_for_chunks_nothing_else_of_what_is_past_is_loaded(layout, ledgers, monkeypatch, has_chunks):
+    rows = [run(number + 1, 0, number, 1) for number in range(40)]
+    if has_chunks:
+        rows[3] |= dict(has_chunks=True, chunks_from=3)
+    ledgers.append(LEDGERS.rows(rows))
+    monkeypatch.setattr(ledger_index, "STRETCH", 4)
+    index = LedgerIndex(layout)
+    assert index.last_chunk_position("T", -1) == (3 if has_chunks else -1)
+    assert [each.ledger_id for each in chunk_runs_of(layout, "T", -1).chunk_runs(0)] == ([4] if has_chunks else [])
+    assert index._topics["T"][-1].held == 4 and index.end("T", -1) == 40

@@ -216,13 +216,14 @@ def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_lo
 
 def test_who_follows_ledgers_goes_on_where_the_log_or_its_files_are_gone(engine):
     index, topic_id = LedgerIndex(engine.layout), engine.topic_ids[TOPIC]
-    known = index.ledgers(topic_id, -1)
+    assert index.end(topic_id, -1) == N
+    known = index._topics[topic_id][-1]
     engine.publish(TOPIC, -1, [1, 1])
     engine.restart(13_000)
     engine.round([], 14_000)
     keep(engine)
     assert [run.entries for run in index.runs(topic_id, -1, N - 1, N + 1)] == [1, 2]
-    assert index.ledgers(topic_id, -1) is known and known.end_position == N + 2
+    assert index._topics[topic_id][-1] is known and known.end_position == index.end(topic_id, -1) == N + 2
 
 
 def test_a_reader_that_was_away_reads_on(engine):
