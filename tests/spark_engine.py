@@ -18,6 +18,7 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.letters import (
@@ -55,6 +56,11 @@ def planner_of(spark) -> Planner:
     """One planner for all engines of a session, so that plans are prepared once. It sets how expressions are evaluated,
     so it has a sibling session."""
     return Planner(spark.newSession(), Path(tempfile.mkdtemp(prefix="pulsar_spark_inputs_")))
+
+
+def cursor_of(engine: "SparkEngine", subscription: str = "s") -> Cursor:
+    """The first cursor of a subscription, as the broker remembers it."""
+    return next(each for key, each in engine.rounds.bundle.cursors.items() if key.subscription == subscription)
 
 
 def new_engine(spark: SparkSession | None, root: Path, **options) -> "SparkEngine":

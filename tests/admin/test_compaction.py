@@ -5,19 +5,18 @@ import runpy
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker import compaction_plan, compaction_upkeep
 from pulsar_spark.broker.compaction import bytes_behind
 from pulsar_spark.broker.compaction_upkeep import CompactionUpkeep
-from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.compaction_status import compacting
 from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually
+from tests.commands import say
 from tests.plain_broker import PlainBroker
 
 JOB = Path(__file__).parents[2] / "jobs" / "compact.py"
@@ -29,10 +28,7 @@ def admin(layout):
 
 
 def run(layout, *arguments: str) -> str:
-    done = CliRunner().invoke(app, [*arguments, "--root", str(layout.root)])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    return say(layout.root, *arguments)
 
 
 def send(layout, topic, *messages):

@@ -1,12 +1,11 @@
 """Deduplication as a policy: by command, and since which round it holds."""
 
 import pytest
-from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies import DEDUPLICATION, deduplication_since
+from tests.commands import say
 from tests.plain_broker import PlainBroker
 from tests.requests import On
 from tests.spark_engine import new_engine
@@ -16,10 +15,7 @@ ON = On(TOPIC)
 
 
 def run(layout, *arguments: str) -> str:
-    done = CliRunner().invoke(app, [*arguments, "--root", str(layout.root)])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    return say(layout.root, *arguments)
 
 
 def test_by_command(layout):

@@ -4,11 +4,10 @@ nothing here is refused or kept."""
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, TopicNotFound
+from tests.commands import say
 from tests.plain_broker import PlainBroker, said
 from tests.requests import On
 from tests.spark_engine import new_engine
@@ -40,10 +39,7 @@ def test_what_is_asked(layout):
 
 
 def run(layout, *arguments: str) -> str:
-    done = CliRunner().invoke(app, [*arguments, "--root", str(layout.root)])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    return say(layout.root, *arguments)
 
 
 @pytest.mark.parametrize("group, scope", [("namespaces", "public/default"), ("topics", "t")])

@@ -5,12 +5,11 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.round_rows import PageRows
-from pulsar_spark.cli import app, subscriptions
+from pulsar_spark.cli import subscriptions
 from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import Owners, owner
@@ -25,6 +24,7 @@ from pulsar_spark.views import draining
 from pulsar_spark.views.stats import Observation
 from pulsar_spark.views.stats_table import STATS, stats_rows
 from tests.admin.broker_double import BrokerDouble, number
+from tests.commands import say
 from tests.conftest import START
 from tests.plain_broker import PlainBroker
 
@@ -262,8 +262,7 @@ def test_rows_have_the_counts_and_other_types_none(layout, double):
 
 
 def run(layout, command, *more):
-    arguments = [*command.split(), TOPIC, *more, "--root", str(layout.root)]
-    return CliRunner(env={"COLUMNS": "120"}).invoke(app, arguments, catch_exceptions=False).stdout
+    return say(layout.root, *command.split(), TOPIC, *more, columns=120)
 
 
 def table(text):

@@ -17,6 +17,7 @@ from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.message_id import parse_message_id
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
 from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.commands import say
 from tests.plain_broker import PlainBroker
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
@@ -213,10 +214,7 @@ def test_what_was_delivered_meanwhile_stays_as_it_is(reminders, monkeypatch, wha
 
 
 def run(reminders, *arguments: str) -> str:
-    done = CliRunner().invoke(app, ["delayed", *arguments, "--root", str(reminders.root)], env={"COLUMNS": "300"})
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    return say(reminders.root, "delayed", *arguments, columns=300)
 
 
 def test_by_command(reminders, tmp_path):

@@ -104,10 +104,10 @@ def test_a_topic_is_one_topic_in_all_its_spellings(hostile):
 
 
 def test_a_hundred_thousand_words_take_no_time(hostile):
-    started = time.perf_counter()
+    started = time.thread_time()
     ((error, _),) = hostile.ask(ILL.ack(1, ack_set=[-1] * 100_000, receipt=True))
     assert error == "InvalidMessage"
-    assert time.perf_counter() - started < 5, "a second, and more on a busy machine; 15 s before"
+    assert time.thread_time() - started < 5, "of the processor's time: a second; 15 s before"
 
 
 @pytest.mark.parametrize("value", ["99999999999", "9" * 5000, "-1", "1.5", "٣"])

@@ -23,7 +23,7 @@ from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import trim_topic
 from tests.chunks import publish as publish_chunks
 from tests.requests import On
-from tests.spark_engine import SparkEngine
+from tests.spark_engine import SparkEngine, cursor_of
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
@@ -42,10 +42,6 @@ def join(subscription_type: str = "Shared", *, permits: int = 99, consumer: str 
 
 def positions(result: dict) -> list[int]:
     return [delivery.position for delivery in result["deliveries"]]
-
-
-def cursor_of(engine: SparkEngine, subscription: str = "s"):
-    return next(each for key, each in engine.rounds.bundle.cursors.items() if key.subscription == subscription)
 
 
 def marks(engine: SparkEngine) -> tuple[int, int]:

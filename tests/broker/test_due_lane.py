@@ -26,16 +26,12 @@ from tests.broker.test_crash import request_of
 from tests.crashes import Crash, crash_at
 from tests.model_keys import Key
 from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.spark_engine import SparkEngine, cursor_of, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
 START = 1_000_000
 HOUR = 3_600_000
-
-
-def cursor_of(engine: SparkEngine, subscription: str = "s"):
-    return next(each for key, each in engine.rounds.bundle.cursors.items() if key.subscription == subscription)
 
 
 def kept(engine: SparkEngine) -> list[tuple[int, int, str]]:

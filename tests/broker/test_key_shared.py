@@ -5,14 +5,13 @@ import random
 
 import pytest
 
-from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
 from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
 from tests.requests import On, leave
-from tests.spark_engine import SparkEngine
+from tests.spark_engine import SparkEngine, cursor_of
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
@@ -34,11 +33,6 @@ def join(consumer: str, **properties) -> dict:
 
 def sticky(consumer: str, ranges: str, **properties) -> dict:
     return join(consumer, key_shared_mode="STICKY", hash_ranges=ranges, **properties)
-
-
-def cursor_of(engine: SparkEngine) -> Cursor:
-    (cursor,) = engine.rounds.bundle.cursors.values()
-    return cursor
 
 
 def run(engine: SparkEngine, *requests: dict, now_ms: int = 0) -> list[str]:

@@ -5,8 +5,6 @@ import fcntl
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,8 +20,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_root
 from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, presence_folder
-from tests.broker.mortal_broker import TABLES
-from tests.client.processes import ROOT, Program, run
+from tests.client.processes import Program, broker_process, run
 from tests.client.waiting import eventually
 from tests.first_release import unpack
 from tests.requests import On
@@ -50,15 +47,8 @@ def root(tmp_path):
 
 @pytest.fixture
 def broker(root):
-    """A broker without Spark, as a process."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.broker.mortal_broker", TABLES, str(root), "0"],
-        cwd=ROOT,
-        env=dict(os.environ, PYTHONPATH=str(ROOT)),
-    )
-    yield process
-    process.kill()
-    process.wait()
+    with broker_process(root) as process:
+        yield process
 
 
 @pytest.fixture

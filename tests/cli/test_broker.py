@@ -7,9 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from pulsar_spark.cli import app
+from tests.commands import say
 
 pytestmark = pytest.mark.java
 
@@ -45,10 +44,7 @@ class Shell:
 
     def say(self, *arguments):
         """Run a command in this process, which is the sooner; what it printed."""
-        done = CliRunner().invoke(app, [*arguments, "--root", self.root])
-        if done.exception is not None:
-            raise done.exception
-        return done.stdout
+        return say(self.root, *arguments)
 
     def json(self, *arguments):
         return [json.loads(line) for line in self.say(*arguments, "--json").splitlines()]

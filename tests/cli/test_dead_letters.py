@@ -11,6 +11,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import find_or_create_topic, read_topic
+from tests.commands import say
 from tests.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, write_letters
 
 SECRET = "the payload nobody prints"
@@ -21,10 +22,7 @@ def dlq(spark, layout, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
 
     def run(command, *arguments):
-        done = CliRunner().invoke(app, ["dlq", command, *arguments, "--root", str(layout.root)])
-        if done.exception is not None:
-            raise done.exception
-        return done.stdout
+        return say(layout.root, "dlq", command, *arguments)
 
     return run
 

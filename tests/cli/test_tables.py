@@ -1,11 +1,10 @@
 """Tables on a narrow screen."""
 
 import pytest
-from typer.testing import CliRunner
 
-from pulsar_spark.cli import app
 from pulsar_spark.cli.common import print_table
 from pulsar_spark.storage.topics import create_topic
+from tests.commands import say
 
 COLUMNS = ["subscription", "letters wait", "redelivered", "out/s", "unacked"]
 ROWS = [("billing", 3, 12345, "0.5", None), ("audit", 0, 7, "1.0", 2)]
@@ -57,8 +56,7 @@ def test_a_list_of_nothing_says_none_to_people_and_gives_an_empty_one_to_program
     create_topic(layout, "t")
 
     def run(*more: str) -> str:
-        done = CliRunner().invoke(app, [*command.split(), *more, "--root", str(layout.root)], catch_exceptions=False)
-        return done.stdout
+        return say(layout.root, *command.split(), *more)
 
     assert run().splitlines()[-1] == LISTS[command]
     if LISTS[command] == "none":

@@ -5,13 +5,12 @@ import json
 import threading
 
 import pytest
-from typer.testing import CliRunner
 
 from pulsar_spark.broker.reading import read_asked
-from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
+from tests.commands import say
 from tests.requests import On
 from tests.spark_engine import new_engine
 
@@ -35,10 +34,7 @@ def engine(tmp_path, monkeypatch):
 
 
 def run(engine, *arguments: str) -> str:
-    done = CliRunner().invoke(app, [*arguments, "--root", str(engine.layout.root)])
-    if done.exception is not None:
-        raise done.exception
-    return done.stdout
+    return say(engine.layout.root, *arguments)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Programs that use the client, as processes of their own: what a signal does to them, how they end, what they say."""
 
+import contextlib
 import os
 import selectors
 import signal
@@ -7,7 +8,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.broker.mortal_broker import TABLES
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60
@@ -72,3 +76,15 @@ def run(source: str, service_url: str, **options) -> tuple[int, list[str], str]:
     """Run a program to its end."""
     with Program(source, service_url, **options) as program:
         return program.end()
+
+
+@contextlib.contextmanager
+def broker_process(root: Path) -> Iterator[subprocess.Popen]:
+    """A broker in a process of its own: real rounds on real tables, planned without Spark."""
+    command = [sys.executable, "-m", "tests.broker.mortal_broker", TABLES, str(root), "0"]
+    process = subprocess.Popen(command, cwd=ROOT, env=dict(os.environ, PYTHONPATH=str(ROOT)))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()

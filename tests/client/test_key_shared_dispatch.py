@@ -100,7 +100,7 @@ def test_who_held_what_is_deleted_is_gone_after_a_restart(tmp_path, monkeypatch,
         for message in [*held[1 - leaves], *drain(stays)]:
             stays.acknowledge(message)
         last = broker.rounds.bundle.topics[cursor.topic].end_position(-1) - 1
-        eventually(lambda: broker.cursor(TOPIC, "s").mark_delete == last, 10)
+        eventually(lambda: broker.cursor(TOPIC, "s").mark_delete == last)
         for client in clients:
             client.shutdown()
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pulsar_spark as pulsar
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 30
 
 
 def eventually(condition: Callable[[], object], seconds: float = 30) -> object:

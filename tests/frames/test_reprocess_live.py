@@ -1,31 +1,21 @@
 """Dead letters sent back to one subscription while a broker runs: its consumers get them again, nobody else does."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.frames.reprocess import reprocess_dead_letters
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
-from tests.broker.mortal_broker import TABLES
+from tests.client.processes import broker_process
 from tests.client.waiting import DEADLINE_SECONDS, eventually, receive_values
 
-REPOSITORY = Path(__file__).parents[2]
 TOPIC = "persistent://public/default/orders"
 
 
 @pytest.fixture
 def broker(root):
-    """A broker in a process of its own: real rounds on real tables, planned without Spark."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.broker.mortal_broker", TABLES, str(root), "0"], cwd=REPOSITORY
-    )
-    yield process
-    process.kill()
-    process.wait()
+    with broker_process(root) as process:
+        yield process
 
 
 @pytest.fixture
