@@ -21,7 +21,7 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
@@ -47,8 +47,7 @@ class PartitionMessages:
 
     @cached_property
     def _groups(self) -> ChunkGroups:
-        ledgers = self._ledgers.ledgers_of_chunks(self._topic.topic_id, self._partition)
-        return ChunkGroups(self._topic.path, ledgers)
+        return chunks_of(self._ledgers, self._topic, self._partition)
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
         """What the subscription has not acknowledged of the entries from position *first* on, by position, each read

@@ -7,7 +7,7 @@ One thread does one thing at a time, so whatever is committed to the table follo
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -19,13 +19,14 @@ from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.chunk_groups import chunks_of
+from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.delay_buckets import EVER, BucketLost
 from pulsar_spark.storage.delay_merge import write_entries
 from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import NO_ENTRIES, Entries, together
 from pulsar_spark.storage.delayed import has_delayed, read_delayed
 from pulsar_spark.storage.file_statistics import file_bounds
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
@@ -157,7 +158,7 @@ class DelayUpkeep(DelayCommits):
 
     def _read(self, topic: Topic, place: int, each: Pending) -> None:
         """Take the entries of what is pending into the head."""
-        chunks = chunks_of(self.index.layout, topic, self.index.places.known[place].partition, each.runs)
+        chunks = self._chunks(topic, self.index.places.known[place].partition, each.runs)
         for run in each.runs:
             due = read_delayed(topic.path, [run], chunks)
             with self.index.lock:
@@ -205,7 +206,7 @@ class DelayUpkeep(DelayCommits):
             return self._build(topic, runs, self._parts(topic, runs))
         places, parts = self.index.places, [NO_ENTRIES]
         for partition, of in runs.items():
-            due = read_delayed(topic.path, of, chunks_of(self.index.layout, topic, partition, of))
+            due = read_delayed(topic.path, of, self._chunks(topic, partition, of))
             parts.append(Entries(due, np.full(len(due), places.number(topic.topic_id, partition), np.int32)))
         return write_entries(self.index.table, together(parts, places.ranks()), places)
 
@@ -213,9 +214,12 @@ class DelayUpkeep(DelayCommits):
         """The stretches of positions in runs that are parts of chunked messages, by partition."""
         found = {}
         for partition, of in runs.items():
-            chunks, of = chunks_of(self.index.layout, topic, partition, of), (run for run in of if run.may_have_chunks)
+            chunks, of = self._chunks(topic, partition, of), (run for run in of if run.may_have_chunks)
             found[partition] = [each for run in of for each in chunks.parts(run.first_position, run.last_position)]
         return found
+
+    def _chunks(self, topic: Topic, partition: int, runs: Iterable[Run]) -> ChunkGroups:
+        return chunks_of(LedgerIndex(self.index.layout), topic, partition, runs)
 
 
 def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:

@@ -18,8 +18,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, ranges_of
 from pulsar_spark.storage.chunk_rows import Chunks, read_published_chunks
 from pulsar_spark.storage.columns_of_numbers import Columns
-from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.topics import Topic
 
@@ -248,8 +247,9 @@ class ChunkGroups:
             self._of_key, self._keys = np.delete(self._of_key, gone), np.delete(self._keys, gone)
 
 
-def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run]) -> ChunkGroups:
-    """The groups of a topic partition, as far as it is numbered now, for whoever asks about *runs* of it: if none of
-    these may have chunks, nothing is looked up."""
-    known = ledgers_of_topic(layout, topic.topic_id) if any(run.may_have_chunks for run in runs) else {}
-    return ChunkGroups(topic.path, known.get(partition) or PartitionLedgers())
+def chunks_of(index: LedgerIndex, topic: Topic, partition: int, runs: Iterable[Run] | None = None) -> ChunkGroups:
+    """The groups of a topic partition, as far as *index* knows it to be numbered, for whoever asks about *runs* of it,
+    or about all (None): where none of these may have chunks, nothing of what is past is loaded."""
+    is_asked = runs is None or any(run.may_have_chunks for run in runs)
+    ledgers = index.ledgers_of_chunks(topic.topic_id, partition) if is_asked else PartitionLedgers()
+    return ChunkGroups(topic.path, ledgers)

@@ -25,7 +25,7 @@ from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.condition import count_deleted, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -133,8 +133,8 @@ class Observation:
         """The chunked messages of a topic partition; None where it has none."""
         place = topic.topic_id, partition
         if place not in self._chunk_groups:
-            ledgers = self.ledgers.ledgers_of_chunks(*place)
-            self._chunk_groups[place] = ChunkGroups(topic.path, ledgers) if len(ledgers) else None
+            groups = chunks_of(self.ledgers, topic, partition)
+            self._chunk_groups[place] = groups if groups.last_position >= 0 else None
         return self._chunk_groups[place]
 
     def seconds_since(self, delivery_round: int) -> float | None:
