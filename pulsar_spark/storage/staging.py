@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +27,19 @@ from pulsar_spark.storage.file_statistics import staged_statistics
 _TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 _FILE_SETTINGS = {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS", "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}
 """What Delta's writer sets too: instants of any year, with statistics."""
-_writing = threading.Lock()
-_writers: dict[int, tuple[int, dict[str, str | None]]] = {}
+MOST_FILES_AT_ONCE = 8
+_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_writing = threading.Condition()
+_held: dict[object, dict[str, "_Held"]] = {}
+"""What is set for writers, by session of the JVM, of which Python may have several objects, and by name."""
+
+
+class _Held(NamedTuple):
+    """A setting: its value, what it was before, and how many write with it."""
+
+    value: str
+    before: str | None
+    writers: int
 
 
 @contextlib.contextmanager
@@ -38,13 +50,18 @@ def staged(
     options: Mapping[str, str] = MappingProxyType({}),
     *,
     are_ms: bool = False,
+    side_by_side: bool = False,
 ) -> Iterator[list[StagedFile]]:
     """Run *rows* and write them, with *options* of Spark's writer; the files, none for no rows, stay until the end of
-    the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds, by a
-    session in which nobody else writes."""
+    the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds. Spark
+    sorts each task's rows by partition, unless they are in that order; not so *side_by_side*: then a task writes a file
+    for each partition at once, of :data:`MOST_FILES_AT_ONCE` at most, in the order of its rows."""
     folder = staging_folder(table) / uuid.uuid4().hex
     try:
         settings = _FILE_SETTINGS | ({_TIMESTAMP_TYPE: "TIMESTAMP_MILLIS"} if are_ms else {})
+        if partition_by:
+            # Where there is no room for one more file than are open, Spark sorts the rows that come.
+            settings |= {_WRITERS: str(MOST_FILES_AT_ONCE + 1 if side_by_side else 0)}
         with _file_settings(rows.sparkSession, settings):
             rows.write.options(**options).partitionBy(*partition_by).parquet(str(folder))
         found = (
@@ -58,24 +75,36 @@ def staged(
 
 @contextlib.contextmanager
 def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings that Spark takes from the session only, set back when the last one who writes is done."""
+    """Settings that Spark takes from the session only, set back when the last one who writes with them is done. Whoever
+    needs another value of one waits until then."""
+    session = getattr(spark, "_jsparkSession", spark)
     with _writing:
-        writers, before = _writers.get(id(spark), (0, {}))
-        if not writers:
-            before = {name: spark.conf.get(name, None) for name in settings}
-            for name, value in settings.items():
+        _writing.wait_for(lambda: _fits(_held.get(session, {}), settings))
+        held = _held.setdefault(session, {})
+        for name, value in settings.items():
+            if name not in held:
+                held[name] = _Held(value, spark.conf.get(name, None), 0)
                 spark.conf.set(name, value)
-        _writers[id(spark)] = writers + 1, before
+            held[name] = held[name]._replace(writers=held[name].writers + 1)
     try:
         yield
     finally:
         with _writing:
-            writers, before = _writers.pop(id(spark))
-            if writers > 1:
-                _writers[id(spark)] = writers - 1, before
-            else:
-                for name, value in before.items():
-                    if value is None:
-                        spark.conf.unset(name)
-                    else:
-                        spark.conf.set(name, value)
+            for name in settings:
+                held[name] = held[name]._replace(writers=held[name].writers - 1)
+                if not held[name].writers:
+                    _set_back(spark, name, held.pop(name).before)
+            if not held:
+                del _held[session]
+            _writing.notify_all()
+
+
+def _fits(held: Mapping[str, _Held], settings: Mapping[str, str]) -> bool:
+    return all(name not in held or held[name].value == value for name, value in settings.items())
+
+
+def _set_back(spark: SparkSession, name: str, before: str | None) -> None:
+    if before is None:
+        spark.conf.unset(name)
+    else:
+        spark.conf.set(name, before)

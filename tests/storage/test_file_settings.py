@@ -1,0 +1,62 @@
+"""Settings that a writer takes from its session: several writers at once, and what the session has behind them."""
+
+import threading
+
+import pytest
+
+from pulsar_spark.storage import staging
+from pulsar_spark.storage.staging import _file_settings
+
+MICROS, MILLIS = {"type": "MICROS"}, {"type": "MILLIS"}
+
+
+class Session:
+    """One of Python's objects for the session *of* the JVM."""
+
+    def __init__(self, of: "Conf"):
+        self._jsparkSession = self.conf = of
+
+
+class Conf(dict):
+    """What a session is set to, by its identity as the JVM's object is."""
+
+    __hash__, __eq__ = object.__hash__, object.__eq__
+    set, unset = dict.__setitem__, dict.__delitem__
+
+
+@pytest.fixture
+def conf():
+    found = Conf(type="INT96")
+    yield found
+    assert found["type"] == "INT96" and not staging._held
+
+
+def test_settings_stay_until_the_last_writer_is_done(conf):
+    first, second = _file_settings(Session(conf), MICROS), _file_settings(Session(conf), {**MICROS, "more": "1"})
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert conf["type"] == "MICROS" and conf["more"] == "1"
+    second.__exit__(None, None, None)
+    assert "more" not in conf
+
+
+def test_a_writer_that_fails_sets_back(conf):
+    with pytest.raises(OSError), _file_settings(Session(conf), MICROS):
+        raise OSError
+
+
+def test_who_needs_another_value_waits(conf):
+    found, entered = [], threading.Event()
+
+    def write() -> None:
+        with _file_settings(Session(conf), MILLIS):
+            entered.set()
+            found.append(conf["type"])
+
+    other = threading.Thread(target=write)
+    with _file_settings(Session(conf), MICROS), _file_settings(Session(Conf()), MILLIS):
+        other.start()
+        assert not entered.wait(0.05) and conf["type"] == "MICROS"
+    other.join()
+    assert found == ["MILLIS"]
