@@ -155,21 +155,23 @@ def _payload(given: T.DataType) -> Column:
     return F.col("payload").cast("binary")
 
 
-def in_one_piece(payload: Column, max_message_size: int) -> Column:
-    """*payload*; one above *max_message_size* fails the job that writes it."""
-    size = F.octet_length(payload)
-    too_big = refusal(
-        "MessageTooBig",
-        F.concat(
-            F.lit("a payload has "),
-            size.cast("string"),
-            F.lit(
-                f" bytes, above the maximum of {max_message_size}: publish with chunking=True, publish less per "
-                "message or give a larger max_message_size"
-            ),
-        ),
+def in_one_piece(payload: str, max_message_size: int) -> str:
+    """SQL for the column *payload*; one above *max_message_size* fails the job that writes it."""
+    size = f"octet_length({payload})"
+    begin = f"'{REFUSED}MessageTooBig: a payload has '"
+    end = (
+        f"' bytes, above the maximum of {max_message_size}: publish with chunking=True, publish less per message or "
+        "give a larger max_message_size'"
     )
-    return F.when(size > max_message_size, too_big.cast("binary")).otherwise(payload)
+    too_big = f"cast(raise_error(concat({begin}, cast({size} as string), {end})) as binary)"
+    return f"if({size} > {max_message_size}, {too_big}, {payload})"
+
+
+def instant(micros: int) -> str:
+    """SQL for the instant of so many microseconds since 1970: told to the code that Spark generates, not written into
+    it, which would be compiled anew for each (see transforms.stretches). Spark computes beforehand what it can: not
+    what depends on the task, though in name only."""
+    return f"timestamp_micros(get(array({micros}L), spark_partition_id() & 0))"
 
 
 def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) -> Column | None:

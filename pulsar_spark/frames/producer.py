@@ -1,19 +1,5 @@
 """Publishing DataFrames: a batch is one commit to the topic's table, a stream is one commit per micro-batch, each
-exactly once.
-
-**Numbers without a counting pass.** An entry id is the write task << 33 plus a number dense within the task; on a topic
-with partitions the task's rows are sorted by partition first, in the order the frame had them, so that the ids of one
-partition in one file are one run: its smallest id and its row count number it. A topic without partitions is neither
-routed nor sorted: its publish is a plain append.
-
-**Keys.** A frame that is routed by Murmur3 says of each message the hash that Key_Shared goes by, which is the same, so
-that no round has to read and hash the keys; with another scheme the column is left out, for with it a publish of 10^6
-messages falls from 0.94 to 0.61 of the rate of a plain append (where nothing but the hash is computed it doubles the
-time), and not every topic has a Key_Shared subscription. On one that has, choose Murmur3: a round that has to compute
-the hashes takes ten times as long to know them (2.2 s instead of 0.2, both on a busy machine). Whoever publishes for
-Key_Shared may have each task's rows sorted by that hash (*sort_by_key*): then the messages of a consumer's hashes lie
-together, in few ranges; who reads them reads all pages all the same (see published_files). The messages of a key keep
-the frame's order, those of a partition do not, so it is not done unasked; and it takes 0.5 to 0.8 s of 10^6.
+exactly once. What its rows are is said in message_rows.
 
 **Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt
 commits nothing, whatever it holds. A crash before the commit leaves files nobody refers to; a crash after it is a
@@ -44,30 +30,26 @@ from pyspark.sql.streaming import DataStreamWriter
 from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureAction
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.send_arguments import deliver_at_ms
-from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages
 from pulsar_spark.frames.deduplication import append_new
-from pulsar_spark.frames.message_columns import REFUSED, in_one_piece, message_columns, spark_type
+from pulsar_spark.frames.message_columns import REFUSED, instant, message_columns
+from pulsar_spark.frames.message_rows import Writing
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payload_encoding import Encoding
-from pulsar_spark.frames.routing_columns import checked_scheme, routed
+from pulsar_spark.frames.routing_columns import checked_scheme
 from pulsar_spark.frames.value_encoding import with_payloads
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
-from pulsar_spark.protocol.sticky_key import NONE_KEY
 from pulsar_spark.schema import BytesSchema, Schema
-from pulsar_spark.storage.data_files import BY_KEY_OPTIONS, spark_writer_options
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.new_rows import NAMED_BY
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, is_committed
-from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
-from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
-from pulsar_spark.transforms.key_hashes import hash_keys
+from pulsar_spark.storage.topics import prepare_root, resolve_topic
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
 
@@ -177,20 +159,19 @@ def publish(
     if producer_name is not None:
         columns.setdefault("producer_name", F.lit(producer_name))
     if deliver_ms is not None:
-        columns.setdefault("deliver_at_time", F.timestamp_millis(F.lit(deliver_ms)))
+        columns.setdefault("deliver_at_time", F.expr(instant(1000 * deliver_ms)))
     messages, given = encoding.encoded(
         frame.select(*(column.alias(name) for name, column in columns.items())), set(columns)
     )
-    if most is not None and splitting is None:
-        messages = messages.withColumn("payload", in_one_piece(F.col("payload"), most))
-    rows = _message_rows(messages, given, found, partitions, scheme, publish_id, now, sort_by_key, splitting)
+    largest = splitting.most_bytes if splitting else most
+    writing = Writing(partitions, bool(found.partitions), scheme, sort_by_key, splitting, largest)
+    rows = writing.rows(messages, given, publish_id, now)
     is_named = deduplicate and columns.keys() >= set(NAMED_BY)
     since = quota.deduplication_since() if is_named else None
     table = AppendTable(found.path)
     try:
         partition_by = ("partition",) if found.partitions else ()
-        writing = spark_writer_options(splitting.most_bytes if splitting else most)
-        with staged(rows, found.path, partition_by, writing | (BY_KEY_OPTIONS if sort_by_key else {})) as files:
+        with staged(rows, found.path, partition_by, writing.options, side_by_side=bool(writing.files_at_once)) as files:
             if since is not None:
                 done = append_new(found, files, since, quota.inactivity_ms(), app_id, app_version)
                 return Published(publish_id, *done)
@@ -242,55 +223,6 @@ def publish_stream(
         publish(batch, root, topic, app_id=query, app_version=batch_id, **options)
 
     return frame.writeStream.foreachBatch(publish_batch)
-
-
-def _message_rows(
-    messages: DataFrame,
-    given: set[str],
-    topic: Topic,
-    partitions: list[int],
-    scheme: HashingScheme,
-    publish_id: str,
-    now: datetime,
-    sort_by_key: bool,
-    splitting: Chunking | None,
-) -> DataFrame:
-    """Rows of the messages table for the given message columns. Columns nobody gave are left out of the files, where
-    they would be null: writing them and their statistics took a quarter of a publish's time."""
-    has_keys = bool(given & {"partition_key", "ordering_key"})
-    if has_keys and (sort_by_key or scheme is HashingScheme.Murmur3_32Hash):
-        messages, given = _with_sticky_key_hash(messages, given), {*given, "sticky_key_hash"}
-    if topic.partitions or "partition" in given:
-        messages = routed(messages, given, partitions, scheme)
-    else:
-        messages = messages.withColumn("partition", F.lit(-1))
-    if splitting is not None:
-        messages, given = splitting.split(messages, given, publish_id)
-    order = ["partition"] * bool(topic.partitions) + ["sticky_key_hash"] * (has_keys and sort_by_key)
-    if order:
-        in_order = messages.withColumn("row", F.monotonically_increasing_id())
-        messages = in_order.sortWithinPartitions(*order, "row").drop("row")
-    columns = {
-        "publish_id": F.lit(publish_id),
-        "entry_id": F.monotonically_increasing_id(),
-        "batch_size": F.lit(1),
-        "publish_time": F.lit(now),
-        **{name: F.col(name) for name in {*given, "partition"}},
-    }
-    return messages.select(
-        *(columns[name].cast(spark_type(name)).alias(name) for name in MESSAGES.schema.names if name in columns)
-    )
-
-
-def _with_sticky_key_hash(messages: DataFrame, given: set[str]) -> DataFrame:
-    """*messages* with the hash that Key_Shared goes by; Python decodes what came encoded, as Spark refuses a row whose
-    base64 is none."""
-    if given.intersection(KEY_FLAGS):
-        names = ("partition_key", "ordering_key", *KEY_FLAGS)
-        columns = (F.col(name) if name in given else F.lit(None) for name in names)
-        return messages.withColumn("sticky_key_hash", sticky_key_hash(*columns))
-    keys = [F.col(name).cast("binary") for name in ("ordering_key", "partition_key") if name in given]
-    return hash_keys(messages, F.coalesce(*keys, F.lit(NONE_KEY)), "sticky_key_hash")
 
 
 def _refused(failed: PySparkException) -> Exception | None:

@@ -1,23 +1,25 @@
 """The partition of a message as a column: the same rules as ``protocol.routing``, over a frame.
 
 A key decides by its hash; messages without one go round robin, each task starting at another partition.
-``JavaStringHash`` is computed by Java itself, at the price of a cast, ``Murmur3_32Hash`` by Spark's expressions (see
-transforms.key_hashes): where a message has no ordering key it is the hash that Key_Shared goes by, and computed once.
+``JavaStringHash`` is computed by Java itself, ``Murmur3_32Hash`` by Spark's expressions (see transforms.key_hashes):
+where a message has no ordering key it is the hash that Key_Shared goes by, and computed once.
 ``BoostHash`` takes a Python worker, which hashes each key of a batch once.
 """
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.functions import arrow_udf
 
 from pulsar_spark.frames.membership import one_of
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.protocol.routing import HashingScheme, key_hash
 from pulsar_spark.protocol.sticky_key import MAX_HASH
+from pulsar_spark.storage.session import has_context
 from pulsar_spark.transforms.key_hashes import hash_keys
 
-_JAVA_HASH = "cast(reflect('java.util.Objects', 'hashCode', {}) as int)"
+_REFLECTED = "cast(reflect('java.util.Objects', 'hashCode', {}) as int)"
 _ROUTING_HASH = "routing_hash"
 
 
@@ -73,12 +75,27 @@ def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme
     """*messages*, perhaps with one more column, and the hash of their partition keys' text."""
     key = F.col("partition_key")
     if scheme is HashingScheme.JavaStringHash:
-        return messages, F.expr(_JAVA_HASH.format("partition_key")).bitwiseAND(F.lit(MAX_HASH))
+        return messages, _java_hash(messages, "partition_key").bitwiseAND(F.lit(MAX_HASH))
     if scheme is HashingScheme.BoostHash:
         return messages, _boost_hash(key)
     if columns & {"ordering_key", "partition_key_b64_encoded"}:
         return hash_keys(messages, key.cast("binary"), _ROUTING_HASH), F.col(_ROUTING_HASH)
     return messages, F.col("sticky_key_hash")
+
+
+def _java_hash(messages: DataFrame, text: str) -> Column:
+    """``hashCode()`` of the column *text*, called by the code that Spark generates where this process has Spark's JVM.
+    SQL's way to call a method keeps Spark from generating code for the whole step, and copies each row once more: by
+    profile a sixth of a task's time. It is for sessions of other processes."""
+    if not has_context(messages.sparkSession):
+        return F.expr(_REFLECTED.format(text))
+    jvm = messages.sparkSession._jvm
+    expressions, types = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.org.apache.spark.sql.types
+    call, none = jvm.org.apache.spark.sql.catalyst.expressions.objects.Invoke, jvm.PythonUtils.toSeq([])
+    of_string = types.ObjectType(jvm.java.lang.Class.forName("java.lang.String"))
+    as_string = call(expressions.expression(F.col(text)._jc), "toString", of_string, none, none, True, True, True)
+    hashed = call(as_string, "hashCode", types.DataTypes.IntegerType, none, none, True, True, True)
+    return ClassicColumn(expressions.column(hashed))
 
 
 def _boost_hash(key: Column) -> Column:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.frames import consume, producer, publish
+from pulsar_spark.frames import consume, message_rows, publish
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -66,7 +66,7 @@ def _price_of_pages(topics: "_Topics", messages: int) -> Iterator[Figure]:
     bytes, and the speed of a reader of all."""
     topics.bench.say(f"publishing {messages:,} messages sorted by key, in small pages and in Spark's")
     small = topics.publish(messages, SORTED)
-    with patch.object(producer, "BY_KEY_OPTIONS", {}):
+    with patch.object(message_rows, "BY_KEY_OPTIONS", {}):
         usual = topics.publish(messages, SORTED)
     sizes = [file_bytes(topic) / messages for topic in (small, usual)]
     rates = in_turns(

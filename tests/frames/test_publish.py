@@ -3,21 +3,24 @@
 import json
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, TopicNotFound
-from pulsar_spark.frames import Published, publish, publish_stream
+from pulsar_spark.frames import Published, producer, publish, publish_stream
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 
 PUBLISH_ID = "018f0000000070008000000000000001"
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+LATER = NOW + timedelta(days=1)
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -32,6 +35,8 @@ def assert_ids_are_runs(layout, topic):
         for file in commit.added:
             assert file.max_values["entry_id"] - file.min_values["entry_id"] + 1 == file.rows
             assert file.min_values["publish_id"] == file.max_values["publish_id"]
+            ids = pq.read_table(path / file.path, columns=["entry_id"], partitioning=None)["entry_id"].to_pylist()
+            assert ids == sorted(ids)
 
 
 def test_every_column_arrives(spark, root, layout, clock):
@@ -92,14 +97,17 @@ def test_a_key_has_the_partition_every_producer_gives_it(spark, root, layout, sc
     assert all(partition_for_key(key, 7, scheme) == partition for key, partition in golden.items())
 
 
-def test_a_partition_keeps_the_order_of_the_frame(spark, root, layout):
-    create_topic(layout, "t", 3)
+@pytest.mark.parametrize("partitions, options", [(3, {}), (3, {"max_message_size": None}), (10, {})])
+def test_a_partition_keeps_the_order_of_the_frame(spark, root, layout, partitions, options):
+    """Whether its files are written side by side, or of rows that were sorted."""
+    create_topic(layout, "t", partitions)
     publish(
         spark.range(0, 300, 1, 2).select(
             F.col("id").cast("string").alias("payload"), (F.col("id") % 5).cast("string").alias("key")
         ),
         root,
         "t",
+        **options,
     )
     assert_ids_are_runs(layout, "t")
     rows = (
@@ -108,10 +116,32 @@ def test_a_partition_keeps_the_order_of_the_frame(spark, root, layout):
         .selectExpr("partition", "cast(payload as string) payload")
         .collect()
     )
-    for partition in range(3):
+    for partition in range(partitions):
         of_partition = [int(row.payload) for row in rows if row.partition == partition]
         assert of_partition == sorted(of_partition)
     assert sorted(int(row.payload) for row in rows) == list(range(300))
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_publishes_have_the_same_code(spark, root, layout, monkeypatch, partitions):
+    """Nothing of a publish alone is written into it: it would be compiled anew for each."""
+    create_topic(layout, "t", partitions)
+    frame = spark.range(10).selectExpr("cast(id as string) payload", "cast(id as string) key").persist()
+    found, staged = [], producer.staged
+
+    def noting(rows, *arguments, **options):
+        stages = rows._jdf.queryExecution().debug().codegenToSeq()
+        found.append([stages.apply(at)._2() for at in range(stages.size())])
+        return staged(rows, *arguments, **options)
+
+    monkeypatch.setattr(producer, "staged", noting)
+    for seconds in range(2):
+        publish(
+            frame, root, "t", deliver_after=timedelta(seconds=seconds), clock=lambda at=seconds: NOW + timedelta(at)
+        )
+    assert found[0] and found[0] == found[1]
+    times = read(spark, layout, "t").select("publish_time", "deliver_at_time").distinct().toArrow().to_pylist()
+    assert sorted(tuple(row.values()) for row in times) == [(NOW, NOW), (LATER, LATER + timedelta(seconds=1))]
 
 
 def test_messages_without_keys_go_round(spark, root, layout):
