@@ -4,9 +4,10 @@ order.
 **Numbers without a counting pass.** An entry id is the write task << 33 plus a number dense within the task and the
 partition, in the order the frame had its rows, so that the ids of one partition in one file are one run: its smallest
 id and its row count number it. A topic without partitions is neither routed nor sorted: its publish is a plain append.
-Nor is one with few partitions sorted: a task counts each of them by itself, and writes its files side by side. Sorting
-the rows by partition first, as is done for more of them and for rows in order of their keys' hash, takes a fourth of
-the processor's time.
+Nor is one with few partitions sorted: a task counts each of them by itself, and writes its files side by side. Rows of
+more of them, and rows in order of their keys' hash, are sorted by partition first: by profile of 10^6 x 100 B to 4
+partitions that was a fifth of a task's time and more, where changing between files that are written side by side is a
+seventh.
 
 **Code that is compiled once.** Spark writes numbers and instants into the code that it generates, and not texts and
 arrays. An instant of a publish is one of an array, so all publishes of frames that are alike run the code that was

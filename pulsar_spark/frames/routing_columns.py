@@ -85,8 +85,8 @@ def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme
 
 def _java_hash(messages: DataFrame, text: str) -> Column:
     """``hashCode()`` of the column *text*, called by the code that Spark generates where this process has Spark's JVM.
-    SQL's way to call a method keeps Spark from generating code for the whole step, and copies each row once more: with
-    it a publish by key takes a sixth longer. It is for sessions of other processes."""
+    SQL's way to call a method keeps Spark from generating code for the whole step, and copies each row once more: by
+    profile a sixth of a task's time. It is for sessions of other processes."""
     if not has_context(messages.sparkSession):
         return F.expr(_REFLECTED.format(text))
     jvm = messages.sparkSession._jvm
