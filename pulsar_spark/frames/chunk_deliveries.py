@@ -1,24 +1,23 @@
 """Chunked messages in deliveries: one row each, in the place of the last chunk.
 
-The broker says of each where it begins and ends; which chunks between make it up Spark finds by grouping their rows,
-without payloads (see chunk_groups), and Python workers put the payloads together (see chunk_payloads). Before that the
-driver looks whether they can be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to
-what they say (``total_chunk_msg_size``), or are more than a row of Spark holds, is an error of its own. That costs one
-reading of those payloads, row group by row group.
+The broker says of each where it begins and ends; which chunks between make it up Spark finds by grouping their rows
+(see chunk_groups), and Python workers put the payloads together (see chunk_payloads). Before that the driver looks
+whether they can be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to what they say
+(``total_chunk_msg_size``), or are more than a row of Spark holds, is an error of its own. So these payloads are read
+once beside the rows of chunks, row group by row group; where they are few bytes, they are kept and no worker is asked.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.chunk_groups import grouped_parts
-from pulsar_spark.frames.chunk_payloads import Parts, with_payloads
+from pulsar_spark.frames.chunk_payloads import NOTHING, Parts, with_payloads
 from pulsar_spark.frames.delivery import Delivery, between, without
 from pulsar_spark.frames.payloads import plain_or_refused
 from pulsar_spark.protocol.chunking import wrong_size
@@ -101,30 +100,42 @@ def find_parts(
     units: dict[int, dict[int, int]] = {}
     for each in messages:
         units.setdefault(each.partition, {})[each.last] = each.first
-    foreign = ledgers.foreign_files(topic.topic_id)
-    return grouped_parts(spark, topic, units, partial(partial, ledgers.spans_of, topic.topic_id), foreign=foreign)
+    return grouped_parts(spark, topic, units, partial(partial, ledgers.spans_of, topic.topic_id), with_sizes=True)
 
 
 def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
     """The chunks of *messages*, and which of these cannot be put together."""
     parts, deleted, errors = find_parts(spark, topic, ledgers, messages), [], {}
     for found in parts:
-        mine = [each for each in messages if each.partition == found.partition]
-        sizes, said = _sizes(topic, ledgers, found)
-        ends, places = np.unique(found.lasts, return_inverse=True)
-        totals = dict(zip(ends.tolist(), np.bincount(places, sizes, len(ends)).astype(np.int64).tolist()))
-        holed = set(found.lasts[sizes < 0].tolist())
-        for each in mine:
+        totals = _sizes(found)
+        for each in messages:
             place = each.partition, each.last
-            if each.last not in totals or each.last in holed:
+            if each.partition != found.partition:
+                continue
+            if each.last not in totals:
                 lost = _lost(topic, ledgers, each)
                 if lost is None:
                     deleted.append(place)
                 else:
                     errors[place] = lost
-            elif wrong := _wrong(totals[each.last], said[each.last]):
+            elif wrong := _wrong(*totals[each.last]):
                 errors[place] = _unreadable(topic, each, wrong)
     return Usable(parts, deleted, errors)
+
+
+def _sizes(parts: Parts) -> dict[int, tuple[int, set[int | None]]]:
+    """By the position of the last chunk of each message the bytes of its payload, and what its chunks say of them: all
+    the same, or the least and the most."""
+    begins = parts.begins
+    if not len(begins):
+        return {}
+    totals = np.add.reduceat(parts.sizes, begins)
+    said = np.where(parts.said == NOTHING, np.repeat(totals, np.diff(np.append(begins, len(parts.said)))), parts.said)
+    bounds = (each.reduceat(said, begins).tolist() for each in (np.minimum, np.maximum))
+    return {
+        last: (total, {least, most})
+        for last, total, least, most in zip(parts.lasts[begins].tolist(), totals.tolist(), *bounds)
+    }
 
 
 def _wrong(total: int, said: Iterable[int | None]) -> str | None:
@@ -141,26 +152,6 @@ def _unreadable(topic: Topic, message: ChunkedMessage, wrong: str) -> Unreadable
         f"the message of topic {str(topic.name)!r} that ends at position {message.last}{where} cannot be put together: "
         f"{wrong}; it stays unacknowledged: skip it to be rid of it"
     )
-
-
-def _sizes(topic: Topic, ledgers: LedgerIndex, parts: Parts) -> tuple[np.ndarray, Mapping[int, set[int | None]]]:
-    """Bytes of payload of each chunk, -1 where it is not there, and what the chunks of each message say of all, by the
-    position of the last."""
-    order = np.argsort(parts.positions)
-    positions, found, said = parts.positions[order], np.full(len(order), -1), {}
-    for run, spans in ledgers.spans_of(topic.topic_id, parts.partition, ranges_of(positions)) if len(order) else ():
-        for rows in EntryReader().read(topic.path, run, spans, ("payload", "total_chunk_msg_size")):
-            if not isinstance(rows, Missing):
-                there = rows["position"].to_numpy()
-                lengths = pc.fill_null(pc.binary_length(rows["payload"]), 0).to_numpy()
-                found[np.searchsorted(positions, there)] = lengths
-                said |= dict(zip(there.tolist(), rows["total_chunk_msg_size"].to_pylist()))
-    sizes = np.empty(len(order), np.int64)
-    sizes[order] = found
-    of_messages: dict[int, set[int | None]] = {}
-    for position, last in zip(parts.positions.tolist(), parts.lasts.tolist()):
-        of_messages.setdefault(last, set()).add(said.get(position))
-    return sizes, of_messages
 
 
 def _lost(topic: Topic, ledgers: LedgerIndex, message: ChunkedMessage) -> MessagesLost | None:
@@ -184,14 +175,16 @@ def read_chunked(
 ) -> DataFrame:
     """*messages*, one row each, as :func:`read_pieces` gives messages, with their payload; *parts* are their chunks,
     and perhaps those of others."""
-    ends = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
-    added = [] if columns is None or SIZE in columns else [SIZE]
-    wanted = None if columns is None else [*columns, *added]
-    around = _together(ends, lambda before, held: held.first - before.last <= WIDE_GAP)
-    pieces, foreign = find_pieces(ledgers, topic, around), ledgers.foreign_files(topic.topic_id)
-    last_chunks = read_pieces(spark, topic, pieces, wanted, without=foreign, where=is_chunk())
     lasts = {each.partition: [one.last for one in messages if one.partition == each.partition] for each in parts}
     found = [each.of_messages(lasts[each.partition]) for each in parts]
+
+    def many() -> DataFrame:
+        ends = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
+        around = _together(ends, lambda before, held: held.first - before.last <= WIDE_GAP)
+        pieces, foreign = find_pieces(ledgers, topic, around), ledgers.foreign_files(topic.topic_id)
+        wanted = None if columns is None or SIZE in columns else [*columns, SIZE]
+        return read_pieces(spark, topic, pieces, wanted or columns, without=foreign, where=is_chunk())
+
+    counts = {(each.partition, each.last): each.redelivery_count for each in messages}
     spans_of = partial(partial, ledgers.spans_of, topic.topic_id)
-    whole = plain_or_refused(with_payloads(spark, last_chunks.drop("payload"), topic.path, found, spans_of))
-    return whole.select(*(name for name in last_chunks.columns if name not in added))
+    return plain_or_refused(with_payloads(spark, topic, found, spans_of, columns, many, counts))

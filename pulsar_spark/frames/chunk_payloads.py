@@ -1,51 +1,61 @@
 """Payloads of chunked messages, put together where the rows of their last chunks are read.
 
 Which chunks make up a message is found before, by a ``groupBy`` on uuid over columns of a few bytes (see chunk_groups).
-Spark then reads of each message the row of its last chunk without the payload, and a Python worker reads the payload,
-as a client does (:meth:`ChunkedMessages.joined`): a row group after the other, once for all messages that lie in it. So
-no payload is shuffled, none is read where nobody asks for the column, and what cannot be put together is an
-error of its message alone.
+Of each message there is the row of its last chunk then, without the payload (see last_chunks), and a Python worker
+reads the payload, as a client does (:meth:`ChunkedMessages.joined`): a row group after the other, once for all messages
+that lie in it. So no payload is shuffled, none is read where nobody asks for the column, and what cannot be put
+together is an error of its message alone.
 
-But for the grouping, 448 MB in messages of 64 MB take 1.3 s on two quiet cores: 0.45 s until tasks start (plainly
-reading the same Parquet 0.12 s), then 450 MB/s through the workers (plainly 2 GB/s, as nothing leaves the JVM; a worker
-that reads a file and hands it over as it is 700 to 870 MB/s on busy cores); with ``listagg`` and its shuffle 2.4 s.
-Fewer tasks, or sockets of the file system to the worker, made no difference. A message of 1 GiB takes a worker 1.6
-times its size, the JVM once outside the heap and, of a heap of 4 GiB, all: the payload, and a row that Spark makes
-larger by doubling. A filter on the payload has Spark read it twice.
+On two cores of a busy machine messages of 6 MB come at 0.6 of the rate of a plain read and of 64 MB at 0.4 (0.3 and 0.3
+where both looks at chunks were plans over the table). A worker that reads a file and hands it over as it is reaches 700
+to 870 MB/s there; ``listagg`` and its shuffle took 2.4 s where workers took 1.3 for 448 MB.
+A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 4 GiB, all: the
+payload, and a row that Spark makes larger by doubling. A filter on the payload has Spark read it twice.
 
 Chunks are read when the rows are: one that was deleted or rewritten since the frame was made makes its message an
 error, and one that OPTIMIZE has moved is found where it is now.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
+from pulsar_spark.frames.last_chunks import names_of, read_last_chunks
 from pulsar_spark.frames.payload_batches import in_pieces
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, PLAIN, PLAIN_TYPE
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded, ranges_of
 from pulsar_spark.storage.chunks import ChunkedMessages, SpansOf
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 
 GONE = "some of its chunks were deleted or rewritten since the frame was made"
+NOTHING = -(1 << 63)
+_PLACE = ("partition", "position")
 _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 
 
 class Parts(NamedTuple):
-    """Positions of chunks in *partition* and, of each, that of its message's last one."""
+    """Positions of chunks in *partition* and, of each, that of its message's last one; the bytes of its payload and
+    what it says of all of them (:data:`NOTHING` for null) where somebody has looked, and these payloads where they are
+    few bytes."""
 
     partition: int
     positions: np.ndarray
     lasts: np.ndarray
+    sizes: np.ndarray | None = None
+    said: np.ndarray | None = None
+    payloads: pa.BinaryArray | None = None
 
     @classmethod
     def of(cls, partition: int, found: dict[int, np.ndarray]) -> "Parts":
@@ -57,33 +67,89 @@ class Parts(NamedTuple):
     def of_messages(self, lasts: Sequence[int]) -> "Parts":
         """Those of the messages that end at *lasts*."""
         is_asked = np.isin(self.lasts, lasts)
-        return self._replace(positions=self.positions[is_asked], lasts=self.lasts[is_asked])
+        of_numbers = (each if each is None else each[is_asked] for each in self[1:-1])
+        payloads = None if self.payloads is None else self.payloads.filter(pa.array(is_asked))
+        return Parts(self.partition, *of_numbers, payloads)
+
+    @property
+    def begins(self) -> np.ndarray:
+        """Where the parts of each message begin."""
+        return np.flatnonzero(np.diff(self.lasts, prepend=-1))
 
     def by_message(self) -> Iterator[tuple[int, np.ndarray]]:
         """The last chunk of each message, and all of its chunks, in order."""
-        begins = np.flatnonzero(np.diff(self.lasts, prepend=-1))
+        begins = self.begins
         yield from zip(self.lasts[begins].tolist(), np.split(self.positions, begins[1:]) if len(begins) else ())
 
 
 def with_payloads(
-    spark: SparkSession, last_chunks: DataFrame, table: Path, parts: Iterable[Parts], spans_of: Callable[[int], SpansOf]
+    spark: SparkSession,
+    topic: Topic,
+    parts: Sequence[Parts],
+    spans_of: Callable[[int], SpansOf],
+    columns: Sequence[str] | None,
+    many: Callable[[], DataFrame],
+    redelivery_counts: Mapping[tuple[int, int], int] = MappingProxyType({}),
 ) -> DataFrame:
-    """Of *last_chunks*, rows of the topic's *table* with ``partition``, ``position`` and ``total_chunk_msg_size``,
-    those with which the messages of *parts* end, with the ``payload`` of the whole message, and
-    :data:`PAYLOAD_ERROR`, which says why it is null. *spans_of* tells the runs of a partition."""
+    """The messages of *parts*, one row each: rows of their last chunks as storage.slices.read_pieces gives them for
+    *columns*, with the ``payload`` of the whole message, and :data:`PAYLOAD_ERROR`, which says why it is null.
+    *spans_of* tells the runs of a partition, *many* gives a frame that has all these rows where they are too many for
+    the driver (see last_chunks)."""
+    names = names_of(columns)
+    read = list(dict.fromkeys([*names[:-4], SIZE]))
+    lasts = {each.partition: np.unique(each.lasts) for each in parts}
+    last_chunks = read_last_chunks(topic, lasts, spans_of, read, redelivery_counts)
+    if last_chunks is not None and all(each.payloads is not None for each in parts):
+        rows = _beside(last_chunks, _joined(parts)).combine_chunks()
+        return spark.createDataFrame(rows).select(*names, F.lit(None).cast("string").alias(PAYLOAD_ERROR))
+    known, runs = _where(parts, spans_of)
+    if last_chunks is None:
+        of_messages = F.broadcast(spark.createDataFrame(known))
+        found = many().drop("payload").join(of_messages, on=[*_PLACE], how="inner")
+    else:
+        found = spark.createDataFrame(_beside(last_chunks, known).combine_chunks())
+    whole = found.withColumn("whole", _function(topic.path, runs)("parts", SIZE))
+    payload, error = (F.col("whole")[name] for name in ("payload", PAYLOAD_ERROR))
+    return whole.select(
+        *(payload.alias(name) if name == "payload" else F.col(name) for name in names), error.alias(PAYLOAD_ERROR)
+    )
+
+
+def _joined(parts: Sequence[Parts]) -> pa.Table:
+    """The payload of each message, of kept ones."""
+    found = [_of_messages([], [], "payload", pa.array([], pa.binary()))]
+    for each in parts:
+        begins = each.begins
+        of_message = pa.ListArray.from_arrays(pa.array([*begins, len(each.lasts)], pa.int32()), each.payloads)
+        whole = pc.binary_join(of_message, b"")
+        found.append(_of_messages([each.partition] * len(begins), each.lasts[begins], "payload", whole))
+    return pa.concat_tables(found)
+
+
+def _where(parts: Sequence[Parts], spans_of: Callable[[int], SpansOf]) -> tuple[pa.Table, list[Run]]:
+    """Where the chunks of each message lie, and the runs that this names by number."""
     runs: dict[tuple, tuple[int, Run]] = {}
     rows = [
         (each.partition, last, _spans(spans_of(each.partition)(ranges_of(positions)), runs))
         for each in parts
         for last, positions in each.by_message()
     ]
-    types = {"partition": pa.int32(), "position": pa.int64(), "parts": pa.list_(_SPAN)}
-    columns = zip(types.items(), zip(*rows) if rows else [()] * 3, strict=True)
-    known = spark.createDataFrame(pa.table({name: pa.array(values, kind) for (name, kind), values in columns}))
-    found = last_chunks.join(F.broadcast(known), on=["partition", "position"], how="inner")
-    whole = found.withColumn("whole", _function(table, [run for _, run in runs.values()])("parts", SIZE))
-    values = {name: F.col("whole")[name] for name in ("payload", PAYLOAD_ERROR)}
-    return whole.withColumns(values).drop("whole", "parts")
+    partitions, lasts, spans = zip(*rows) if rows else [()] * 3
+    known = _of_messages(partitions, lasts, "parts", pa.array(spans, pa.list_(_SPAN)))
+    return known, [run for _, run in runs.values()]
+
+
+def _of_messages(partitions: Sequence[int], lasts: Sequence[int], name: str, values: pa.Array) -> pa.Table:
+    places = (pa.array(partitions, pa.int32()), pa.array(lasts, pa.int64()))
+    return pa.Table.from_arrays([*places, values], names=[*_PLACE, name])
+
+
+def _beside(last_chunks: pa.Table, known: pa.Table) -> pa.Table:
+    """Rows of last chunks with what is *known* of their messages."""
+    places = [zip(*(table[name].to_pylist() for name in _PLACE)) for table in (known, last_chunks)]
+    at = {place: row for row, place in enumerate(places[0])}
+    rows, name = pa.array([at[place] for place in places[1]], pa.int64()), known.column_names[-1]
+    return last_chunks.append_column(name, known[name].combine_chunks().take(rows))
 
 
 def _spans(

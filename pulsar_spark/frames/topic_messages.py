@@ -118,10 +118,12 @@ def messages_at(
         found.append(messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string")))
     if all_units:
         spans_of = {partition: ledgers.spans_of for partition, ledgers in known.items()}.__getitem__
-        parts = grouped_parts(spark, topic, all_units, spans_of, version=version)
-        rows = read_pieces(spark, topic, ends, columns, version=version, where=is_chunk())
-        chunked = with_payloads(spark, rows.drop("payload"), topic.path, parts, spans_of)
-        found.append(chunked.select(*rows.columns, PAYLOAD_ERROR))
+        parts = grouped_parts(spark, topic, all_units, spans_of)
+
+        def many() -> DataFrame:
+            return read_pieces(spark, topic, ends, columns, version=version, where=is_chunk())
+
+        found.append(with_payloads(spark, topic, parts, spans_of, columns, many))
     return reduce(DataFrame.unionByName, found), has_encoded
 
 

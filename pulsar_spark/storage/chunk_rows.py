@@ -5,18 +5,26 @@ chunks leaves the message what it was, one that is gone, and not one that might 
 """
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.entries import is_in_table, read_slice
+from pulsar_spark.storage.entries import EntryReader, is_in_table, read_slice
+from pulsar_spark.storage.missing import Missing
+from pulsar_spark.table_specs import MESSAGES
+
+PAYLOAD_BYTES = "payload_bytes"
+"""Column that is asked for in the place of ``payload``: its size, 0 for null."""
 
 COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
 
 _FEW = 1 << 10
+_AT_ONCE = 1 << 17
 
 
 class Chunks(NamedTuple):
@@ -46,6 +54,50 @@ def read_published_chunks(table: Path, run: Run) -> tuple[Chunks, np.ndarray]:
     deleted = published.filter(is_deleted[published["position"].to_numpy() - run.first_position])
     rows = pa.concat_tables([there, deleted]).sort_by("position") if deleted.num_rows else there
     return _chunks_in(rows), deleted["position"].to_numpy()
+
+
+class Room:
+    """So many bytes of payloads may be kept; where they are more, none are."""
+
+    def __init__(self, most_bytes: int):
+        self.left = most_bytes
+
+    @property
+    def is_enough(self) -> bool:
+        """Was there room for all so far?"""
+        return self.left >= 0
+
+    def kept(self, payloads: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+        """*payloads*, of these *sizes*, or nulls."""
+        if self.is_enough:
+            self.left -= pc.sum(sizes).as_py() or 0
+        return payloads if self.is_enough else pa.nulls(len(payloads), payloads.type)
+
+
+def rows_of_chunks(
+    table: Path, run: Run, spans: Iterable[tuple[int, int]], columns: Sequence[str], room: Room | None = None
+) -> pa.Table:
+    """``position`` and *columns* of the chunks at positions of *spans* of *run*, in order: of what is deleted or lost
+    nothing. A row group is read at a time. With :data:`PAYLOAD_BYTES` the size of each payload is told; of
+    the payloads no more is kept than there is *room* for."""
+    read = ("uuid", *("payload" if name == PAYLOAD_BYTES else name for name in columns))
+    fields = [pa.field(name, pa.int64()) if name == PAYLOAD_BYTES else MESSAGES.schema.field(name) for name in columns]
+    schema = pa.schema([pa.field("position", pa.int64()), *fields])
+    found = [schema.empty_table()]
+    for rows in EntryReader(block_rows=_AT_ONCE).read(table, run, spans, read):
+        if isinstance(rows, Missing):
+            continue
+        is_chunk = pc.and_(rows["uuid"].is_valid(), rows["batch_index"].is_null())
+        if PAYLOAD_BYTES in columns:
+            rows = rows.append_column(
+                PAYLOAD_BYTES, pc.fill_null(pc.binary_length(rows["payload"]), 0).cast(pa.int64())
+            )
+        if room is not None:
+            sizes = rows[PAYLOAD_BYTES].filter(is_chunk)
+            at = rows.schema.get_field_index("payload")
+            rows = rows.set_column(at, schema.field("payload"), room.kept(rows["payload"], sizes))
+        found.append(rows.select(schema.names).filter(is_chunk))
+    return pa.concat_tables(found)
 
 
 def _rows_of(table: Path, run: Run, *, as_published: bool = False) -> pa.Table:

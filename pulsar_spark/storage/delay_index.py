@@ -63,7 +63,6 @@ from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.needed_runs import delayed_runs
 from pulsar_spark.storage.topics import Topic
 
@@ -129,7 +128,7 @@ class IndexReader:
             buckets = Buckets(Segments(places), [] if is_lost else loaded.buckets, {place: indexed.since})
             delayed = delayed_runs(self._layout, self._topic.topic_id, self._partition)
             others = [run for run in delayed if not indexed.holds(run.first_position, run.last_position)]
-            chunks = chunks_of(LedgerIndex(self._layout), self._topic, self._partition, others)
+            chunks = chunks_of(self._layout, self._topic, self._partition, others)
             self._opened = buckets, place, read_delayed(self._topic.path, others, chunks)
         return self._opened
 

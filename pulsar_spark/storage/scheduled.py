@@ -43,7 +43,7 @@ class Delayed:
     def by_position(self, first: int, last: int) -> Due:
         """Those at positions *first*..*last*, by position."""
         runs = list(self._runs(first, last))
-        found = read_delayed(self.topic.path, runs, chunks_of(self._index, self.topic, self.partition, runs))
+        found = read_delayed(self.topic.path, runs, chunks_of(self._index.layout, self.topic, self.partition, runs))
         return found.part(np.argsort(found.positions))
 
     def first_position(self) -> int | None:

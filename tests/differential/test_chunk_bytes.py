@@ -6,10 +6,11 @@ and of chunks that are a frame already.
 """
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -19,7 +20,7 @@ from pulsar_spark.frames import read_messages
 from pulsar_spark.transforms.chunks import whole_messages
 from tests import chunk_rows
 from tests.differential.chunk_strategies import entries as arrivals
-from tests.differential.test_histories import HISTORIES, SEED
+from tests.differential.drawing import drawn
 from tests.model_chunks import Chunks
 from tests.spark_engine import new_engine
 from tests.spec.history import publish
@@ -32,8 +33,7 @@ class Arrived:
     """Commits of entries, in a topic at *root*, and the messages that the model makes of them."""
 
     def __init__(self, root: Path, commits: list[str]):
-        self.root, self.messages, chunks = root / "root", [], Chunks()
-        engine = new_engine(None, root)
+        self.messages, chunks, engine = [], Chunks(), new_engine(None, root)
         self.root = engine.layout.root
         engine.create_topic(TOPIC)
         for commit in map(entries, commits):
@@ -68,16 +68,8 @@ class Arrived:
         return rows.withColumn("position", in_order.cast("bigint"))
 
 
-def drawn(check, examples: int) -> None:
-    @seed(SEED)
-    @settings(
-        max_examples=HISTORIES or examples,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
+def ask(check: Callable[[Arrived], None], examples: int) -> None:
+    @drawn(examples)
     @given(st.lists(arrivals(), min_size=1, max_size=12))
     def draw(commits):
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_arrivals_") as root:
@@ -90,7 +82,7 @@ def test_a_reader_gets_each_complete_message_once():
     def check(arrived: Arrived) -> None:
         assert arrived.read() == [payload for _, payload in arrived.expected]
 
-    drawn(check, 40)
+    ask(check, 25)
 
 
 @pytest.mark.parametrize("way", ["read_messages", "whole_messages"])
@@ -103,4 +95,4 @@ def test_spark_gets_each_complete_message_once(spark, way):
         rows = found.select("position", "payload").toArrow().sort_by("position").to_pylist()
         assert [(row["position"], row["payload"]) for row in rows] == arrived.expected
 
-    drawn(check, 4)
+    ask(check, 4)

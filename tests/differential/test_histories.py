@@ -7,13 +7,12 @@ each, ``PULSAR_SPARK_SEED=s`` others than usual. What fails is shrunk and printe
 seed finds it again.
 """
 
-import os
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_spark.broker import gather, pages, rounds
@@ -22,6 +21,7 @@ from pulsar_spark.broker.work import Outcome
 from tests.differential import chunk_strategies, delay_strategies, key_strategies, strategies
 from tests.differential.chunk_duel import ChunkedDuel
 from tests.differential.delay_duel import DelayedDuel
+from tests.differential.drawing import drawn
 from tests.differential.duel import Duel
 from tests.differential.key_order import KeyedDuel, KeyOrder
 from tests.differential.strategies import Turn
@@ -31,9 +31,6 @@ from tests.model_cursor import Cursor
 from tests.model_keys import KEY_SHARED, Key
 from tests.plain_planner import PlainPlanner
 from tests.requests import On
-
-SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))
-HISTORIES = int(os.environ.get("PULSAR_SPARK_HISTORIES", 0))
 
 
 @pytest.fixture
@@ -126,15 +123,7 @@ FORMS = {"lanes": (-1, -1), "both forms": (2, 4)}
 def duels(spark, kind: str, examples: int) -> None:
     histories, duel = KINDS[kind]
 
-    @seed(SEED)
-    @settings(
-        max_examples=HISTORIES or examples,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
+    @drawn(examples)
     @given(histories(), st.sampled_from([0, 0, 6, 14]))
     def play(history, limit):
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:

@@ -24,6 +24,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.arriving import arrive
+from tests.client.test_bad_chunks import CASES, UNREADABLE, write
 from tests.plain_broker import PlainBroker
 
 WAIT = 60
@@ -290,3 +291,23 @@ def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served, ca
     expected = {"plain": "red", "A:0:2A:1:2" * 50: "red"}
     sent = read_messages(spark, root, "repaired").filter("properties IS NOT NULL")
     assert {row.payload.decode(): row.properties["colour"] for row in sent.collect()} == expected
+
+
+def test_whatever_chunks_say_the_rest_is_there(spark, served):
+    """All that is done to a client's reader and consumers, in one topic."""
+    create_topic(served.layout, "t")
+    expected = []
+    for number, (rows, found) in enumerate(CASES.values()):
+        named = [row | {"uuid": f"{number}-{row['uuid']}"} for row in rows]
+        write(served.layout, "t", [*named[:1], dict(payload=b"between"), *named[1:]])
+        expected += [b"between", *found]
+    readable = sorted(each for each in expected if each != UNREADABLE)
+    rows = read_messages(spark, served.layout.root, "t").select("payload", "payload_error").collect()
+    assert sorted(row["payload"] for row in rows if row["payload"] is not None) == readable
+    refused = [row["payload_error"] for row in rows if row["payload"] is None]
+    assert len(refused) == expected.count(UNREADABLE)
+    assert {each.partition(":")[0] for each in refused} == {"UnreadableMessage"}
+    collected = Collected()
+    with pytest.raises(UnreadableMessage):
+        run_to_end(spark, served, collected)
+    assert sorted(payload for _, payload, _ in collected.rows()) == readable

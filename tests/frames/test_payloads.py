@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 
 import pytest
 from chispa import assert_df_equality
+from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
 import pulsar_spark as pulsar
@@ -314,3 +315,23 @@ def test_dead_letters_are_sent_back_as_they_are_stored_or_as_a_fix_makes_them(sp
     back = read_messages(spark, root, "back", crypto_key_reader=reader)
     assert texts(back) == ["SMALL", "secret"]
     assert [row[0] for row in stored(spark, layout, "back").select("compression").collect()].count("ZSTD") == 1
+
+
+def test_chunks_with_damaged_ciphertext_are_an_error_of_their_message(spark, root, layout, broker, reader):
+    """And wrong keys one of each message."""
+    plain = spark.range(2).selectExpr("cast(repeat(sha2(cast(id as string), 512), 400) as binary) payload")
+    keys = dict(encryption_key="a", crypto_key_reader=reader)
+    publish(plain.coalesce(1), root, "t", chunking=True, chunk_max_message_size=20_000, **keys)
+    publish(one(spark, "behind"), root, "t")
+    first = stored(spark, layout).agg(F.min("uuid")).first()[0]
+    DeltaTable.forPath(spark, str(read_topic(layout, "t").path)).update(
+        f"uuid = '{first}' and chunk_id = 1", {"payload": "cast(repeat('x', octet_length(payload)) as binary)"}
+    )
+    read = read_messages(spark, root, "t", crypto_key_reader=reader).select("payload", "payload_error").collect()
+    assert [row["payload_error"].partition(":")[0] for row in read if row["payload"] is None] == ["CryptoError"]
+    left = sorted(row["payload"].decode() for row in read if row["payload"] is not None)
+    assert len(left) == 2 and left[-1] == "behind" and left[0] in texts(plain)
+    got, error = handled(spark, root, crypto_key_reader=reader)
+    assert got == left and isinstance(error, CryptoError)
+    got, error = handled(spark, root, "others", crypto_key_reader=lambda: Keys("b"))
+    assert got == ["behind"] and isinstance(error, CryptoError)

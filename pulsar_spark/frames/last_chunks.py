@@ -1,0 +1,69 @@
+"""Rows of the last chunks of messages, without payloads: what a message is but for its payload.
+
+Few of them the driver reads, through the one door by which entries are read: they are a local frame then, which Spark
+deals to as many tasks as there are cores, and of which it plans nothing. Many are read by Spark from the table.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.chunk_rows import rows_of_chunks
+from pulsar_spark.storage.chunks import SpansOf
+from pulsar_spark.storage.slices import DELIVERED
+from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import MESSAGES
+
+MOST_ROWS, MOST_RUNS = 1 << 14, 1 << 10
+_PLACE = ("partition", "publish_id")
+"""What a file does not say of its rows, or says of all."""
+
+
+def names_of(columns: Sequence[str] | None) -> list[str]:
+    """The columns of messages as storage.slices.read_pieces gives them for *columns*."""
+    return [name for name in columns or DELIVERED if name != "partition"] + [
+        "partition",
+        "ledger_id",
+        "position",
+        "redelivery_count",
+    ]
+
+
+def read_last_chunks(
+    topic: Topic,
+    lasts: Mapping[int, np.ndarray],
+    spans_of: Callable[[int], SpansOf],
+    columns: Sequence[str] | None,
+    redelivery_counts: Mapping[tuple[int, int], int],
+) -> pa.Table | None:
+    """The chunks at the positions *lasts*, by partition, with the columns :func:`names_of`, but for the payload; None
+    where they are many, or *columns* are not those of messages. Redelivery counts are those by partition and position,
+    else 0."""
+    wanted = names_of(columns)
+    own = [name for name in wanted[:-4] if name not in ("payload", *_PLACE)]
+    if sum(map(len, lasts.values())) > MOST_ROWS or not {*own} <= {*MESSAGES.schema.names}:
+        return None
+    held = [
+        (partition, run, spans)
+        for partition, positions in lasts.items()
+        for run, spans in (spans_of(partition)(ranges_of(positions)) if len(positions) else ())
+    ]
+    if len(held) > MOST_RUNS:
+        return None
+    found = [pa.table({name: pa.array([], kind) for name, kind in _types(wanted).items()})]
+    for partition, run, spans in held:
+        rows = rows_of_chunks(topic.path, run, spans, own)
+        counts = [redelivery_counts.get((partition, position), 0) for position in rows["position"].to_pylist()]
+        said = {"partition": partition, "publish_id": run.publish_id, "ledger_id": run.ledger_id}
+        for name, value in said.items():
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value, _types(wanted).get(name)), rows.num_rows))
+        rows = rows.append_column("redelivery_count", pa.array(counts, pa.int32()))
+        found.append(rows.select(found[0].column_names))
+    return pa.concat_tables(found)
+
+
+def _types(wanted: Sequence[str]) -> dict[str, pa.DataType]:
+    of_place = {"ledger_id": pa.int64(), "position": pa.int64(), "redelivery_count": pa.int32()}
+    return {name: of_place.get(name) or MESSAGES.schema.field(name).type for name in wanted if name != "payload"}
