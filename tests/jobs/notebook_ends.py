@@ -35,14 +35,14 @@ def run(root: str, how: str) -> None:
 
     cell()
     consumption = cell()
-    assert called.wait(60)
+    assert called.wait(180)
     if how == "raises":
         with consumption:
             raise KeyError("the user's own")
     if how == "stops_spark":
         spark.stop()
         try:
-            consumption.await_termination(60)
+            consumption.await_termination(180)
         except Exception as error:
             print("ended by", type(error).__name__, flush=True)
         with consumption:

@@ -23,7 +23,7 @@ def test_the_end_of_a_notebook(tmp_path, how, code):
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=420,
         stdin=subprocess.DEVNULL,
         check=False,
     )
