@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -87,8 +87,11 @@ def _rows_of_pages(
     counts: list[int],
 ) -> pa.Table:
     """Rows of one kind: as many of each page as *counts* says, with *columns* and those of their page and round."""
-    places = groupby(zip(pages, counts), key=lambda each: (each[0].topic, *each[0].key, each[0].lane))
-    runs, of_runs = zip(*((place, sum(count for _, count in alike)) for place, alike in places))
+    runs, of_runs, behind = [], [], 0
+    for (topic, key, lane), alike in groupby(pages, attrgetter("topic", "key", "lane")):
+        first, behind = behind, behind + sum(1 for _ in alike)
+        runs.append((topic, *key, lane))
+        of_runs.append(sum(counts[first:behind]))
     of_places = dict(zip(("topic", *CursorKey._fields, "lane"), zip(*runs)))
     same, rows = {"round": round_number, "kind": kind}, sum(counts)
 

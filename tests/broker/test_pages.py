@@ -3,6 +3,7 @@
 import pytest
 
 from pulsar_spark.broker import pages
+from pulsar_spark.storage import cursor_ledger
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -10,9 +11,12 @@ TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
 
 
-@pytest.fixture
-def engine(tmp_path, monkeypatch) -> SparkEngine:
+@pytest.fixture(params=[False, True], ids=["objects", "packed"])
+def engine(tmp_path, monkeypatch, request) -> SparkEngine:
     monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 1)
+    if request.param:
+        monkeypatch.setattr(pages, "REST_AFTER", 1)
+        monkeypatch.setattr(cursor_ledger, "_LARGE_PAGE", 0)
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     return engine

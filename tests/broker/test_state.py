@@ -113,6 +113,24 @@ def test_pages_of_very_many_ranges_are_larger():
     assert len(cursor.pages) == pages.MANY_PAGES and {len(page.ranges) for page in cursor.pages} == {20}
 
 
+def test_ranges_that_no_round_touches_are_no_objects(monkeypatch):
+    """All are when they are made; then those that rounds had to do with of late."""
+    monkeypatch.setattr(pages, "REST_AFTER", 2 * pages.MIN_PAGE_RANGES)
+    cursor = Cursor(KEY, "t", -1, 0)
+    ranges = [pending(position, position) for position in range(0, 2_000, 2)]
+    cursor.replace(set(), ranges)
+    before = [(page.unacked, page.spans.tolist()) for page in cursor.pages]
+    last = len(cursor.pages) - 1
+    for _ in range(6):
+        touched = [*cursor.pages[0].ranges, *cursor.pages[last].ranges]
+        touched[0] = touched[0]._replace(redelivery_count=touched[0].redelivery_count + 1)
+        cursor.replace({0, last}, touched)
+    assert {at for at, page in enumerate(cursor.pages) if isinstance(page.held, list)} == {0, last}
+    assert list(cursor.ranges()) == [touched[0], *ranges[1:]]
+    assert [(page.unacked, page.spans.tolist()) for page in cursor.pages] == before
+    assert cursor.find(1_000) == ranges[500] and cursor.find(1_001) is None
+
+
 @given(
     st.sets(st.integers(0, 30)).flatmap(
         lambda firsts: st.tuples(st.just(firsts), st.sets(st.sampled_from(sorted(firsts) or [31])), st.data())
@@ -148,9 +166,10 @@ def replacements(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(replacements(), st.integers(1, 5))
-def test_pages_never_change_what_a_cursor_says(rounds, size):
-    limit, pages.MAX_PAGE_RANGES = pages.MAX_PAGE_RANGES, size
+@given(replacements(), st.integers(1, 5), st.sampled_from([1, 5, pages.REST_AFTER]))
+def test_pages_never_change_what_a_cursor_says(rounds, size, rest_after):
+    limits = pages.MAX_PAGE_RANGES, pages.REST_AFTER
+    pages.MAX_PAGE_RANGES, pages.REST_AFTER = size, rest_after
     try:
         cursor, expected = Cursor(KEY, "t", -1, 0), {}
         for changes in rounds:
@@ -181,4 +200,4 @@ def test_pages_never_change_what_a_cursor_says(rounds, size):
                 name: count for name in "ab" if (count := sum(held.consumer_id == name for held in expected.values()))
             }
     finally:
-        pages.MAX_PAGE_RANGES = limit
+        pages.MAX_PAGE_RANGES, pages.REST_AFTER = limits

@@ -8,7 +8,11 @@ from pulsar_spark.frames import published_files
 from pulsar_spark.frames.published_files import read_published
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.transforms import stretches
+from tests.admin.broker_double import number
 from tests.frames.test_slices import expected, located, topic  # noqa: F401
 from tests.positions import read_positions
 
@@ -33,6 +37,33 @@ def test_ranges_are_read_exactly(spark, layout, topic, ranges):  # noqa: F811
     assert_df_equality(located(found), expected(spark, *ranges), ignore_row_order=True, ignore_nullable=True)
     chosen = read(spark, layout, topic, ranges, ["properties", "payload"], with_payload=False)
     assert chosen.columns == ["properties", "partition", "ledger_id", "position", "redelivery_count"]
+
+
+def looks_at_rows(frame) -> bool:
+    return "Filter (" in frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_where_all_of_each_file_is_meant_no_row_is_looked_at(spark, layout, topic):  # noqa: F811
+    whole = [PositionRange(0, 0, 24), PositionRange(1, 0, 9)]
+    found = read(spark, layout, topic, whole)
+    assert not looks_at_rows(found)
+    assert_df_equality(located(found), expected(spark, *whole), ignore_row_order=True, ignore_nullable=True)
+    assert looks_at_rows(read(spark, layout, topic, [PositionRange(0, 0, 23)]))
+
+
+def test_a_file_of_which_a_run_is_meant_is_not_all_meant(spark, layout):
+    """Entries of unequal size make several runs of a file."""
+    topic = create_topic(layout, "batches")  # noqa: F811
+    rows = [(0, 0, 2), (0, 1, 2), (1, 0, 3), (1, 1, 3), (1, 2, 3)]
+    same = {"publish_id": "p" * 32, "partition": -1}
+    columns = ("entry_id", "batch_index", "batch_size")
+    AppendTable(topic.path).append(
+        MESSAGES.rows([{**same, **dict(zip(columns, row)), "payload": b"%d-%d" % row[:2]} for row in rows])
+    )
+    number(layout, topic)
+    for position in (0, 1):
+        found = read(spark, layout, topic, [PositionRange(-1, position, position, batch_size=2 + position)])
+        assert {row.position for row in found.collect()} == {position} and looks_at_rows(found)
 
 
 def test_deliveries_with_other_bounds_have_the_same_code(spark, layout, topic):  # noqa: F811
