@@ -1,7 +1,6 @@
 """The rows of a round as Arrow: facts, and a row a range of the pages it wrote, of which there may be millions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import pyarrow as pa
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, joined, used_numbers
 from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.data_files import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _BLOCK_ROWS = 65_536
@@ -114,15 +114,11 @@ def _repeated(values: Sequence, counts: Sequence[int], kind: pa.DataType) -> pa.
     slices = []
     for value, same in groupby(zip(values, counts), key=itemgetter(0)):
         left = sum(count for _, count in same)
-        block = _nulls(kind) if value is None else pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
+        if value is None:
+            slices += null_column(left, kind).chunks
+            continue
+        block = pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
         while left:
             slices.append(block.slice(0, min(left, _BLOCK_ROWS)))
             left -= len(slices[-1])
     return pa.chunked_array(slices, kind)
-
-
-@cache
-def _nulls(kind: pa.DataType) -> pa.Array:
-    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the
-    rest."""
-    return pa.nulls(_BLOCK_ROWS, kind)

@@ -5,6 +5,7 @@ What ranges say beside their ends (their *tails*: status, consumer, delivery rou
 them. So it is kept once, in a list that ranges packed together share, and each range says which of them is its own.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
@@ -92,19 +93,19 @@ def joined(parts: Sequence[Sequence[Range]]) -> PackedRanges:
     >>> joined([one, [Range(5, 5, "pending", "a")], other]) == [*one, Range(5, 5, "pending", "a"), *other]
     True
     """
-    numbers: dict[tuple, int] = {}
+    numbers: defaultdict[tuple, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
     of_tails: dict[int, np.ndarray] = {}
     ends, which = [np.empty((2, 0), np.int64)], [np.empty(0, np.int64)]
     for is_packed, alike in groupby(parts, lambda part: isinstance(part, PackedRanges)):
         if not is_packed:
             ranges = list(chain.from_iterable(alike))
             ends.append(np.array([list(map(itemgetter(end), ranges)) for end in (0, 1)], np.int64))
-            which.append(np.array([numbers.setdefault(held[2:], len(numbers)) for held in ranges], np.int64))
+            which.append(np.array([numbers[held[2:]] for held in ranges], np.int64))
             continue
         for part in alike:
             if id(part.tails) not in of_tails:
-                known = [numbers.setdefault(tail, len(numbers)) for tail in part.tails]
-                of_tails[id(part.tails)] = np.array(known, np.int64)
+                of_tails[id(part.tails)] = np.array([numbers[tail] for tail in part.tails], np.int64)
             ends.append(part.ends)
             which.append(of_tails[id(part.tails)][part.which])
     return PackedRanges(np.concatenate(ends, axis=1), np.concatenate(which), list(numbers))

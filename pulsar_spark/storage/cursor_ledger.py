@@ -91,7 +91,6 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
 """The kinds of facts that take one of a kind along when they are removed, which therefore are read with it."""
 
 
-_PAGE_COLUMNS = [*Range._fields, *CursorKey._fields, "page"]
 _LARGE_PAGE = 16
 """Ranges from which on a page is worth packing."""
 
@@ -152,16 +151,15 @@ class LatestRows:
 
     def apply(self, rows: pa.Table) -> None:
         """Take in the rows of the next round."""
-        is_range = pc.equal(rows["kind"], "range")
+        facts, ranges = _facts_and_ranges(rows)
         self.letters = []
-        facts = python_rows(rows.filter(pc.invert(is_range)))
+        facts = python_rows(facts)
         for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # what others hang on
             self._apply_row(row)
-        if len(facts) < rows.num_rows:
-            for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
-                if key in self.cursors:
-                    held = self.pages[key].get(page)
-                    self.pages[key][page] = [*held, *ranges] if held else ranges
+        for key, page, of_page in pages_of(ranges):
+            if key in self.cursors:
+                held = self.pages[key].get(page)
+                self.pages[key][page] = [*held, *of_page] if held else of_page
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -280,6 +278,17 @@ def lane_hashes(row: dict) -> LaneHashes:
     return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
 
 
+def _facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows of a round that are ranges, and the others. The ranges stand behind these, as rounds write them, or, of
+    what OPTIMIZE has moved, anywhere; of millions a copy would take as long as all else."""
+    is_range = pc.equal(rows["kind"], "range")
+    count = pc.sum(is_range).as_py() or 0
+    behind = rows.num_rows - count
+    if (pc.sum(is_range.slice(behind)).as_py() or 0) == count:
+        return rows.slice(0, behind), rows.slice(behind)
+    return rows.filter(pc.invert(is_range)), rows.filter(is_range)
+
+
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:
     """Cursor, page and ranges (by position) of rows of kind ``range``. Those of large pages are packed."""
     if not rows.num_rows:
@@ -317,8 +326,9 @@ def _numbered(column: pa.ChunkedArray) -> tuple[np.ndarray, list]:
         return np.array([known.setdefault(value, len(known)) for value in found], np.int64), list(known)
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
-    encoded = column.combine_chunks().dictionary_encode("encode")
-    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+    parts = column.dictionary_encode("encode").chunks
+    numbers = np.concatenate([part.indices.to_numpy() for part in parts])
+    return numbers.astype(np.int64), parts[-1].dictionary.to_pylist()
 
 
 @uncollected()

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -40,6 +41,7 @@ _SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _COUNTING = ("first", "last")
 """Positions that mostly count up: as differences they take a fiftieth of the bytes."""
+_NULL_ROWS = 1 << 16
 _PARTITION = "partition"
 
 
@@ -252,11 +254,39 @@ def read_file(
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     opened = pq.ParquetFile(f"{table}/{path}")
-    rows = opened.read(
-        columns=[field.name for field in wanted if field.name not in values],
-        use_threads=opened.metadata.num_rows > _ROWS_FOR_THREADS,
-    )
-    return conform(rows, wanted, values)
+    names, is_large = [field.name for field in wanted if field.name not in values], False
+    if opened.metadata.num_rows > _ROWS_FOR_THREADS:
+        empty, is_large = _empty_columns(opened.metadata), True
+        names = [name for name in names if name not in empty] or names[:1]
+    return conform(opened.read(columns=names, use_threads=is_large), wanted, values)
+
+
+def _empty_columns(footer: pq.FileMetaData) -> set[str]:
+    """The columns, nested ones left out, of which the footer says that they are null in all rows."""
+    found: set[str] | None = None
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        columns = ((column.path_in_schema, column.statistics) for column in map(group.column, range(group.num_columns)))
+        empty = {
+            path
+            for path, said in columns
+            if "." not in path and said is not None and said.has_null_count and said.null_count == group.num_rows
+        }
+        found = empty if found is None else found & empty
+    return found or set()
+
+
+def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column without a value: so many rows take no more memory than few."""
+    block = _nulls(kind)
+    whole, rest = divmod(rows, len(block))
+    return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), kind)
+
+
+@cache
+def _nulls(kind: pa.DataType) -> pa.Array:
+    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the
+    rest."""
+    return pa.nulls(_NULL_ROWS, kind)
 
 
 def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
@@ -267,7 +297,7 @@ def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = Mappi
         if field.name in values:
             return pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type)
         if field.name not in names:
-            return pa.nulls(rows.num_rows, field.type)
+            return null_column(rows.num_rows, field.type)
         found = rows.column(field.name)
         return found if found.type == field.type else found.cast(field.type)  # a cast to the same costs as much as any
 
