@@ -5,6 +5,7 @@ A round is found by its version; where OPTIMIZE has moved its rows and its file 
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,8 +42,18 @@ def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int |
 
 
 def rows_of(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
-    tables = [_read_file(path, file, kinds, columns) for file in commit.added]
-    return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
+    return pa.concat_tables(rows_by_file(path, commit, kinds, columns))
+
+
+def rows_by_file(
+    path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of a round, of *kinds*, in *columns*, a file of at most a million at a time; none first, so that there
+    is a table."""
+    nothing = CURSOR_LEDGER.schema.empty_table()
+    yield nothing if columns is None else nothing.select(columns)
+    for file in commit.added:
+        yield _read_file(path, file, kinds, columns)
 
 
 def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None) -> pa.Table:
@@ -61,9 +72,16 @@ def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, colum
     return rows if columns is None else rows.select(columns)
 
 
+class Round(NamedTuple):
+    """A round's rows but for its ranges, and these, as who reads the round keeps them."""
+
+    facts: pa.Table
+    ranges: list
+
+
 def since_snapshot(
-    path: Path, read: Callable[[Commit], pa.Table], kinds: Collection[str] | None = None
-) -> Iterator[tuple[int, pa.Table]]:
+    path: Path, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
+) -> Iterator[tuple[int, Round]]:
     """Version and rows of the rounds from the newest snapshot on; with *kinds* of those alone that may have such facts,
     and of the newest."""
     log, rounds, has_newest = TableLog(path), [], False
@@ -76,15 +94,16 @@ def since_snapshot(
         if kinds is not None and has_newest and not commit.may_concern({SNAPSHOT, *kinds}):
             continue
         rounds.append((version, read(commit)))
-        has_newest |= rounds[-1][1].num_rows > 0
-        if pc.any(rounds[-1][1]["is_snapshot"]).as_py():
+        facts = rounds[-1][1].facts
+        has_newest |= facts.num_rows > 0
+        if pc.any(facts["is_snapshot"]).as_py():
             break
     yield from reversed(rounds)
 
 
 def since(
-    path: Path, read: Callable[[Commit], pa.Table], version: int, kinds: Collection[str] | None = None
-) -> Iterator[tuple[int, pa.Table | None]]:
+    path: Path, read: Callable[[Commit], Round], version: int, kinds: Collection[str] | None = None
+) -> Iterator[tuple[int, Round | None]]:
     """Version and rows of the rounds behind *version*, None for rows of one that says it has no facts of *kinds*;
     :class:`LogShortened` where the next ones are gone from the log, or their rows from the table. *read* keeps the row
     of the round itself."""
@@ -92,7 +111,7 @@ def since(
         if kinds is not None and not commit.may_concern(kinds):
             yield commit.version, None
             continue
-        rows = read(commit)
-        if commit.added and not rows.num_rows:
+        found = read(commit)
+        if commit.added and not found.facts.num_rows:
             raise LogShortened(f"{str(path)!r}: the rows of version {commit.version} are no longer in the table")
-        yield commit.version, rows
+        yield commit.version, found

@@ -9,7 +9,7 @@ Of many clients a round concerns a few. Its commit names them (``concerns`` in `
 so that the others need not open its file, which costs them ten times as much as the commit.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +25,8 @@ from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, used_numbers
-from pulsar_spark.storage.committed_rounds import SNAPSHOT, rows_of, since, since_snapshot
+from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.committed_rounds import SNAPSHOT, Round, rows_by_file, since, since_snapshot
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.python_rows import python_rows, uncollected
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
@@ -131,7 +132,7 @@ class LatestRows:
         """Take in the rounds behind the last one that was: of the table at *path*, from its newest snapshot on where
         there was none, or where they are no longer kept. Who looks often reads just the *columns* that facts of his
         kinds have."""
-        read = partial(rows_of, path, kinds=self.kinds, columns=columns)
+        read = partial(_read_round, path, kinds=self.kinds, columns=columns)
         wanted = self.kinds and self.kinds - {"round"}
         if self.version:
             try:
@@ -141,22 +142,24 @@ class LatestRows:
                 self._begin()
         self._take_in(since_snapshot(path, read, wanted))
 
-    def _take_in(self, rounds: Iterable[tuple[int, pa.Table | None]]) -> None:
-        for version, rows in rounds:
-            if rows is None:
+    def _take_in(self, rounds: Iterable[tuple[int, Round | None]]) -> None:
+        for version, found in rounds:
+            if found is None:
                 self.version, self.letters = version, []
-            elif rows.num_rows:
-                self.apply(rows)
+            elif found.facts.num_rows:
+                self._apply_round(found)
                 self.version = version
 
     def apply(self, rows: pa.Table) -> None:
         """Take in the rows of the next round."""
-        facts, ranges = _facts_and_ranges(rows)
+        self._apply_round(_round_of([rows]))
+
+    def _apply_round(self, found: Round) -> None:
         self.letters = []
-        facts = python_rows(facts)
+        facts = python_rows(found.facts)
         for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # what others hang on
             self._apply_row(row)
-        for key, page, of_page in pages_of(ranges):
+        for key, page, of_page in found.ranges:
             if key in self.cursors:
                 held = self.pages[key].get(page)
                 self.pages[key][page] = [*held, *of_page] if held else of_page
@@ -276,6 +279,22 @@ def lane_hashes(row: dict) -> LaneHashes:
     of_axis = dict(row["properties"])
     axis = Axis(int(of_axis["axis_size"]), int(of_axis["axis_start"]))
     return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
+
+
+def _read_round(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
+    """The rows of a round. Its ranges are packed file by file: the rows of millions take ten times as much memory."""
+    return _round_of(rows_by_file(path, commit, kinds, columns))
+
+
+def _round_of(tables: Iterable[pa.Table]) -> Round:
+    facts, pages = [], []
+    for rows in tables:
+        of_file, ranges = _facts_and_ranges(rows)
+        if ranges.num_rows > of_file.num_rows:
+            of_file = of_file.take(np.arange(of_file.num_rows))  # a slice would keep the memory of all
+        facts.append(of_file)
+        pages += pages_of(ranges)
+    return Round(pa.concat_tables(facts), pages)
 
 
 def _facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:

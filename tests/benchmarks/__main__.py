@@ -67,6 +67,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
 
 ON_DEMAND: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "delays_billion": delays.measure_billion,
+    "many_holes": holes.measure_many,
     "soak": soak.measure,
     "soak_plain": soak.measure_plain,
 }

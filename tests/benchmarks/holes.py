@@ -9,13 +9,19 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.pages import MAX_PAGE_RANGES
 from pulsar_spark.broker.state import Cursor
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.packed_ranges import PackedRanges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
 from tests.benchmarks.bench import Bench, in_turns, seconds
 from tests.benchmarks.figures import BYTES, SECONDS, Budget, Figure
+from tests.benchmarks.past import measured_apart
 from tests.benchmarks.round_rig import RoundRig
 from tests.requests import On
 
@@ -24,6 +30,8 @@ PUBLISH = 100_000
 BUDGET = Budget(1.0)
 RANDOM_STEP = 1_000
 RANDOM_BUDGET = Budget(RANDOM_STEP * 0.1e-3)
+MANY_PUBLISH = 1_000_000
+MEMORY_BUDGET, START_BUDGET = Budget(1e9), Budget(15.0)
 FAMILY = "holes"
 
 
@@ -91,6 +99,36 @@ def measure_random(bench: Bench) -> Iterator[Figure]:
         f"round: {RANDOM_STEP:,} single acknowledgements in random order, {messages // 2:,} over {messages:,} pending"
     )
     yield Figure(FAMILY, what, SECONDS, taken, budget=RANDOM_BUDGET)
+
+
+def measure_many(bench: Bench) -> Iterator[Figure]:
+    """A cursor of 10^7 ranges, written as rounds leave it: what a start with it takes, and rounds then."""
+    ranges = bench.few(1_000_000, 10_000_000)
+    rig = RoundRig(bench.planner, bench.new_folder("many_holes"))
+    topic = rig.create_topic("t")
+    (on,) = rig.subscribe([topic])
+    bench.say(f"{ranges:,} ranges")
+    rig.publish(topic, MANY_PUBLISH, ranges // MANY_PUBLISH)
+    rig.ask([])
+    (cursor,) = rig.rounds.bundle.cursors.values()
+    ((_, _, *pending),) = cursor.ranges()
+    cursor.clear()
+    cursor.load_pages(_every_second(ranges, [tuple(pending), Range(0, 0, ACKNOWLEDGED)[2:]]))
+    what = f"{ranges:,} ranges of a cursor"
+    yield Figure(FAMILY, f"snapshot of {what}", SECONDS, [seconds(rig.rounds.take_over)])
+    found = measured_apart("load", rig.layout.root, 0)
+    yield Figure(FAMILY, f"loading the state at a start, {what}", SECONDS, found["load"], budget=START_BUDGET)
+    yield Figure(FAMILY, f"memory of the state, {what}", BYTES, found["broker_bytes"], budget=MEMORY_BUDGET)
+    yield Figure(FAMILY, f"largest memory of a process that loads {what}", BYTES, found["peak_bytes"])
+    (rounds,) = in_turns(bench.few(3, 9), _acks_in_the_middle(rig, on, ranges // 2))
+    yield Figure(FAMILY, f"round: 100 acknowledgements all over, {what}", SECONDS, rounds, budget=BUDGET)
+
+
+def _every_second(ranges: int, tails: list[tuple]) -> dict[int, PackedRanges]:
+    """Pages of so many ranges of an entry each, which have the *tails* in turn, by the position each begins at."""
+    firsts = np.arange(ranges)
+    whole = PackedRanges(np.stack([firsts, firsts]), firsts % len(tails), tails)
+    return {first: whole[first : first + MAX_PAGE_RANGES] for first in range(0, ranges, MAX_PAGE_RANGES)}
 
 
 def _acks_in_the_middle(rig: RoundRig, on: On, holes: int) -> Callable[[], float]:

@@ -51,9 +51,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
         write_past(folder, size)
         found[size] = {"files": [sum(path.is_file() for path in folder.rglob("*"))]}
         bench.say(f"past: a start after {size:,} publish commits")
-        found[size] |= _process("start", folder, size)
+        found[size] |= measured_apart("start", folder, size)
         bench.say(f"past: a client receives {size:,} messages")
-        found[size] |= _process("receive", folder, size)
+        found[size] |= measured_apart("receive", folder, size)
         for name, runs in found[size].items():
             what, unit, budget = WHAT[name]
             other = () if size == sizes[0] else found[sizes[0]][name]
@@ -62,7 +62,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
                 yield Figure("past", f"{what}, {size:,} publish commits", unit, runs, compared, other, budget)
 
 
-def _process(what: str, folder: Path, size: int) -> dict[str, list[float]]:
+def measured_apart(what: str, folder: Path, size: int) -> dict[str, list[float]]:
     command = [sys.executable, "-m", "tests.benchmarks.past_process", what, str(folder), str(size)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
 

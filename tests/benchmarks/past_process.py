@@ -1,7 +1,8 @@
-"""``python -m tests.benchmarks.past_process <start | receive> <folder> <publish commits>``: one measurement on a root
-that tests.benchmarks.past has written, in a process of its own. Prints JSON."""
+"""``python -m tests.benchmarks.past_process <load | start | receive> <folder> <publish commits>``: one measurement on a
+root that tests.benchmarks.past, or holes, has written, in a process of its own. Prints JSON."""
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -20,14 +21,20 @@ DELIVERIES = 20
 SHARED = pulsar.ConsumerType.Shared
 
 
-def start(root: Path, commits: int) -> dict[str, list[float]]:
-    """A broker that begins, and what comes then."""
+def load(root: Path, commits: int) -> dict[str, list[float]]:
+    """What a broker loads as it begins, and the most memory that this process had meanwhile."""
     give_memory_back()
     before, states = resident_memory(), []
-    load = seconds(lambda: states.append(load_bundle(Layout(root))))
+    took = seconds(lambda: states.append(load_bundle(Layout(root))))
     give_memory_back()
-    found: dict[str, list[float]] = {"load": [load], "broker_bytes": [resident_memory() - before]}
-    states.clear()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"load": [took], "broker_bytes": [resident_memory() - before], "peak_bytes": [peak]}
+
+
+def start(root: Path, commits: int) -> dict[str, list[float]]:
+    """A broker that begins, and what comes then."""
+    found = load(root, commits)
+    del found["peak_bytes"]
     with PlainBroker(root):
         client = pulsar.Client(f"delta:{root}")
         producer = client.create_producer(TOPIC)
@@ -52,7 +59,7 @@ def receive(root: Path, commits: int) -> dict[str, list[float]]:
         return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-MEASURED: dict[str, Callable[[Path, int], dict[str, list[float]]]] = {"start": start, "receive": receive}
+MEASURED: dict[str, Callable[[Path, int], dict[str, list[float]]]] = {"load": load, "start": start, "receive": receive}
 
 if __name__ == "__main__":
     print(json.dumps(MEASURED[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))))
