@@ -79,6 +79,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
         if _facts(next(iter(bundle.cursors.values()))) != before:
             raise AssertionError("the cursor is not what it was before the restart")
     yield Figure(FAMILY, f"loading the state at a start, {holes:,} holes", SECONDS, loads)
+    spread = bench.few(1_000, ACKS_A_ROUND)
+    (rounds,) = in_turns(bench.few(3, 5), _acks_in_the_middle(rig, on, holes, spread))
+    yield Figure(FAMILY, f"round: {spread:,} acknowledgements all over, {holes:,} holes", SECONDS, rounds)
 
 
 def measure_random(bench: Bench) -> Iterator[Figure]:
@@ -131,12 +134,13 @@ def _every_second(ranges: int, tails: list[tuple]) -> dict[int, PackedRanges]:
     return {first: whole[first : first + MAX_PAGE_RANGES] for first in range(0, ranges, MAX_PAGE_RANGES)}
 
 
-def _acks_in_the_middle(rig: RoundRig, on: On, holes: int) -> Callable[[], float]:
-    turn = iter(range(holes))
+def _acks_in_the_middle(rig: RoundRig, on: On, holes: int, count: int = 100) -> Callable[[], float]:
+    """Rounds of *count* acknowledgements, as far from each other as they can be, of what is still pending."""
+    turn, step = iter(range(holes)), 2 * holes // count
 
     def acknowledge() -> float:
         offset = 2 * next(turn)
-        acks = [on.ack(position + offset) for position in range(2 * holes // 200, 2 * holes, 2 * holes // 100)]
+        acks = REQUESTS.rows([on.ack(position + offset) for position in range(step // 2, 2 * holes, step)])
         return seconds(lambda: rig.ask(acks))
 
     return acknowledge
