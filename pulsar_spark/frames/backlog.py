@@ -16,12 +16,13 @@ from pulsar_spark.protocol.delays import DUE_BASE, is_virtual
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.commits import now_micros
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.scheduled import WAITS, DueEntries, due_entries
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -39,6 +40,8 @@ class Backlog:
         self._ledgers = ledgers
         self._rounds = TableLog(layout.broker_table("cursor_ledger"))
         self._looked_at = -1
+        self._state = LatestRows()
+        """What was read of rounds: the next look reads those behind, not all since the last snapshot."""
         self._ends: dict[int, int] | None = None
         self._version = _last_publish(TableLog(topic.path))
         self._began = now_micros()
@@ -49,7 +52,9 @@ class Backlog:
         if latest_round == self._looked_at:
             return False
         self._looked_at = latest_round
-        state = read_latest(self._layout)
+        state = self._state
+        with uncollected():
+            state.catch_up(self._layout.broker_table("cursor_ledger"))
         if self._ends is None:
             numbered = {
                 partition: state.topics.get((self._topic.topic_id, partition)) for partition in self._partitions
