@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.actions import AddedFile, Commit
-from pulsar_spark.storage.data_files import conform, read_file
+from pulsar_spark.storage.data_files import conform, read_parts
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -42,34 +42,37 @@ def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int |
 
 
 def rows_of(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
-    return pa.concat_tables(rows_by_file(path, commit, kinds, columns))
+    return pa.concat_tables(rows_by_part(path, commit, kinds, columns))
 
 
-def rows_by_file(
+def rows_by_part(
     path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of a round, of *kinds*, in *columns*, a file of at most a million at a time; none first, so that there
+    """The rows of a round, of *kinds*, in *columns*, of very many some row groups at a time; none first, so that there
     is a table."""
     nothing = CURSOR_LEDGER.schema.empty_table()
     yield nothing if columns is None else nothing.select(columns)
     for file in commit.added:
-        yield _read_file(path, file, kinds, columns)
+        yield from _read_file(path, file, kinds, columns)
 
 
-def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None) -> pa.Table:
+def _read_file(
+    path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None
+) -> Iterator[pa.Table]:
     """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
     them and the file is gone."""
     of_kinds = None if kinds is None else pc.field("kind").isin(pa.array(sorted(kinds), pa.string()))
     try:
         if of_kinds is None or file.rows <= _FEW_ROWS:  # a filter while reading costs a small file three times as much
-            rows = read_file(path, file, CURSOR_LEDGER.schema, columns)
-            return rows if of_kinds is None else rows.filter(of_kinds)
+            for rows in read_parts(path, file, CURSOR_LEDGER.schema, columns):
+                yield rows if of_kinds is None else rows.filter(of_kinds)
+            return
         rows = pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
     except FileNotFoundError:
         of_round = pc.field("round") == file.min_values["round"]
         rows = dataset_of(path).to_table(filter=of_round if of_kinds is None else of_round & of_kinds)
         rows = conform(rows, CURSOR_LEDGER.schema)
-    return rows if columns is None else rows.select(columns)
+    yield rows if columns is None else rows.select(columns)
 
 
 class Round(NamedTuple):

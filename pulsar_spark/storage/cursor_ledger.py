@@ -11,11 +11,9 @@ so that the others need not open its file, which costs them ten times as much as
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,11 +22,11 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, used_numbers
 from pulsar_spark.storage.actions import Commit
-from pulsar_spark.storage.committed_rounds import SNAPSHOT, Round, rows_by_file, since, since_snapshot
+from pulsar_spark.storage.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.python_rows import python_rows, uncollected
+from pulsar_spark.storage.range_rows import facts_and_ranges, ranges_by_place
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
 
 
@@ -90,10 +88,6 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
     "set_aside": ("topic",),
 }
 """The kinds of facts that take one of a kind along when they are removed, which therefore are read with it."""
-
-
-_LARGE_PAGE = 16
-"""Ranges from which on a page is worth packing."""
 
 
 class LatestRows:
@@ -282,72 +276,23 @@ def lane_hashes(row: dict) -> LaneHashes:
 
 
 def _read_round(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
-    """The rows of a round. Its ranges are packed file by file: the rows of millions take ten times as much memory."""
-    return _round_of(rows_by_file(path, commit, kinds, columns))
+    """The rows of a round. Its ranges are packed part by part: the rows of millions take ten times as much memory."""
+    return _round_of(rows_by_part(path, commit, kinds, columns))
 
 
 def _round_of(tables: Iterable[pa.Table]) -> Round:
     facts, pages = [], []
     for rows in tables:
-        of_file, ranges = _facts_and_ranges(rows)
-        if ranges.num_rows > of_file.num_rows:
-            of_file = of_file.take(np.arange(of_file.num_rows))  # a slice would keep the memory of all
-        facts.append(of_file)
+        of_part, ranges = facts_and_ranges(rows)
+        facts.append(of_part)
         pages += pages_of(ranges)
     return Round(pa.concat_tables(facts), pages)
 
 
-def _facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of a round that are ranges, and the others. The ranges stand behind these, as rounds write them, or, of
-    what OPTIMIZE has moved, anywhere; of millions a copy would take as long as all else."""
-    is_range = pc.equal(rows["kind"], "range")
-    count = pc.sum(is_range).as_py() or 0
-    behind = rows.num_rows - count
-    if (pc.sum(is_range.slice(behind)).as_py() or 0) == count:
-        return rows.slice(0, behind), rows.slice(behind)
-    return rows.filter(pc.invert(is_range)), rows.filter(is_range)
-
-
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:
     """Cursor, page and ranges (by position) of rows of kind ``range``. Those of large pages are packed."""
-    if not rows.num_rows:
-        return
-    places = rows.select([*CursorKey._fields, "page"])
-    numbers = np.stack([_numbered(column)[0] for column in places.columns])
-    starts = np.flatnonzero(np.append(True, (numbers[:, 1:] != numbers[:, :-1]).any(axis=0)))
-    ranges: Sequence[Range] = _packed(rows)
-    if len(ranges) < _LARGE_PAGE * len(starts):
-        ranges = list(ranges)
-    of_pages = zip(*(column.to_pylist() for column in places.take(starts).columns))
-    for (*key, page), (first, end) in zip(of_pages, pairwise([*starts.tolist(), len(ranges)])):
-        yield CursorKey(*key), page, ranges[first:end]
-
-
-def _packed(rows: pa.Table) -> PackedRanges:
-    """The ranges that *rows* are."""
-    ends = np.stack([rows.column(name).to_numpy() for name in ("first", "last")])
-    which, tails = np.zeros(rows.num_rows, np.int64), [()]
-    for name in TAIL:
-        numbers, values = _numbered(rows.column(name))
-        used, which = used_numbers(which * len(values) + numbers, len(tails) * len(values))
-        tails = [(*tails[at // len(values)], values[at % len(values)]) for at in used.tolist()]
-    return PackedRanges(ends, which, tails)
-
-
-def _numbered(column: pa.ChunkedArray) -> tuple[np.ndarray, list]:
-    """Which of its different values each row has, and these, as ranges have them: instants in microseconds, lists as
-    tuples."""
-    if column.null_count == len(column):
-        return np.zeros(len(column), np.int64), [None]
-    if pa.types.is_list(column.type):
-        known: dict[tuple | None, int] = {}
-        found = (None if value is None else tuple(value) for value in column.to_pylist())
-        return np.array([known.setdefault(value, len(known)) for value in found], np.int64), list(known)
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    parts = column.dictionary_encode("encode").chunks
-    numbers = np.concatenate([part.indices.to_numpy() for part in parts])
-    return numbers.astype(np.int64), parts[-1].dictionary.to_pylist()
+    for (*key, page), ranges in ranges_by_place(rows, (*_CURSOR, "page")):
+        yield CursorKey(*key), page, ranges
 
 
 @uncollected()

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -24,8 +23,9 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
-from pulsar_spark.storage.file_statistics import file_statistics, statistics
+from pulsar_spark.storage.file_statistics import empty_columns, file_statistics, statistics
 from pulsar_spark.storage.layout import STAGED, beside
+from pulsar_spark.storage.packed_columns import null_column
 
 _ROW_GROUP_ROWS = 1 << 17
 """So few that a reader with a filter passes over most of a large file."""
@@ -41,7 +41,7 @@ _SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _COUNTING = ("first", "last")
 """Positions that mostly count up: as differences they take a fiftieth of the bytes."""
-_NULL_ROWS = 1 << 16
+_PART_GROUPS = 2
 _PARTITION = "partition"
 
 
@@ -250,43 +250,27 @@ def read_file(
 ) -> pa.Table:
     """One data file's rows in *schema*, partition columns filled in from its folder names; FileNotFoundError when it is
     gone."""
+    return pa.concat_tables(read_parts(table, file, schema, columns))
+
+
+def read_parts(
+    table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
+) -> Iterator[pa.Table]:
+    """The same some row groups at a time, for who keeps less of them than they take."""
     path = file.path if isinstance(file, AddedFile) else file
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     opened = pq.ParquetFile(f"{table}/{path}")
-    names, is_large = [field.name for field in wanted if field.name not in values], False
-    if opened.metadata.num_rows > _ROWS_FOR_THREADS:
-        empty, is_large = _empty_columns(opened.metadata), True
-        names = [name for name in names if name not in empty] or names[:1]
-    return conform(opened.read(columns=names, use_threads=is_large), wanted, values)
-
-
-def _empty_columns(footer: pq.FileMetaData) -> set[str]:
-    """The columns, nested ones left out, of which the footer says that they are null in all rows."""
-    found: set[str] | None = None
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        columns = ((column.path_in_schema, column.statistics) for column in map(group.column, range(group.num_columns)))
-        empty = {
-            path
-            for path, said in columns
-            if "." not in path and said is not None and said.has_null_count and said.null_count == group.num_rows
-        }
-        found = empty if found is None else found & empty
-    return found or set()
-
-
-def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column without a value: so many rows take no more memory than few."""
-    block = _nulls(kind)
-    whole, rest = divmod(rows, len(block))
-    return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), kind)
-
-
-@cache
-def _nulls(kind: pa.DataType) -> pa.Array:
-    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the
-    rest."""
-    return pa.nulls(_NULL_ROWS, kind)
+    names = [field.name for field in wanted if field.name not in values]
+    if opened.metadata.num_rows <= _ROWS_FOR_THREADS:
+        yield conform(opened.read(columns=names, use_threads=False), wanted, values)
+        return
+    empty = empty_columns(opened.metadata)
+    names = [name for name in names if name not in empty] or names[:1]
+    groups = range(opened.num_row_groups)
+    for first in groups[::_PART_GROUPS]:
+        rows = opened.read_row_groups(groups[first : first + _PART_GROUPS], columns=names)
+        yield conform(rows, wanted, values)
 
 
 def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:

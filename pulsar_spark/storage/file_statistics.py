@@ -68,6 +68,20 @@ def group_bounds(footer: pq.FileMetaData, name: str) -> list[tuple | None]:
     return [(each.min, each.max) if each is not None and each.has_min_max else None for each in found]
 
 
+def empty_columns(footer: pq.FileMetaData) -> set[str]:
+    """The columns, nested ones left out, of which the footer says that they are null in all rows."""
+    found: set[str] | None = None
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        columns = ((column.path_in_schema, column.statistics) for column in map(group.column, range(group.num_columns)))
+        empty = {
+            path
+            for path, said in columns
+            if "." not in path and said is not None and said.has_null_count and said.null_count == group.num_rows
+        }
+        found = empty if found is None else found & empty
+    return found or set()
+
+
 def file_statistics(footer: pq.FileMetaData) -> dict:
     """The same of a Parquet file, from its footer, with instants in microseconds; of a text too long for the footer
     nothing is said, not even its nulls."""

@@ -4,6 +4,7 @@ of Python for each of their fields takes several times what it says."""
 from array import array
 from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from typing import Protocol, Self
 
 import numpy as np
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.protocol.instants import from_micros, to_micros
+
+_NULLS = 1 << 16
 
 
 class Column(Protocol):
@@ -124,3 +127,17 @@ class Instants(Optional):
 
     def __getitem__(self, index: int) -> datetime | None:
         return super().__getitem__(index)
+
+
+def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column without a value: so many rows take no more memory than few."""
+    block = _nulls(kind)
+    whole, rest = divmod(rows, len(block))
+    return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), kind)
+
+
+@cache
+def _nulls(kind: pa.DataType) -> pa.Array:
+    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the
+    rest."""
+    return pa.nulls(_NULLS, kind)

@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker import pages
-from pulsar_spark.storage import cursor_ledger
+from pulsar_spark.storage import range_rows
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -16,7 +16,7 @@ def engine(tmp_path, monkeypatch, request) -> SparkEngine:
     monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 1)
     if request.param:
         monkeypatch.setattr(pages, "REST_AFTER", 1)
-        monkeypatch.setattr(cursor_ledger, "_LARGE_PAGE", 0)
+        monkeypatch.setattr(range_rows, "LARGE", 0)
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     return engine

@@ -1,0 +1,71 @@
+"""Rows of kind ``range`` of ``cursor_ledger`` as ranges: read in columns, and packed where there are many of a place,
+since a snapshot may have millions."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, used_numbers
+
+LARGE = 16
+"""Ranges of a place on average from which on they are packed: fewer take longer so than as objects."""
+
+
+def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows of a round that are no ranges, and those that are.
+
+    Ranges stand behind the others, as rounds write them, or, of what OPTIMIZE has moved, anywhere; of millions a copy
+    would take as long as all else. Those that are no ranges are copied, since a slice keeps the memory of all."""
+    is_range = pc.equal(rows["kind"], "range")
+    count = pc.sum(is_range).as_py() or 0
+    behind = rows.num_rows - count
+    if count > behind and pc.all(is_range.slice(behind)).as_py():
+        return rows.take(np.arange(behind)), rows.slice(behind)
+    return rows.filter(pc.invert(is_range)), rows.filter(is_range)
+
+
+def ranges_by_place(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, Sequence[Range]]]:
+    """Of rows of ranges those that follow each other with the same values in the columns *place*: these, and the
+    ranges."""
+    if not rows.num_rows:
+        return
+    places = rows.select(place)
+    numbers = np.stack([_numbered(column)[0] for column in places.columns])
+    starts = np.flatnonzero(np.append(True, (numbers[:, 1:] != numbers[:, :-1]).any(axis=0)))
+    ranges: Sequence[Range] = _packed(rows)
+    if len(ranges) < LARGE * len(starts):
+        ranges = list(ranges)
+    found = zip(*(column.to_pylist() for column in places.take(starts).columns))
+    for values, (first, end) in zip(found, pairwise([*starts.tolist(), len(ranges)])):
+        yield values, ranges[first:end]
+
+
+def _packed(rows: pa.Table) -> PackedRanges:
+    """The ranges that *rows* are."""
+    ends = np.stack([rows.column(name).to_numpy() for name in ("first", "last")])
+    which, tails = np.zeros(rows.num_rows, np.int64), [()]
+    for name in TAIL:
+        numbers, values = _numbered(rows.column(name))
+        used, which = used_numbers(which * len(values) + numbers, len(tails) * len(values))
+        tails = [(*tails[at // len(values)], values[at % len(values)]) for at in used.tolist()]
+    return PackedRanges(ends, which, tails)
+
+
+def _numbered(column: pa.ChunkedArray) -> tuple[np.ndarray, list]:
+    """Which of its different values each row has, and these, as ranges have them: instants in microseconds, lists as
+    tuples."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.int64), [None]
+    if pa.types.is_list(column.type):
+        known: dict[tuple | None, int] = {}
+        found = (None if value is None else tuple(value) for value in column.to_pylist())
+        return np.array([known.setdefault(value, len(known)) for value in found], np.int64), list(known)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    parts = column.dictionary_encode("encode").chunks
+    numbers = np.concatenate([part.indices.to_numpy() for part in parts])
+    return numbers.astype(np.int64), parts[-1].dictionary.to_pylist()
