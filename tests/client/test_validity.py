@@ -87,6 +87,13 @@ def test_a_dataframes_consumer_says_it_too(lonely_client):
     assert [
         until_of(row) is not None for row in asked(lonely_client._layout) if row["kind"] in ("subscribe", "close")
     ] == [True, False]
+    table = lonely_client._layout.broker_table("requests")
+    commits = [read_added(table, commit, REQUESTS.schema) for commit in TableLog(table).commits(0)]
+    (joining,) = (rows for rows in commits if "subscribe" in rows["kind"].to_pylist())
+    assert joining.select(["kind", "permits"]).to_pylist() == [
+        {"kind": "subscribe", "permits": None},
+        {"kind": "flow", "permits": 1},
+    ], "one round subscribes and delivers"
 
 
 def test_a_timeout_of_years_is_none():
