@@ -2,7 +2,6 @@
 root that tests.benchmarks.past, or holes, has written, in a process of its own. Prints JSON."""
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.memory import give_memory_back
 from tests.benchmarks.bench import resident_memory, seconds
-from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC
+from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC, largest_memory
 from tests.plain_broker import PlainBroker
 
 DELIVERIES = 20
@@ -27,8 +26,7 @@ def load(root: Path, commits: int) -> dict[str, list[float]]:
     before, states = resident_memory(), []
     took = seconds(lambda: states.append(load_bundle(Layout(root))))
     give_memory_back()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"load": [took], "broker_bytes": [resident_memory() - before], "peak_bytes": [peak]}
+    return {"load": [took], "broker_bytes": [resident_memory() - before], "peak_bytes": [largest_memory()]}
 
 
 def start(root: Path, commits: int) -> dict[str, list[float]]:
