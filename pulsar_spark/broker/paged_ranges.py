@@ -71,7 +71,7 @@ class PagedRanges:
     def load_pages(self, pages: Mapping[int, Sequence[Range]]) -> None:
         """Take over pages read from the table, each by the position it begins at."""
         self.pages = Pages(
-            Page(first, ranges.in_order() if isinstance(ranges, PackedRanges) else sorted(ranges))
+            Page(first, ranges.in_order() if isinstance(ranges, PackedRanges) else sorted(ranges), is_used=False)
             for first, ranges in pages.items()
         )
         self._count_unacked(self.pages, 1)

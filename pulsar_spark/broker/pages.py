@@ -45,10 +45,10 @@ def most_ranges(ranges: int) -> int:
 class Page:
     """Ranges by position, and the facts about them that are asked for without reading them."""
 
-    def __init__(self, first: int, ranges: Sequence[Range]):
+    def __init__(self, first: int, ranges: Sequence[Range], *, is_used: bool = True):
         self.first, self.held = first, ranges
         """``held`` are its ranges for who only reads them: a list, or packed while no round touches them."""
-        self.is_used = True
+        self.is_used = is_used
         """Have rounds had to do with it since it was last asked whether it may be packed?"""
         self.out: tuple | None = None
         """What a Key_Shared round has found out about its pending entries (see keyed_pages)."""
@@ -120,6 +120,7 @@ class Pages(Sequence[Page]):
         self._pages = sorted(pages, key=attrgetter("first"))
         self._made = 0
         """Ranges of pages put here since they were last let rest."""
+        self._note_made(self._pages)
         self._facts = _facts(self._pages) if self._pages else _NO_FACTS
 
     def __len__(self) -> int:
@@ -163,6 +164,9 @@ class Pages(Sequence[Page]):
             self._pages[stays + begin : stays + end] = made[first:behind]
         facts = np.concatenate([kept, _facts(made)], axis=1)
         self._facts = facts[:, np.argsort(facts[0], kind="stable")]
+        self._note_made(made)
+
+    def _note_made(self, made: Sequence[Page]) -> None:
         self._made += sum(len(page.held) for page in made)
         if self._made >= REST_AFTER:
             self._let_rest()

@@ -129,6 +129,10 @@ def test_ranges_that_no_round_touches_are_no_objects(monkeypatch):
     assert list(cursor.ranges()) == [touched[0], *ranges[1:]]
     assert [(page.unacked, page.spans.tolist()) for page in cursor.pages] == before
     assert cursor.find(1_000) == ranges[500] and cursor.find(1_001) is None
+    again = Cursor(KEY, "t", -1, 0)
+    again.load_pages({page.first: list(page.held) for page in cursor.pages})
+    assert not any(isinstance(page.held, list) for page in again.pages)
+    assert list(again.ranges()) == list(cursor.ranges()) and again.unacked == cursor.unacked
 
 
 @given(
