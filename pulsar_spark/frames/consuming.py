@@ -40,6 +40,8 @@ from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
 _IDLE_SECONDS = 0.05
+_ENDING_SECONDS = 0.01
+"""How often a run over what is there asks whether that was all; a look costs a stat until there is another round."""
 _LOOK_SECONDS = 1.0
 _SIGNAL_SECONDS = 1.0
 """How long after Spark's end a word to stop may come: a service manager ends all processes of a service at once."""
@@ -176,8 +178,9 @@ class Consuming:
     def _take(self) -> None:
         """Take in events: all that are there, one of them at least unless none comes in a while."""
         is_awaiting = self._backoff.seconds_left or (self._rewinding is not None and self._rewinding.is_awaiting)
+        idle_seconds = _IDLE_SECONDS if is_awaiting else _ENDING_SECONDS if self._backlog else _LOOK_SECONDS
         try:
-            event = self._events.get(timeout=_IDLE_SECONDS if self._backlog or is_awaiting else _LOOK_SECONDS)
+            event = self._events.get(timeout=idle_seconds)
             while True:
                 self._take_event(*event)
                 if self._waiting is not None and self._waiting.messages >= self._max_messages:
