@@ -84,8 +84,8 @@ def test_an_interrupted_subscribe_leaves_nobody_who_holds_the_subscription(serve
     """Ctrl-C in a cell that waits for a broker; the cell is run again afterwards."""
     ask = membership.Channel.ask
 
-    def interrupted(self, rows, timeout, committed=None):
-        ask(self, rows, timeout, committed)
+    def interrupted(self, *asked, **besides):
+        ask(self, *asked, **besides)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
