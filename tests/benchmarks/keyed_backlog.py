@@ -22,10 +22,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.enums import HashingScheme
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, message_rows, publish
 from pulsar_spark.protocol.hash_ranges import SLOTS
+from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
