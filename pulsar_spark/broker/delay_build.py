@@ -21,6 +21,7 @@ from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, P
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.entries import is_in_table
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces, without_positions
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.topic_files import is_there
@@ -113,14 +114,15 @@ def _messages(spark: SparkSession, topic: Topic, runs: dict[int, list[Run]]) -> 
 def _delayed_after(spark: SparkSession, runs: dict[int, list[Run]]) -> DataFrame:
     rows = sorted({(partition, run.ledger_id, run.delayed_after) for partition, of in runs.items() for run in of})
     partitions, ledger_ids, instants = zip(*rows)
-    return spark.createDataFrame(
+    return local_frame(
+        spark,
         pa.table(
             {
                 "partition": pa.array(partitions, pa.int32()),
                 "ledger_id": pa.array(ledger_ids, pa.int64()),
                 "delayed_after": pa.array(instants, pa.int64()),
             }
-        )
+        ),
     )
 
 

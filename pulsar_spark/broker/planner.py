@@ -37,7 +37,7 @@ from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.storage.python_rows import uncollected, values_of
-from pulsar_spark.storage.session import side_session
+from pulsar_spark.storage.session import local_frame, side_session
 from pulsar_spark.transforms.round import PLANS, Plan, plan_for, plan_round, plan_whole_acknowledgements
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 
@@ -172,7 +172,7 @@ class _Mode:
         parquet = to_parquet(rows)
         length = next((length for length in LENGTHS if len(parquet) <= length), None)
         if length is None:
-            return plan(self._spark.createDataFrame(rows).coalesce(1)).toArrow()
+            return plan(local_frame(self._spark, rows).coalesce(1)).toArrow()
         path = self._folder / f"inputs-{length}.parquet"
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_padded(path, parquet, length)

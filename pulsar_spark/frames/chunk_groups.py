@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pulsar_spark.frames.chunk_payloads import NOTHING, Parts
 from pulsar_spark.storage.chunk_rows import PAYLOAD_BYTES, Room, rows_of_chunks
 from pulsar_spark.storage.chunks import SpansOf
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import GROUPED, SIZE, group_chunks
 
@@ -47,7 +48,7 @@ def grouped_parts(
         rows = pa.concat_tables([table for _, table in chunks])
         of_partition = np.repeat([partition for partition, _ in chunks], [table.num_rows for _, table in chunks])
         local = rows.select(["position", *GROUPED]).append_column("partition", pa.array(of_partition, pa.int32()))
-        frame = spark.createDataFrame(local.combine_chunks())  # an empty chunk of Arrow's would end the frame
+        frame = local_frame(spark, local)
         for partition, first, last, parts in _messages(group_chunks(frame.coalesce(1))):
             if units[partition].get(last) == first:
                 found[partition][last] = parts

@@ -36,6 +36,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded, ranges_of
 from pulsar_spark.storage.chunks import ChunkedMessages, SpansOf
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 
@@ -100,14 +101,14 @@ def with_payloads(
     lasts = {each.partition: np.unique(each.lasts) for each in parts}
     last_chunks = read_last_chunks(topic, lasts, spans_of, read, redelivery_counts)
     if last_chunks is not None and all(each.payloads is not None for each in parts):
-        rows = _beside(last_chunks, _joined(parts)).combine_chunks()
-        return spark.createDataFrame(rows).select(*names, F.lit(None).cast("string").alias(PAYLOAD_ERROR))
+        rows = _beside(last_chunks, _joined(parts))
+        return local_frame(spark, rows).select(*names, F.lit(None).cast("string").alias(PAYLOAD_ERROR))
     known, runs = _where(parts, spans_of)
     if last_chunks is None:
-        of_messages = F.broadcast(spark.createDataFrame(known))
+        of_messages = F.broadcast(local_frame(spark, known))
         found = many().drop("payload").join(of_messages, on=[*_PLACE], how="inner")
     else:
-        found = spark.createDataFrame(_beside(last_chunks, known).combine_chunks())
+        found = local_frame(spark, _beside(last_chunks, known))
     whole = found.withColumn("whole", _function(topic.path, runs)("parts", SIZE))
     payload, error = (F.col("whole")[name] for name in ("payload", PAYLOAD_ERROR))
     return whole.select(

@@ -32,7 +32,7 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
-from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.session import check_delta, local_frame
 from pulsar_spark.storage.slices import DELIVERED, PositionRange
 from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES, REPROCESSING
@@ -178,7 +178,7 @@ def read_letters(
 
 
 def _no_letters(spark: SparkSession) -> DataFrame:
-    messages = spark.createDataFrame(MESSAGES.schema.empty_table())
+    messages = local_frame(spark, MESSAGES.schema.empty_table())
     absent = {name: F.lit(None).cast("bigint") for name in ("ledger_id", "position")}
     absent |= {PAYLOAD_ERROR: F.lit(None).cast("string")}
     letters = _described(messages.withColumns(absent), "")
@@ -219,7 +219,7 @@ def _sent(spark: SparkSession, layout: Layout) -> DataFrame:
     rows = (
         spark.read.format("delta").load(str(table.path))
         if table.exists()
-        else spark.createDataFrame(REPROCESSING.schema.empty_table())
+        else local_frame(spark, REPROCESSING.schema.empty_table())
     )
     return rows.filter(F.col("kind") == "sent")
 

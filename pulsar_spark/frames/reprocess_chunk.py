@@ -13,6 +13,7 @@ from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAY
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.tables import is_committed
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
@@ -53,14 +54,15 @@ def rows_to_send(
     alone. The job that writes them fails with :class:`InvalidMessage` when *fix* returned a letter twice or one it was
     not given.
     """
-    numbers = letters.sparkSession.createDataFrame(
+    numbers = local_frame(
+        letters.sparkSession,
         pa.table(
             {
                 "message_id": [claim.message_id for claim in claims],
                 "number": pa.array([claim.number for claim in claims], pa.int64()),
                 "times": pa.array([claim.replays for claim in claims], pa.int32()),
             }
-        )
+        ),
     )
     rows = letters.select(
         "message_id",

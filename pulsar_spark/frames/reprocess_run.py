@@ -29,6 +29,7 @@ from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic, resolve_topic
 
@@ -246,7 +247,7 @@ class Run:
         letters = read_letters(
             self._spark, self._layout, self._topic, self._job.table_version, ranges, as_stored=self._fix is None
         )
-        chosen = self._spark.createDataFrame(pa.table({"message_id": [claim.message_id for claim in claims]}))
+        chosen = local_frame(self._spark, pa.table({"message_id": [claim.message_id for claim in claims]}))
         return letters.join(F.broadcast(chosen), on="message_id", how="left_semi")
 
     def report(self) -> Reprocessed:

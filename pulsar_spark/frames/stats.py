@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.frames.producer import utc_now
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics import list_topics, read_topic
 from pulsar_spark.views.stats import Observation
 from pulsar_spark.views.stats_table import STATS, stats_rows
@@ -28,4 +29,4 @@ def stats(
         if topic
         else [found for pair in layout.namespaces() for found in list_topics(layout, *pair)]
     )
-    return spark.createDataFrame(STATS.rows(stats_rows(Observation(layout, clock()), topics)))
+    return local_frame(spark, STATS.rows(stats_rows(Observation(layout, clock()), topics)))

@@ -39,9 +39,10 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
 from pulsar_spark.storage.data_files import spark_writer_options
@@ -145,6 +146,12 @@ def side_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSessi
     for name, value in {**settings, catalog: spark.conf.get(catalog)}.items():
         session.conf.set(name, value)
     return session
+
+
+def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """*table* as a frame, with as many rows: by itself Spark ends a frame at the first empty chunk of Arrow's, and
+    whatever was put together of parts or filtered may have some."""
+    return spark.createDataFrame(table.combine_chunks())
 
 
 def is_running(spark: SparkSession) -> bool:

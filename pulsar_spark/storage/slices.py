@@ -32,6 +32,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 
@@ -269,7 +270,7 @@ def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> Da
         & (F.col("piece_ack_set").isNull() | _is_unacked(F.col("piece_ack_set")))
     )
     bounded = messages.filter(_around(found, firsts, lasts))
-    located = bounded.join(F.broadcast(spark.createDataFrame(rows)), on=is_in_piece, how="inner")
+    located = bounded.join(F.broadcast(local_frame(spark, rows)), on=is_in_piece, how="inner")
     return _with_place(
         located, F.col("piece_ledger_id"), F.col("piece_shift") + F.col("entry_id"), F.col("piece_redelivery_count")
     )
@@ -300,7 +301,7 @@ def without_positions(
         & (F.shiftright("position", bits) == F.col("hole_block"))
         & F.col("position").between(F.col("hole_first"), F.col("hole_last"))
     )
-    return messages.join(F.broadcast(spark.createDataFrame(table)), on=is_in_hole, how="left_anti")
+    return messages.join(F.broadcast(local_frame(spark, table)), on=is_in_hole, how="left_anti")
 
 
 def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:

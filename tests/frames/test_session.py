@@ -2,6 +2,7 @@
 
 import os
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -80,3 +81,9 @@ def test_a_session_without_delta_is_refused(spark: SparkSession):
     plain.conf.set("spark.sql.catalog.spark_catalog", "org.example.NoCatalog")
     with pytest.raises(InvalidConfiguration, match="spark.jars.packages=io.delta:delta-spark"):
         session.check_delta(plain)
+
+
+@pytest.mark.parametrize("chunks", [[0], [3, 0, 4], [0, 2], [2, 0]])
+def test_a_local_frame_has_all_rows_of_a_table_whatever_its_chunks(spark, chunks):
+    table = pa.concat_tables([pa.table({"a": pa.array(range(rows), pa.int64())}) for rows in chunks])
+    assert session.local_frame(spark, table).toArrow()["a"].to_pylist() == table["a"].to_pylist()

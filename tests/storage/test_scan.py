@@ -96,3 +96,10 @@ def test_nobody_opens_or_reads_in_another_way():
         if path != Path(__file__) and ".to_pyarrow_" in path.read_text(encoding="utf-8")
     ]
     assert readers == [PROJECT / "pulsar_spark" / "storage" / "scan.py"]
+
+
+def test_nobody_makes_local_frames_in_another_way():
+    callers = [
+        path for path in (PROJECT / "pulsar_spark").rglob("*.py") if ".createDataFrame(" in path.read_text("utf-8")
+    ]
+    assert [path.name for path in callers] == ["session.py"]
