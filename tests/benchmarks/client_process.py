@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pulsar_spark as pulsar
 
-QUIET_MS = 3_000
+QUIET_MS = 10_000
 FIRST_MS = 60_000
 BATCH = pulsar.ConsumerBatchReceivePolicy(1000, -1, QUIET_MS)
 
