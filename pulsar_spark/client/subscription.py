@@ -275,7 +275,7 @@ class PartitionSubscription(HandingOut):
             return
         with self.lock:
             permits = self._count_taken()
-            too_many = self._permits.too_many()
+            too_many = self._permits.too_many(self._queued)
         unseen = self._consumer._receiver.take_back(self, too_many)
         with self.lock:
             unseen = [delivery for delivery in unseen if delivery.generation == self.generation]

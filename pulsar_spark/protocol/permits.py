@@ -9,10 +9,14 @@ gives its permit back.
 queue size a round would wait most of the time. Its queue doubles, up to ``most``, when a round brings half of it or
 more and finds it empty, a queue full having been taken since it grew last. Larger than two seconds' worth of what is
 taken is too large: it shrinks back, to no less than the size asked for, by asking for less, or by giving back what
-waits unseen (see :meth:`Permits.too_many`), so that others can have it. Source: ConsumerBase.expectMoreIncomingMessages
-and ConsumerImpl.updateAutoScaleReceiverQueueHint (PIP-74), where an empty queue doubles that was full before, and
-shrinks when memory runs short; here what waits takes none.
+waits unseen (see :meth:`Permits.too_many`), so that others can have it. What is taken is judged where there was
+something to take: a consumer that waits for a slow round keeps its queue. Source: PIP-74,
+ConsumerBase.expectMoreIncomingMessages and ConsumerImpl.updateAutoScaleReceiverQueueHint, where an empty queue doubles
+that was full before, and shrinks when memory runs short; here what waits takes none.
 """
+
+IDLE_LOOKS = 10
+"""After so many looks in a row at an empty queue of which nothing was taken, it is larger than anybody needs."""
 
 
 class Permits:
@@ -41,6 +45,8 @@ class Permits:
         """What has left a queue that shrank is not asked for again, for so many messages."""
         self._taken = self._lately = 0
         """Messages that left the queue since it grew, and since :meth:`too_many` was last asked."""
+        self._has_waiting, self._idle_looks = False, 0
+        """Did something wait when :meth:`too_many` was last asked, and how often did nothing happen since?"""
         self._round, self._brought, self._was_empty = -1, 0, False
 
     @property
@@ -102,11 +108,20 @@ class Permits:
         """So many were sent and never queued."""
         return messages if self.queue_size else self._wanted
 
-    def too_many(self) -> int:
-        """Asked once a second: how many of what waits may be given back, because two seconds' worth of what is taken is
-        less than the queue, and it shrinks."""
+    def too_many(self, queued: int) -> int:
+        """Asked once a second, while *queued* wait: how many of them may be given back, because two seconds' worth of
+        what is taken is less than the queue, and it shrinks.
+
+        >>> permits = Permits(queue_size=4, most=16)
+        >>> permits.queue_size, waits = 16, [0, 16, 16]
+        >>> [permits.too_many(queued) for queued in waits], permits.queue_size
+        ([0, 0, 12], 4)
+        """
+        self._idle_looks = 0 if queued or self._lately else self._idle_looks + 1
+        had_some, self._has_waiting = self._has_waiting, queued > 0
         enough, self._lately = max(self.least, 2 * self._lately), 0
-        if enough < self.queue_size:
+        is_judged = (had_some and queued) or self._idle_looks >= IDLE_LOOKS
+        if is_judged and enough < self.queue_size:
             self._debt += self.queue_size - enough
             self.queue_size, self._taken = enough, 0
         return self._debt

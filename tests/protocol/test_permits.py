@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pulsar_spark.protocol.permits import Permits
+from pulsar_spark.protocol.permits import IDLE_LOOKS, Permits
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -24,7 +24,7 @@ def test_what_is_asked_for_and_what_waits_are_a_queue_full(seed):
             asked += sum(permits.hand_out(is_shown=True) for _ in range(taken))
             queued -= taken
         elif happens == "watch":
-            too_many = permits.too_many()
+            too_many = permits.too_many(queued)
             given_back = min(queued, chance.choice([too_many // 2, too_many, too_many + chance.randint(0, least)]))
             asked += permits.give_back(given_back)
             queued -= given_back
@@ -33,3 +33,24 @@ def test_what_is_asked_for_and_what_waits_are_a_queue_full(seed):
         left, too_large = permits._used, permits._debt
         assert asked + queued + left == permits.queue_size + too_large
         assert asked + queued > 0
+
+
+def test_a_queue_that_waits_for_slow_rounds_stays_large():
+    permits = Permits(1000, 16_000)
+    permits.connect()
+    for round_number in range(1, 12):
+        brought = permits.queue_size
+        permits.arrive(brought, round_number=round_number, queued=0)
+        assert permits.too_many(brought) == 0  # the round came just before the look
+        permits.take(brought)
+        assert [permits.too_many(0) for _ in range(3)] == [0, 0, 0]
+    assert permits.queue_size == 16_000
+
+
+def test_a_large_queue_shrinks_where_little_is_taken_and_where_nothing_comes_any_more():
+    for looks in ([5000, 5000], [0] * IDLE_LOOKS):
+        permits = Permits(1000, 16_000)
+        permits.connect()
+        permits.queue_size = 16_000
+        *before, last = [permits.too_many(queued) for queued in looks]
+        assert (set(before), last, permits.queue_size) == ({0}, 15_000, 1000)
