@@ -194,7 +194,9 @@ class Publisher(Worker):
                 (
                     message.done,
                     None,
-                    message.done and SentMessageId(partition, version, entry_id, index, names[partition]),
+                    None
+                    if message.done is None  # a callback may be false, as a list that is called is
+                    else SentMessageId(partition, version, entry_id, index, names[partition]),
                 )
                 for message, (partition, entry_id, index) in zip(messages, places, strict=True)
             )

@@ -6,6 +6,7 @@ their defaults. A consumer's schema is kept too where the topic has none and not
 judged, where Pulsar refuses it: dead letters, retry letters, rows of SQL and of earlier releases are such messages.
 """
 
+import time
 from collections.abc import Mapping
 
 from pulsar_spark.errors import IncompatibleSchema, InvalidTopicName, TopicNotFound
@@ -29,6 +30,8 @@ from pulsar_spark.storage.topics import Topic, resolve_topic
 _WHAT_TO_DO = (
     "change it so that it fits, or allow it with the policy schema_compatibility_strategy of the topic or its namespace"
 )
+_KNOWN_SECONDS = 1.0
+"""So long a name means the topic it was found to mean: to find out takes a look at the disk, for each letter."""
 
 
 class TopicSchemas:
@@ -39,6 +42,8 @@ class TopicSchemas:
         self._table = SchemaTable(layout)
         self._written: dict[tuple[str, int], SchemaInfo] = {}
         """By a topic's id: one that is deleted and made again under its name keeps other schemas."""
+        self._ids: dict[str, tuple[str, float]] = {}
+        """By name, and until when that is believed."""
 
     def version_for_producer(self, topic: Topic, schema: Schema) -> int | None:
         """The version under which the topic keeps a producer's *schema*, a new one if need be; None for one that says
@@ -86,10 +91,15 @@ class TopicSchemas:
         return self._version_of(self._topic_id(origin), version) if origin else None
 
     def _topic_id(self, topic_name: str) -> str | None:
+        topic_id, until = self._ids.get(topic_name, (None, 0.0))
+        if time.monotonic() < until:
+            return topic_id
         try:
-            return resolve_topic(self._layout, topic_name)[0].topic_id
+            topic_id = resolve_topic(self._layout, topic_name)[0].topic_id
         except (TopicNotFound, InvalidTopicName):
             return None
+        self._ids[topic_name] = topic_id, time.monotonic() + _KNOWN_SECONDS
+        return topic_id
 
     def _version_of(self, topic_id: str | None, version: int) -> SchemaInfo | None:
         if topic_id is not None and (topic_id, version) not in self._written:

@@ -138,8 +138,9 @@ class Membership:
         self._arriving: dict[tuple[int, int], _Arriving] = {}
 
     def join(self, timeout: float, permits: int) -> None:
-        """Subscribe on every partition or on none, and ask for so many messages of each in the same commit: one round
-        does both. The broker's refusal, or Timeout, otherwise."""
+        """Subscribe on every partition or on none, and ask for so many messages of each. Of a single one in the same
+        commit: one round does both. Of several once all are there: who is refused on one of them is to be dealt nothing
+        of the others. The broker's refusal, or Timeout, otherwise."""
         self._join(self._partitions, self._options, timeout, permits)
 
     def join_added(self, partitions: list[int], timeout: float, permits: int) -> None:
@@ -156,9 +157,12 @@ class Membership:
         flows = [self.row("flow", partition, permits=permits) for partition in partitions]
         is_joined = False
         try:
-            replies = self._channel.ask(rows, timeout, followed_by=flows)
+            is_one = len(partitions) == 1
+            replies = self._channel.ask(rows, timeout, followed_by=flows if is_one else ())
             if refusals := [reply.error for reply in replies if reply.error is not None]:
                 raise refusals[0]
+            if not is_one:
+                self._channel.submit(flows)
             is_joined = True
         finally:
             if not is_joined:  # refused, out of time, or interrupted

@@ -135,7 +135,7 @@ def publish(
         raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
     check_delta(frame.sparkSession)
     layout = Layout(root)
-    now = clock()
+    now = clock().astimezone()  # one without a zone is in the machine's
     check_chunking(chunking, max_message_size, chunk_max_message_size)
     encoding = Encoding.checked(compression, encryption_key, crypto_key_reader, crypto_failure_action)
     frame = with_payloads(frame, schema)

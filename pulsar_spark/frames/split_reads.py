@@ -253,11 +253,13 @@ def _jobs(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[LaneRange]) -> _J
 
 
 def _with_values(group: pq.RowGroupMetaData) -> Iterator[str]:
-    """The columns of a row group that are not known to be null in all rows."""
+    """The columns of a row group that are not known to be null in all rows; of a nested one nobody knows, since an
+    empty map counts as null in its keys and values."""
     for chunk in map(group.column, range(group.num_columns)):
+        name, is_nested, _ = chunk.path_in_schema.partition(".")
         known = chunk.statistics
-        if known is None or not known.has_null_count or known.null_count < chunk.num_values:
-            yield chunk.path_in_schema.partition(".")[0]
+        if is_nested or known is None or not known.has_null_count or known.null_count < chunk.num_values:
+            yield name
 
 
 class _Owners:

@@ -91,9 +91,9 @@ def messages_at(
     ranges: Sequence[PositionRange] | None = None,
 ) -> tuple[DataFrame, bool]:
     """*columns* of the messages of *topic* as of *version* of its table, as :func:`read_pieces` gives them: all, or
-    those of some *partitions* or *ranges* of positions. Of a chunked one whose chunks cannot be put together there is
-    no payload, and :data:`PAYLOAD_ERROR` says why. And whether any may have a payload that is compressed or
-    encrypted."""
+    those of some *partitions* or *ranges* of positions. Chunks are looked up as the table has them now: a chunked
+    message of which any is deleted or lost is not there. Of one whose chunks cannot be put together there is no
+    payload, and :data:`PAYLOAD_ERROR` says why. And whether any may have a payload that is compressed or encrypted."""
     small, ends, all_units, has_chunks, has_encoded = [], [], {}, False, False
     known = ledgers_until(layout, topic, version)
     for partition, ledgers in known.items():

@@ -175,11 +175,12 @@ def reconsume_times(properties: Mapping[str, str]) -> int:
     """How often the message was put off before (0 for a message that never was, or whose counter is no number that Java
     has: anybody may have written it).
 
-    >>> [reconsume_times({RECONSUME_TIMES: text}) for text in ("2", "\u00b2", "-1", "9" * 5000)]
-    [2, 0, 0, 0]
+    >>> [reconsume_times({RECONSUME_TIMES: text}) for text in ("2", "\u00b2", "-1", "9" * 10, "9" * 5000)]
+    [2, 0, 0, 0, 0]
     """
     text = properties.get(RECONSUME_TIMES, "")
-    return int(text) if text.isdecimal() and len(text) <= len(str(MOST_INT32)) else 0
+    is_number = text.isdecimal() and len(text) <= len(str(MOST_INT32)) and int(text) <= MOST_INT32
+    return int(text) if is_number else 0
 
 
 def retry_letter_properties(

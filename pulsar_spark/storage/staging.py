@@ -13,6 +13,7 @@ import contextlib
 import shutil
 import threading
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -32,6 +33,8 @@ _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 _writing = threading.Condition()
 _held: dict[object, dict[str, "_Held"]] = {}
 """What is set for writers, by session of the JVM, of which Python may have several objects, and by name."""
+_waiting: dict[object, deque[object]] = {}
+"""Who waits to write, by session, the first in front."""
 
 
 class _Held(NamedTuple):
@@ -76,10 +79,11 @@ def staged(
 @contextlib.contextmanager
 def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings that Spark takes from the session only, set back when the last one who writes with them is done. Whoever
-    needs another value of one waits until then."""
+    needs another value of one waits until then, and who comes later waits behind him: else he would wait for ever
+    beside writers that overlap."""
     session = getattr(spark, "_jsparkSession", spark)
     with _writing:
-        _writing.wait_for(lambda: _fits(_held.get(session, {}), settings))
+        _await_turn(session, settings)
         held = _held.setdefault(session, {})
         for name, value in settings.items():
             if name not in held:
@@ -97,6 +101,19 @@ def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
             if not held:
                 del _held[session]
             _writing.notify_all()
+
+
+def _await_turn(session: object, settings: Mapping[str, str]) -> None:
+    """Wait until everybody who came before has begun, and *settings* fit those that are held."""
+    line, me = _waiting.setdefault(session, deque()), object()
+    line.append(me)
+    try:
+        _writing.wait_for(lambda: line[0] is me and _fits(_held.get(session, {}), settings))
+    finally:
+        line.remove(me)
+        if not line:
+            del _waiting[session]
+        _writing.notify_all()
 
 
 def _fits(held: Mapping[str, _Held], settings: Mapping[str, str]) -> bool:

@@ -402,3 +402,15 @@ def test_the_partition_of_a_key_is_told(lonely_client, scheme):
     for wrong in ((None, 5), (b"a", 5), ("a", 0), ("a", -1), ("a", True), ("a", 1.5), ("a", 5, "Boost"), ("a", 5, 1)):
         with pytest.raises(ValueError):
             pulsar.partition_for_key(*wrong)
+
+
+def test_a_callback_that_is_false_is_told_the_id(lonely_client):
+    class Answers(list):
+        def __call__(self, result, message_id) -> None:
+            self.append(message_id)
+
+    producer, answers = lonely_client.create_producer("t"), Answers()
+    producer.send_async(b"x", answers)
+    producer.flush()
+    eventually(lambda: answers)
+    assert [str(each) for each in answers] == ["(1,0,-1,-1)"]

@@ -54,3 +54,15 @@ def test_one_partition_stays_one(served, admin, send, monkeypatch):
         admin.update_partitioned_topic("p", 3)
         send([2, 1])
         eventually(lambda: taken == [(1, 0, 0)])
+
+
+def test_who_is_refused_on_one_partition_is_dealt_nothing_of_another(served, admin, send):
+    admin.create_subscription("p", "s", "earliest")
+    send([0, 1])
+    client = pulsar.Client(f"delta:{served.layout.root}")
+    client.subscribe("p-partition-1", "s")
+    with pytest.raises(pulsar.ConsumerBusy):
+        consume(None, served.layout.root, "p", "s", print, subscription_type="Exclusive")
+    eventually(lambda: not served.cursor("p", "s", 0).consumers)
+    assert served.cursor("p", "s", 0).msg_out_counter == 0
+    client.close()

@@ -99,3 +99,11 @@ def _expected(ranges: set[LaneRange]) -> list[dict]:
             lacking = {} if is_first else {"producer_name": None, "properties": None}
             expected.append(columns | lacking | place)
     return expected
+
+
+def test_an_empty_map_is_a_value(tmp_path):
+    properties = MESSAGES.schema.field("properties").type
+    rows = pa.table({"uuid": pa.nulls(2, pa.string()), "properties": pa.array([[], []], properties)})
+    pq.write_table(rows, tmp_path / "1.parquet")
+    group = pq.read_metadata(tmp_path / "1.parquet").row_group(0)
+    assert {*split_reads._with_values(group)} == {"properties"}

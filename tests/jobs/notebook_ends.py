@@ -21,7 +21,7 @@ def run(root: str, how: str) -> None:
     for _ in range(2 if how == "falls_off" else 1):  # the cell is run again
         broker = Broker(spark_session(for_rounds=True), root)
         broker.start()
-    publish(spark.range(1000).selectExpr("cast(id as string) payload"), root, "orders")
+    publish(spark.range(3000).selectExpr("cast(id as string) payload"), root, "orders")
     called = threading.Event()
 
     def count(messages, delivery):
@@ -29,12 +29,12 @@ def run(root: str, how: str) -> None:
         time.sleep(0.5)
         print("counted", messages.count(), flush=True)
 
-    def cell():
+    def cell(function):
         """May be run again: it names its consumer."""
-        return consume(spark, root, "orders", "s", count, consumer_name="cell", max_messages=100)
+        return consume(spark, root, "orders", "s", function, consumer_name="cell", max_messages=100)
 
-    cell()
-    consumption = cell()
+    cell(lambda messages, delivery: time.sleep(0.5))
+    consumption = cell(count)
     assert called.wait(180)
     if how == "raises":
         with consumption:

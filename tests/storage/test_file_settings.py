@@ -6,6 +6,7 @@ import pytest
 
 from pulsar_spark.storage import staging
 from pulsar_spark.storage.staging import _file_settings
+from tests.client.waiting import eventually
 
 MICROS, MILLIS = {"type": "MICROS"}, {"type": "MILLIS"}
 
@@ -28,7 +29,7 @@ class Conf(dict):
 def conf():
     found = Conf(type="INT96")
     yield found
-    assert found["type"] == "INT96" and not staging._held
+    assert found["type"] == "INT96" and not staging._held and not staging._waiting
 
 
 def test_settings_stay_until_the_last_writer_is_done(conf):
@@ -60,3 +61,23 @@ def test_who_needs_another_value_waits(conf):
         assert not entered.wait(0.05) and conf["type"] == "MICROS"
     other.join()
     assert found == ["MILLIS"]
+
+
+def test_who_comes_later_does_not_overtake_who_waits(conf):
+    order = []
+
+    def write(settings: dict[str, str]) -> None:
+        with _file_settings(Session(conf), settings):
+            order.append(conf["type"])
+
+    def wait_in_line(settings: dict[str, str], place: int) -> threading.Thread:
+        thread = threading.Thread(target=write, args=(settings,))
+        thread.start()
+        eventually(lambda: len(staging._waiting.get(conf, ())) == place)
+        return thread
+
+    with _file_settings(Session(conf), MICROS):
+        others = [wait_in_line(MILLIS, 1), wait_in_line(MICROS, 2)]
+    for other in others:
+        other.join()
+    assert order == ["MILLIS", "MICROS"]
