@@ -4,7 +4,7 @@ A round looks at cursors that are awake. One of which nothing was asked, which t
 happens, is laid to rest by it, until the instant at which something of it is due, by either clock, or what it waits for
 comes: entries of its topic, where somebody could take them. It is woken by whatever may change that: a request that
 names it, a draft of the round, a policy, the machine's clock set back. What is woken in vain costs a look, so in doubt
-a cursor is woken, and one with a due lane, chunks, or ranges by lane never rests.
+a cursor is woken, and one with a due lane, chunks, or consumers that joined recently (3.2.3) never rests.
 """
 
 import heapq

@@ -94,7 +94,7 @@ class LaneForm:
     def _codes_of_parts(self) -> np.ndarray:
         """Where every entry was touched: lane by lane, in order, they are as many of each range as it counts."""
         in_order = by_number(self.parts.of_first(self._entries))
-        held = [held for part in self.parts for held in self._ranges_of[part.number]]
+        held = [held for index in range(len(self.parts)) for held in self.ranges_of(index)]
         codes = np.empty(self._entries, np.int32)
         codes[in_order] = np.repeat(np.array([*map(self.states.number, held)], np.int32), [each.size for each in held])
         return codes
@@ -172,8 +172,10 @@ class LaneForm:
 
     def has_whole_ranges(self, selector: Selector) -> bool:
         """Are the lanes one of each owner, as *selector* says, is every entry touched that lies before the end, and
-        with its owner or acknowledged? Then ranges can change as a whole (see whole_ranges)."""
-        if not self.lanes and not self.parts.are_by(selector):
+        with its owner or acknowledged? Then ranges can change as a whole (see whole_ranges). Not where they are to be
+        made yet, of exact ranges (:meth:`of_ranges`) or because what is gone left doubts."""
+        touched = self.end - self._base  # to ask this may forget ranges that are in doubt
+        if not touched and not self.parts.are_by(selector):
             self.parts.of_entries(self._base, 0, selector)
         owners = self.parts.owners
         return (
@@ -182,7 +184,7 @@ class LaneForm:
             and self.lanes.keys() <= {part.number for part in self.parts}
             and not any(held.status == REPLAY for held in self.every_range())
             and self.is_with_owners(selector)
-            and (self._entries is not None or not (self.codes == UNREAD).any())
+            and touched == sum(held.size for index in range(len(owners)) for held in self.ranges_of(index))
         )
 
     def store_ranges(self, changed: Mapping[int, Sequence[Range]], end: int) -> "Stored":

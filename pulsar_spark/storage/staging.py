@@ -85,22 +85,24 @@ def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
     with _writing:
         _await_turn(session, settings)
         held = _held.setdefault(session, {})
-        for name, value in settings.items():
-            if name not in held:
-                held[name] = _Held(value, spark.conf.get(name, None), 0)
-                spark.conf.set(name, value)
-            held[name] = held[name]._replace(writers=held[name].writers + 1)
+        before = {name: spark.conf.get(name, None) for name in settings if name not in held}
+        for name in before:
+            spark.conf.set(name, settings[name])
+        for name, value in settings.items():  # behind what may fail: what is noted of nobody would be waited for
+            known = held.get(name) or _Held(value, before[name], 0)
+            held[name] = known._replace(writers=known.writers + 1)
     try:
         yield
     finally:
         with _writing:
             for name in settings:
                 held[name] = held[name]._replace(writers=held[name].writers - 1)
-                if not held[name].writers:
-                    _set_back(spark, name, held.pop(name).before)
+            done = {name: held.pop(name).before for name in settings if not held[name].writers}
             if not held:
                 del _held[session]
-            _writing.notify_all()
+            _writing.notify_all()  # nobody gets in before this is left, and whoever waits is told if Spark is gone
+            for name, value in done.items():
+                _set_back(spark, name, value)
 
 
 def _await_turn(session: object, settings: Mapping[str, str]) -> None:

@@ -6,7 +6,9 @@ import pytest
 
 from pulsar_spark.broker import gather
 from pulsar_spark.broker.keyed_ranges import KeyedByRange
+from pulsar_spark.broker.lane_form import LaneForm
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, PENDING
+from tests import plain_planner
 from tests.broker.test_key_shared_dues import ON, TOPIC, join
 from tests.model_keys import Key
 from tests.spark_engine import new_engine
@@ -20,13 +22,31 @@ def by_lane(monkeypatch):
     monkeypatch.setattr(gather, "EXACT_BELOW", -1)
 
 
+@pytest.fixture(autouse=True)
+def ranges_joined(monkeypatch):
+    """As the plan of Spark says them: the planner without it says each entry by itself, of which nothing is whole."""
+    plan = plain_planner._plan
+
+    def joined(rows):
+        outcome, found = plan(rows), []
+        for held in outcome.ranges:
+            if found and found[-1].last + 1 == held.first and found[-1][2:] == held[2:]:
+                found[-1] = found[-1]._replace(last=held.last)
+            else:
+                found.append(held)
+        return outcome._replace(ranges=found)
+
+    monkeypatch.setattr(plain_planner, "_plan", joined)
+
+
 class Twins:
     """The same rounds twice: as they are, and entry by entry alone."""
 
     def __init__(self, folder, monkeypatch):
         self.engines = [new_engine(None, folder / name) for name in ("by_range", "by_entry")]
-        self.rounds_by_range = 0
-        self._plan, self._monkeypatch = KeyedByRange.plan, monkeypatch
+        self.rounds_by_range = self.stored_by_range = 0
+        self._plan, self._store, self._monkeypatch = KeyedByRange.plan, LaneForm.store_ranges, monkeypatch
+        monkeypatch.setattr(LaneForm, "store_ranges", lambda form, *given: self._counted_store(form, *given))
         for engine in self.engines:
             engine.create_topic(TOPIC)
 
@@ -50,6 +70,10 @@ class Twins:
         work = self._plan(by_range)
         self.rounds_by_range += work is not None
         return work
+
+    def _counted_store(self, form: LaneForm, *given):
+        self.stored_by_range += 1
+        return self._store(form, *given)
 
     @staticmethod
     def cursor(engine):
@@ -101,7 +125,53 @@ def test_rounds_by_range_are_rounds_by_entry(tmp_path, monkeypatch, seed):
             gone = names.pop(chosen.randrange(len(names)))
             asked = [each for each in asked if each["consumer_id"] != gone] + [ON.close(gone)]
         twins.round(asked)
-    assert twins.rounds_by_range > 5
+    assert twins.rounds_by_range > 5 and twins.stored_by_range > 5
+
+
+def _ack_all(cursor) -> list[dict]:
+    return [
+        ON.ack(each.first, each.last, consumer=each.consumer_id)
+        | {"properties": {DELIVERY_ROUND: str(each.delivery_round)}}
+        for each in cursor.lanes.every_range()
+    ]
+
+
+def test_what_is_out_by_position_stays_out_when_ranges_are_kept_by_lane(tmp_path, monkeypatch):
+    monkeypatch.setattr(gather, "LANES_FROM", 15)
+    twins = Twins(tmp_path, monkeypatch)
+    twins.round([*(ON.subscribe(name, "KeyShared") for name in "ab"), *(ON.flow(name, 100) for name in "ab")])
+    for _ in range(2):
+        twins.publish([1] * 20, KEYS[:20])
+        twins.round([])
+    ours = twins.cursor(twins.engines[0])
+    assert ours.lanes and ours.mark_delete == -1 and ours.unacked.total() == 40
+    twins.round(_ack_all(ours))
+    assert ours.mark_delete == 39
+
+
+def test_keys_that_are_out_by_position_stay_with_their_consumer_when_another_joins(tmp_path, monkeypatch):
+    monkeypatch.setattr(gather, "LANES_FROM", 15)
+    twins = Twins(tmp_path, monkeypatch)
+    twins.round([ON.subscribe("a", "KeyShared"), ON.flow("a", 20)])
+    twins.publish([size for size in (1, 3) * 10], KEYS[:20])
+    twins.round([ON.flow("a", 100)])
+    twins.publish([size for size in (1, 3) * 10], KEYS[:20])
+    twins.round([ON.subscribe("b", "KeyShared"), ON.flow("b", 100)])
+    ours = twins.cursor(twins.engines[0])
+    assert ours.lanes and not ours.unacked["b"]
+
+
+def test_a_consumer_joins_when_all_is_acknowledged_and_takes_a_part(tmp_path, monkeypatch):
+    twins = Twins(tmp_path, monkeypatch)
+    twins.round([ON.subscribe("a", "KeyShared"), ON.flow("a", 100)])
+    for _ in range(2):
+        twins.publish([1] * 20, KEYS[:20])
+        twins.round([])
+        twins.round(_ack_all(twins.cursor(twins.engines[0])))
+    twins.round([ON.subscribe("b", "KeyShared"), ON.flow("b", 1)])
+    twins.publish([1] * 30, KEYS[:30])
+    twins.round([])
+    assert twins.cursor(twins.engines[0]).unacked["b"] == 1
 
 
 def test_hashes_that_nobody_owns_are_looked_at_by_entry(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 import pulsar_spark as pulsar
 from pulsar_spark.frames import consume, publish, read_messages
+from pulsar_spark.storage import checkpoints, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
@@ -23,7 +24,7 @@ from pulsar_spark.views import create_views
 from tests.plain_broker import PlainBroker
 from tests.requests import On
 from tests.spark_engine import new_engine
-from tests.storage.test_housekeeping import TOPIC, few_make_one, keep_all  # noqa: F401 - a fixture
+from tests.storage.test_housekeeping import CHOSEN_SECONDS, TOPIC, few_make_one, keep_all  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("few_make_one")
 N = 8
@@ -64,9 +65,11 @@ def frames_of(spark, layout: Layout, path: Path) -> list[DataFrame]:
     return [as_it_is, spark.read.format("delta").load(str(path)), read_messages(spark, layout.root, TOPIC)]
 
 
-def test_who_reads_while_files_are_joined_goes_on(spark, tmp_path):
+def test_who_reads_while_files_are_joined_goes_on(spark, tmp_path, monkeypatch):
     """A DataFrame consumer between a delivery and its reading; views, frames and an earlier version that were opened
-    before."""
+    before, as long as checkpoints stay that were the newest then."""
+    for module in (checkpoints, shortening):
+        monkeypatch.setattr(module, "CHOSEN_SECONDS", CHOSEN_SECONDS)
     layout, received, joined = Layout(tmp_path / "root"), [], 0
     with PlainBroker(layout.root):
         client = pulsar.Client(f"delta:{layout.root}")

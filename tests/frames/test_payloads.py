@@ -333,5 +333,5 @@ def test_chunks_with_damaged_ciphertext_are_an_error_of_their_message(spark, roo
     assert len(left) == 2 and left[-1] == "behind" and left[0] in texts(plain)
     got, error = handled(spark, root, crypto_key_reader=reader)
     assert got == left and isinstance(error, CryptoError)
-    got, error = handled(spark, root, "others", crypto_key_reader=lambda: Keys("b"))
+    got, error = handled(spark, root, subscription="others", crypto_key_reader=lambda: Keys("b"))
     assert got == ["behind"] and isinstance(error, CryptoError)

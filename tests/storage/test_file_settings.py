@@ -81,3 +81,40 @@ def test_who_comes_later_does_not_overtake_who_waits(conf):
     for other in others:
         other.join()
     assert order == ["MILLIS", "MICROS"]
+
+
+@pytest.mark.parametrize("when", ["set", "set back"])
+def test_nobody_waits_for_a_writer_whom_the_session_failed(conf, when):
+    class Failing(Session):
+        is_failing = when == "set"
+
+        def __init__(self, of):
+            super().__init__(of)
+            self.conf = self
+
+        def get(self, name, default):
+            return self._jsparkSession.get(name, default)
+
+        def set(self, name, value):
+            if self.is_failing:
+                raise ConnectionError
+            self._jsparkSession.set(name, value)
+
+        unset = set
+
+    failing, entered = Failing(conf), threading.Event()
+
+    def write() -> None:
+        with _file_settings(Session(conf), MILLIS):
+            entered.set()
+
+    other = threading.Thread(target=write, daemon=True)
+    with pytest.raises(ConnectionError), _file_settings(failing, MICROS | {"more": "1"}):
+        other.start()
+        failing.is_failing = True
+    if when == "set":
+        other.start()
+    assert entered.wait(10)
+    other.join()
+    conf.update(type="INT96")
+    staging._held.pop(conf, None)
