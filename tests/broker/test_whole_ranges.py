@@ -106,26 +106,40 @@ def _some(chosen: random.Random, twins: Twins, names: list[str]) -> list[dict]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_rounds_by_range_are_rounds_by_entry(tmp_path, monkeypatch, seed):
-    chosen, twins = random.Random(seed), Twins(tmp_path, monkeypatch)
+def _play(twins: Twins, chosen: random.Random, rounds: int, comes: float, goes: float) -> None:
+    """A history in which a consumer comes or goes in so many of the rounds."""
     names = ["a", "b", "c"][: chosen.randrange(1, 4)]
     twins.round([*(ON.subscribe(name, "KeyShared") for name in names), *(ON.flow(name, 1000) for name in names)])
-    for number in range(20):
+    for number in range(rounds):
         if chosen.random() < 0.7:
             keys = chosen.choices(KEYS, k=chosen.randrange(1, 12))
             size = chosen.choice([1, 1, 1, 3])
             twins.publish([size] * len(keys), keys)
         asked = _some(chosen, twins, names)
-        if chosen.random() < 0.06:
+        if chosen.random() < comes:
             name = f"later-{number}"
             names.append(name)
             asked += [ON.subscribe(name, "KeyShared"), ON.flow(name, 100)]
-        elif len(names) > 1 and chosen.random() < 0.05:
+        elif len(names) > 1 and chosen.random() < goes:
             gone = names.pop(chosen.randrange(len(names)))
             asked = [each for each in asked if each["consumer_id"] != gone] + [ON.close(gone)]
         twins.round(asked)
+        assert not any(engine.rounds.bundle.set_aside for engine in twins.engines)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rounds_by_range_are_rounds_by_entry(tmp_path, monkeypatch, seed):
+    twins = Twins(tmp_path, monkeypatch)
+    _play(twins, random.Random(seed), 20, comes=0.06, goes=0.05)
     assert twins.rounds_by_range > 5 and twins.stored_by_range > 5
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 105])
+def test_so_they_are_where_a_cursor_goes_to_and_fro_between_positions_and_lanes(tmp_path, monkeypatch, seed):
+    chosen = random.Random(seed)
+    monkeypatch.setattr(gather, "LANES_FROM", chosen.choice([-1, 5, 10, 20]))
+    monkeypatch.setattr(gather, "EXACT_BELOW", chosen.choice([-1, 1, 5, 10]))
+    _play(Twins(tmp_path, monkeypatch), chosen, 25, comes=0.1, goes=0.1)
 
 
 def _ack_all(cursor) -> list[dict]:
