@@ -36,12 +36,12 @@ BY_KEY_OPTIONS = {"parquet.page.row.count.limit": "2000"}
 stretches of a few thousand rows or less, one for each point that a consumer has on the ring of hashes, and reads whole
 pages, which else have 20,000 rows."""
 MESSAGE_OPTIONS = {
-    **{f"parquet.enable.dictionary#{name}": "false" for name in ("entry_id", "payload")},
+    "parquet.enable.dictionary#entry_id": "false",
     "parquet.size.statistics.enabled": "false",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Options for messages: of numbers that count up and of payloads hardly any is there twice, so a dictionary of them is
-begun for nothing; nobody asks how large values are, or for the mark of a job that is done."""
+"""Options for messages: of numbers that count up none is there twice, so a dictionary of them is begun for nothing;
+nobody asks how large values are, or for the mark of a job that is done."""
 _ROWS_FOR_THREADS = 10_000
 """Fewer rows take several threads twice the time of one, of the process and on the clock."""
 _SIZED = "payload"
@@ -76,14 +76,14 @@ def spark_writer_options(largest: int | None = None, files_at_once: int = 1) -> 
 
     It looks at the size of a row group so often that none outgrows :data:`ROW_GROUP_BYTES` by more than as much again,
     whatever sizes follow each other; by itself it looks once in 100 to 10,000 rows, which of chunks of 5 MiB are half a
-    gigabyte and more. It counts pages that are done as they are compressed, and looks whether one is done before it
-    looks at the row group, so pages may be twice as large: what compresses well is no larger for its readers then."""
+    gigabyte and more. It counts pages that are done as they are compressed, so a page is as large as a row group: what
+    compresses well is no larger for its readers then."""
     group_bytes = ROW_GROUP_BYTES // files_at_once
     most_bytes = min(ROW_GROUP_BYTES, _MOST_BEYOND // files_at_once)
     most_rows = max(1, most_bytes // (largest or MAX_MESSAGE_SIZE))
     return {
         "parquet.block.size": str(group_bytes),
-        "parquet.page.size": str(2 * group_bytes),
+        "parquet.page.size": str(group_bytes),
         "parquet.page.size.row.check.min": "1",
         "parquet.page.size.row.check.max": str(min(most_rows, 10_000)),
     }
