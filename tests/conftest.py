@@ -75,6 +75,7 @@ def spark(tmp_path_factory):
         settings={
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            "spark.driver.memory": "2g",  # a thousand tests leave plans and code behind
         },
     )
     with pytest.MonkeyPatch.context() as patch:
