@@ -689,7 +689,7 @@ class Cursor:
                 permits = self.consumers[consumer_id].permits
                 room = min(permits, limit - unacked[consumer_id]) if limit > 0 else permits
                 least = min(room, READ_BATCH) if self.is_single_active() else 1
-                widths[consumer_id] = 0 if blocked[consumer_id] or room <= 0 else max(least, room // heaviest)
+                widths[consumer_id] = 0 if blocked[consumer_id] or room <= 0 else max(least, -(-room // heaviest))
             turns += [(consumer_id, min(widths[consumer_id], share)) for consumer_id in peers]
             turns += [(consumer_id, max(widths[consumer_id] - share, 0)) for consumer_id in peers]
         return turns

@@ -210,4 +210,4 @@ def _width(row: dict, limits: dict, unacked: int, heaviest: int) -> int:
     """How many entries the consumer may take in its two turns together."""
     room = min(row["permits"], row["limit"] - unacked) if row["limit"] > 0 else row["permits"]
     least = min(room, READ_BATCH) if limits["is_single_active"] else 1
-    return max(least, room // heaviest) if room > 0 else 0
+    return max(least, -(-room // heaviest)) if room > 0 else 0

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
@@ -198,7 +199,10 @@ class Receiver:
             if message is None:
                 break
             messages.append(message)
-            size += message.length()
+            if policy.max_num_bytes > 0:
+                size += message.length()
+            else:  # what is ready besides is taken in one go
+                messages += islice(self.ready, max(0, policy.max_num_message - len(messages)))
         return messages
 
     def _wait_for_next(self, deadline: float | None, since: int) -> Message | None:

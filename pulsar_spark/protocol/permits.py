@@ -6,14 +6,18 @@ leaves it too. Without a queue (size 0) there is one permit a call that waits, a
 gives its permit back.
 
 **A queue that grows.** A queue a round is all that a consumer can get, so one that takes messages faster than its
-queue size a round would wait most of the time. Its queue doubles, up to ``most``, when a round brings half of it or
-more and finds it empty, a queue full having been taken since it grew last. Larger than two seconds' worth of what is
+queue size a round would wait most of the time. Its queue grows fourfold, up to ``most``, when a round brings half of it
+or more and finds it empty, a queue full having been taken since it grew last. Larger than two seconds' worth of what is
 taken is too large: it shrinks back, to no less than the size asked for, by asking for less, or by giving back what
 waits unseen (see :meth:`Permits.too_many`), so that others can have it. What is taken is judged where there was
 something to take: a consumer that waits for a slow round keeps its queue. Source: PIP-74,
 ConsumerBase.expectMoreIncomingMessages and ConsumerImpl.updateAutoScaleReceiverQueueHint, where an empty queue doubles
 that was full before, and shrinks when memory runs short; here what waits takes none.
 """
+
+GROWTH = 4
+"""A queue that is too small grows so many times as large. Rounds are what the first messages of a backlog cost: twice
+as large, a queue took twice as many of them until it was as large as it may be."""
 
 IDLE_LOOKS = 10
 """After so many looks in a row at an empty queue of which nothing was taken, it is larger than anybody needs."""
@@ -35,7 +39,7 @@ class Permits:
     >>> growing.connect(), growing.arrive(4, round_number=1, queued=0), growing.take(4)
     (4, 0, 4)
     >>> growing.arrive(4, round_number=2, queued=0), growing.queue_size
-    (4, 8)
+    (12, 16)
     """
 
     def __init__(self, queue_size: int, most: int = 0):
@@ -80,7 +84,7 @@ class Permits:
         is_too_small = self._was_empty and 2 * self._brought >= self.queue_size
         if not is_too_small or self._taken < self.queue_size or self.queue_size >= self.most:
             return 0
-        before, self.queue_size = self.queue_size, min(2 * self.queue_size, self.most)
+        before, self.queue_size = self.queue_size, min(GROWTH * self.queue_size, self.most)
         self._taken = 0
         return self._paid(self.queue_size - before)
 

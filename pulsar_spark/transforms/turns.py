@@ -2,8 +2,9 @@
 
 The consumers' turns, as wide as their permits allow, form an axis of entry counts from the same zero as the candidates
 (see offer). Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided
-by the largest entry on offer, at least one entry, and permits may end below zero; on Exclusive and Failover at least as
-many entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level is walked in two laps: a fair
+by the largest entry on offer, and one entry more for what is left of them, with which they may end below zero (Pulsar
+comes back to whoever has some left in the same read); on Exclusive and Failover at least as many entries as permits, up
+to one read of Pulsar's (4.6). On Shared each priority level is walked in two laps: a fair
 share each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On
 Exclusive and Failover the active consumer is the only one in line.
 
@@ -60,7 +61,7 @@ def _measure(found: DataFrame) -> DataFrame:
     least = F.when(F.col("limits.is_single_active"), F.least(room, F.lit(READ_BATCH))).otherwise(1)
     largest = F.when(F.col("line").isNull(), F.col("heaviest")).otherwise(1)
     has_none = F.col("turn.peers").isNull() | F.col("is_blocked") | (room <= 0)
-    width = F.when(has_none, F.lit(0)).otherwise(F.greatest(least, F.floor(room / largest)))
+    width = F.when(has_none, F.lit(0)).otherwise(F.greatest(least, F.ceil(room / largest)))
     fair = F.ceil(F.least("all_offered", "limits.permits") / F.col("turn.peers"))
     share = F.greatest(F.lit(SMALLEST_SHARE), fair)
     lap_width = F.when(F.col("turn.lap") == 0, F.least(width, share)).otherwise(F.greatest(width - share, F.lit(0)))

@@ -23,9 +23,9 @@ def test_a_fair_share_each_then_what_is_left_of_each_ones_permits(spark):
 
 
 def test_permits_count_messages_and_no_entry_is_split(spark):
-    """By the largest entry that permits reach; one entry goes out however few they are, and none for none."""
+    """By the largest entry that permits reach: one goes out as long as there are any left, and none for none."""
     rows = [limits(1, permits=12), *turns(1, a=11, b=1, c=0), unread(1, 0, 1), unread(1, 2, 9, batch_size=5)]
-    assert lined_up(spark, *rows) == [("a", 0, 2), ("b", 2, 3), ("c", 3, 3), ("a", 3, 3), ("b", 3, 3), ("c", 3, 3)]
+    assert lined_up(spark, *rows) == [("a", 0, 3), ("b", 3, 4), ("c", 4, 4), ("a", 4, 4), ("b", 4, 4), ("c", 4, 4)]
 
 
 def test_the_active_consumer_takes_as_many_entries_as_permits_up_to_one_read(spark):

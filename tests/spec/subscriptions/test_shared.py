@@ -54,6 +54,21 @@ CASES = [
     """,
     ),
     Case(
+        "permits that are left give one entry more",
+        source="2.16, 2.17",
+        says="""
+        25 permits are three batches of 10 in one round, and end 5 below zero. Entries of several sizes count as the largest
+        that permits reach.""",
+        table="""
+        | s | publish   | requests                      | delivered | permits | unacked |
+        | 0 | 10*5      | A subscribe Shared; A flow 25 | A 0-2     | A -5    | A 30    |
+        | 1 |           | A flow 26                     | A 3-4     | A 1     | A 50    |
+        | 2 | 2 2 2 10  |                               | A 5       | A -1    | A 52    |
+        | 3 |           | A flow 12                     | A 6-7     | A 7     | A 56    |
+        | 4 |           |                               | A 8       | A -3    | A 66    |
+    """,
+    ),
+    Case(
         "replay goes before new entries",
         source="4.7, 4.8",
         says="""
