@@ -91,6 +91,14 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
+def print_listed(found: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """What was *found*: as JSON, or its *rows* as a table for people."""
+    if as_json:
+        print_json(found)
+    else:
+        print_table(columns, rows)
+
+
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, none: str = "none"
 ) -> None:

@@ -10,7 +10,6 @@ from pulsar_spark.cli import (
     chunks,
     compaction,
     dead_letters,
-    deduplication,
     delayed,
     delayed_delivery,
     doctor,
@@ -37,8 +36,8 @@ app = typer.Typer(
 app.add_typer(topics.app, name="topics", help="Create, list, describe and delete topics.")
 delayed_delivery.add_commands(topics.app, Topic, delayed_delivery.full_name)
 delayed_delivery.add_commands(namespaces.app, namespaces.Namespace, str)
-deduplication.add_commands(topics.app, Topic, delayed_delivery.full_name)
-deduplication.add_commands(namespaces.app, namespaces.Namespace, str)
+policies.add_deduplication(topics.app, Topic, delayed_delivery.full_name)
+policies.add_deduplication(namespaces.app, namespaces.Namespace, str)
 compaction.add_commands(topics.app, Topic, delayed_delivery.full_name)
 compaction.add_commands(namespaces.app, namespaces.Namespace, str)
 topics.app.command("compact")(compaction.compact)

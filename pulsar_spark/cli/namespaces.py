@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, admin, print_json, print_table
+from pulsar_spark.cli.common import Json, Root, admin, print_listed
 
 app = typer.Typer(no_args_is_help=True)
 Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
@@ -25,7 +25,4 @@ def list_(
 ):
     """List the namespaces of a tenant, or of the root."""
     found = admin(root).namespaces(tenant)
-    if as_json:
-        print_json(found)
-    else:
-        print_table(["namespace"], [(each,) for each in found])
+    print_listed(found, as_json, ["namespace"], [(each,) for each in found])

@@ -5,7 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, print_json, print_table, shows_work
+from pulsar_spark.cli.common import (
+    ASKS_BROKER,
+    Json,
+    Root,
+    TimeoutSeconds,
+    admin,
+    chosen,
+    print_json,
+    print_listed,
+    shows_work,
+)
 from pulsar_spark.protocol.policies import POLICIES, values_of
 
 app = typer.Typer(no_args_is_help=True)
@@ -17,6 +27,9 @@ Scope = Annotated[
         help="'tenant/namespace', a topic as 'persistent://tenant/namespace/topic', or 'broker' for all of the root."
     ),
 ]
+Enable = Annotated[
+    bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether what a producer sends again is left out.")
+]
 Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_consumer; 'policies list' has them all.")]
 
 
@@ -24,20 +37,15 @@ Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_cons
 def list_(as_json: Json = False):
     """List the policies there are, their defaults and the values they take; 0 is off unless said otherwise."""
     found = [{"policy": name, "default": default, "values": values_of(name)} for name, default in POLICIES.items()]
-    if as_json:
-        print_json(found)
-    else:
-        print_table(["policy", "default", "values"], [tuple(map(str, each.values())) for each in found])
+    rows = [tuple(map(str, each.values())) for each in found]
+    print_listed(found, as_json, ["policy", "default", "values"], rows)
 
 
 @app.command()
 def get(scope: Scope, root: Root, as_json: Json = False):
     """Show the policies that were set."""
     found = admin(root).get_policies(scope)
-    if as_json:
-        print_json(found)
-    else:
-        print_table(["policy", "value"], list(found.items()))
+    print_listed(found, as_json, ["policy", "value"], list(found.items()))
 
 
 @app.command("set", context_settings=_NEGATIVE_NUMBERS)
@@ -81,3 +89,16 @@ def add_get_and_remove(
     def remove_policy(scope: of, root: Root, timeout: TimeoutSeconds = 30):
         getattr(admin(root, timeout), f"remove_{method}")(full(scope))
         typer.echo(f"removed {policy}")
+
+
+def add_deduplication(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
+    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*, likewise."""
+
+    @app.command("set-deduplication")
+    @shows_work(ASKS_BROKER)
+    def set_deduplication(scope: of, root: Root, enable: Enable = None, timeout: TimeoutSeconds = 30):
+        """Set whether messages are stored once, by their producers' names and sequence ids."""
+        admin(root, timeout).set_deduplication(full(scope), chosen(enable))
+        typer.echo("set deduplication")
+
+    add_get_and_remove(app, of, full, "deduplication", lambda found: "on" if found else "off", "off")

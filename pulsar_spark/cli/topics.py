@@ -12,6 +12,7 @@ from pulsar_spark.cli.common import (
     Topic,
     admin,
     print_json,
+    print_listed,
     print_table,
     shows_work,
 )
@@ -54,10 +55,7 @@ def list_(
 ):
     """List the topics of a namespace, or of the root."""
     found = admin(root).list_topics(namespace)
-    if as_json:
-        print_json(found)
-    else:
-        print_table(["topic", "partitions"], [(topic["topic"], topic["partitions"]) for topic in found])
+    print_listed(found, as_json, ["topic", "partitions"], [(topic["topic"], topic["partitions"]) for topic in found])
 
 
 @app.command()
