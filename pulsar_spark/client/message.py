@@ -5,6 +5,7 @@ whole block at once, so that a consumer which reads only payloads pays only for 
 compressed or encrypted is opened when the message is handed out, one by one.
 """
 
+from copy import copy
 from datetime import datetime
 from typing import Any
 
@@ -53,29 +54,23 @@ class Block:
         delivery: Delivery | None = None,
         topic_id: str | None = None,
     ):
-        self._rows = rows
         self.schema, self.delivery = schema, delivery
-        names = rows.column_names
-        self.has_encoded = any(rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in names)
-        self.has_chunks = "uuid" in names and rows.column("uuid").null_count < rows.num_rows
-        self._columns: dict[str, list] = {}
         self.topic_name, self.topic_id = topic_name, topic_id
         self.partition = partition
         self.ledger_id = ledger_id
         self.first_chunk: MessageId | None = None
+        self._take(rows)
+
+    def _take(self, rows: pa.Table) -> None:
+        self._rows, names = rows, rows.column_names
+        self.has_encoded = any(rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in names)
+        self.has_chunks = "uuid" in names and rows.column("uuid").null_count < rows.num_rows
+        self._columns: dict[str, list] = {}
 
     def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
         """The message whose last chunk is *row*, as a block of its own, which keeps no other payload."""
-        rows = self._rows.drop_columns(["payload"]).slice(row, 1)
-        block = Block(
-            rows,
-            self.topic_name,
-            self.partition,
-            self.ledger_id,
-            schema=self.schema,
-            delivery=self.delivery,
-            topic_id=self.topic_id,
-        )
+        block = copy(self)
+        block._take(self._rows.drop_columns(["payload"]).slice(row, 1))
         block._columns["payload"], block.first_chunk = [payload], first_chunk
         return block
 

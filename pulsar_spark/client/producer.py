@@ -9,41 +9,28 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 from pulsar_spark.client.access import Access
-from pulsar_spark.client.arguments import given, public_call
+from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.deduplication import Deduplication
-from pulsar_spark.client.enums import BatchingType, Result
+from pulsar_spark.client.enums import BatchingType
 from pulsar_spark.client.following import PARTITIONS_SECONDS
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
-from pulsar_spark.client.payloads import AS_IT_IS, stored
 from pulsar_spark.client.producer_settings import ProducerSettings
-from pulsar_spark.client.publish_rows import Entry, Outgoing
+from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.client.publisher import Publisher, PublishRules
-from pulsar_spark.client.send_arguments import outgoing
-from pulsar_spark.client.send_outcomes import ChunkedSend, Outcome, answer
-from pulsar_spark.client.splitting import chunks_of, pieces_of
-from pulsar_spark.errors import (
-    AlreadyClosed,
-    CryptoError,
-    InvalidMessage,
-    MessageTooBig,
-    ProducerQueueIsFull,
-    PulsarSparkError,
-    Timeout,
-)
+from pulsar_spark.client.sending import Sending
+from pulsar_spark.errors import AlreadyClosed, Timeout
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.exclusive import RENEW_SECONDS
 from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import Topic
 
 
-class Producer:
+class Producer(Sending):
     """Publishes to one topic; made by ``Client.create_producer``."""
 
     def __init__(
@@ -117,97 +104,6 @@ class Producer:
         return not self._is_closed
 
     @public_call
-    def send(
-        self,
-        content: Any,
-        properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        ordering_key: str | None = None,
-        sequence_id: int | None = None,
-        replication_clusters: list[str] | None = None,
-        disable_replication: bool = False,
-        event_timestamp: int | None = None,
-        deliver_at: int | None = None,
-        deliver_after: timedelta | None = None,
-    ) -> MessageId:
-        """Publish and wait until the message is in the topic; its id, which names no entry where it is a duplicate of
-        one that was there (see protocol.deduplication). A batch that is open is closed by it.
-
-        - ``content``: the value, as the schema has it; None for a null value. ``properties``: texts by texts.
-        - ``partition_key``: chooses the partition, and the consumer of a Key_Shared subscription where there is no
-          ``ordering_key``.
-        - ``sequence_id``: the application's own number; the next one where none is given.
-        - ``event_timestamp``: when it happened, in ms since 1970.
-        - ``deliver_at``, in ms since 1970, or ``deliver_after``, a timedelta: it is delivered to Shared and Key_Shared
-          not before.
-        - ``replication_clusters``, ``disable_replication``: mean nothing for a folder.
-        """
-        outcome = Outcome()
-        message = outgoing(
-            self._settings.schema,
-            self._timeout,
-            outcome,
-            content,
-            properties,
-            partition_key,
-            ordering_key,
-            sequence_id,
-            replication_clusters,
-            disable_replication,
-            event_timestamp,
-            deliver_at,
-            deliver_after,
-        )
-        error = self._enqueue(message, is_flush=True)
-        if error is not None:
-            raise error
-        return outcome.result(self._timeout)
-
-    @public_call
-    def send_async(
-        self,
-        content: Any,
-        callback: Callable[[Result, MessageId], Any],
-        properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        ordering_key: str | None = None,
-        sequence_id: int | None = None,
-        replication_clusters: list[str] | None = None,
-        disable_replication: bool = False,
-        event_timestamp: int | None = None,
-        deliver_at: int | None = None,
-        deliver_after: timedelta | None = None,
-    ) -> None:
-        """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order
-        of sending; with key-based batching in that of the batches, each key's in the order of sending.
-
-        A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments
-        that are wrong are raised. ``content``, ``properties``, ``partition_key``, ``ordering_key``, ``sequence_id``,
-        ``replication_clusters``, ``disable_replication``, ``event_timestamp``, ``deliver_at`` and ``deliver_after`` are
-        those of :meth:`send`.
-        """
-        if callback is not None and not callable(callback):
-            raise ValueError(f"argument callback: a function expected, not {given(callback)}")
-        message = outgoing(
-            self._settings.schema,
-            self._timeout,
-            callback,
-            content,
-            properties,
-            partition_key,
-            ordering_key,
-            sequence_id,
-            replication_clusters,
-            disable_replication,
-            event_timestamp,
-            deliver_at,
-            deliver_after,
-        )
-        error = self._enqueue(message, is_flush=False)
-        if error is not None:
-            answer(callback, error, None)
-
-    @public_call
     def flush(self) -> None:
         """Publish what is pending now, batches included, and wait for it."""
         with self._condition:
@@ -278,84 +174,6 @@ class Producer:
             self._is_closed = True
         self._publisher.abandon()
         self._let_go()
-
-    def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
-        """Put the message into the queue, in one piece or in chunks; the error when it cannot be taken."""
-        if not self._quota.is_known:
-            refused = self._quota.refusal(self._timeout, lambda: self._is_closed)
-            if refused is not None:
-                return refused
-        partition = self._routing.partition(message)
-        try:
-            if self._settings.encoder is not AS_IT_IS:
-                payload, columns = stored(message.payload, self._settings.encoder)
-                message = message._replace(payload=payload, columns=columns)
-            pieces = pieces_of(message, self._name, self._settings, self._quota.max_message_size)
-        except (MessageTooBig, InvalidMessage, CryptoError) as error:
-            return error
-        with self._lock:
-            if self._is_closed or self._pending + len(pieces) > self._limit:
-                error = self._await_places(len(pieces))
-                if error is not None:
-                    return error
-            if message.sequence_id < 0:
-                message = message.numbered(next(self._sequence_ids))
-            if len(pieces) == 1:
-                self._pending += 1
-                self._sent += 1
-                self._put(partition, message, is_flush)
-                return None
-            whole = ChunkedSend(message.done, len(pieces))
-            error = self._put_chunks(
-                partition, chunks_of(message, f"{self._name}-{message.sequence_id}", pieces), whole
-            )
-        if error is not None:
-            whole(error, None)
-        return None
-
-    def _await_places(self, count: int) -> PulsarSparkError | None:
-        """Wait for a place in the queue, or refuse what has not as many as it needs; the caller holds the condition.
-        One place is enough to begin with where a full queue is waited for."""
-        limit, since = self._limit, interrupts.count()
-        if self._settings.block_if_queue_full:
-            count = 1
-        while limit > 0 and self._pending + count > limit and not self._is_closed:
-            if not self._settings.block_if_queue_full:
-                return ProducerQueueIsFull(
-                    f"producer {self._name!r} has {self._pending} of at most {limit} messages and chunks pending, and "
-                    f"this needs {count} more: wait for some, set block_if_queue_full or raise max_pending_messages"
-                )
-            self._close_batches()
-            self._condition.notify_all()
-            interrupts.pause(self._condition.wait, None, since)
-        return AlreadyClosed(f"producer {self._name!r} is closed") if self._is_closed else None
-
-    def _put_chunks(self, partition: int, chunks: list[Outgoing], whole: ChunkedSend) -> PulsarSparkError | None:
-        """Put a message's chunks into the queue, each into a place of its own (1.6); the error that ends it early."""
-        for number, chunk in enumerate(chunks):
-            try:
-                error = self._await_places(1) if number else None
-            except KeyboardInterrupt:
-                whole.give_up()
-                raise
-            if error is not None or whole.error is not None:
-                return error
-            chunk = chunk._replace(done=whole, deadline=time.monotonic() + self._timeout)
-            self._pending += 1
-            self._sent += 1
-            self._publisher.put([Entry(partition, [chunk], whole)])
-        self._condition.notify_all()
-        return None
-
-    def _put(self, partition: int, message: Outgoing, is_flush: bool) -> None:
-        closed = self._batches.add(partition, message, is_flush)
-        if closed:
-            self._publisher.put(closed)
-        if closed or self._batches.is_waiting:
-            self._condition.notify_all()
-
-    def _close_batches(self) -> None:
-        self._publisher.put(self._batches.close())
 
     def _settle(self, messages: list[Outgoing], is_published: bool) -> None:
         """Messages have left the queue."""
