@@ -155,8 +155,8 @@ class Consumer:
 
     @raises_exceptions
     async def seek(self, messageid: MessageId | int) -> None:
-        """Move the cursor after the message (to it with ``start_message_id_inclusive``), or to the first published at
-        or after a time in ms."""
+        """Move the cursor after the message of *messageid* (to it with ``start_message_id_inclusive``), or to the first
+        published at or after a time in ms."""
         await self._files.submit(self._consumer.seek, messageid)
 
     @raises_exceptions

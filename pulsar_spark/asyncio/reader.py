@@ -32,8 +32,8 @@ class Reader:
 
     @raises_exceptions
     async def seek(self, messageid: MessageId | int) -> None:
-        """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after
-        a time in ms."""
+        """Go on after the message of *messageid* (at it with ``start_message_id_inclusive``), or with the first
+        published at or after a time in ms."""
         await self._files.submit(self._reader.seek, messageid)
 
     @raises_exceptions

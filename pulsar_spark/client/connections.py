@@ -26,7 +26,7 @@ class Authentication:
 
 
 class AuthenticationTLS(Authentication):
-    """A client certificate: the paths of it and of its private key."""
+    """A client certificate, by the path of it, ``certificate_path``, and of its key, ``private_key_path``."""
 
     def __init__(self, certificate_path: str, private_key_path: str):
         check_type(str, certificate_path, "certificate_path")
@@ -34,7 +34,7 @@ class AuthenticationTLS(Authentication):
 
 
 class AuthenticationToken(Authentication):
-    """A token, or a function that gives one."""
+    """A ``token``, or a function that gives one."""
 
     def __init__(self, token: str | Callable[[], str]):
         if not isinstance(token, str) and not callable(token):
@@ -42,22 +42,22 @@ class AuthenticationToken(Authentication):
 
 
 class AuthenticationAthenz(Authentication):
-    """Athenz, by its parameters as JSON."""
+    """Athenz, by its parameters as JSON in ``auth_params_string``."""
 
     def __init__(self, auth_params_string: str):
         check_type(str, auth_params_string, "auth_params_string")
 
 
 class AuthenticationOauth2(Authentication):
-    """OAuth 2.0, by its parameters as JSON."""
+    """OAuth 2.0, by its parameters as JSON in ``auth_params_string``."""
 
     def __init__(self, auth_params_string: str):
         check_type(str, auth_params_string, "auth_params_string")
 
 
 class AuthenticationBasic(Authentication):
-    """A user's name and password, or both and the method as JSON in ``auth_params_string``. RuntimeError for another
-    text, as the package has it."""
+    """A user's name and password, ``username`` and ``password``, and the ``method``, or all of them as JSON in
+    ``auth_params_string``. RuntimeError for another text, as the package has it."""
 
     def __init__(
         self,
@@ -79,7 +79,8 @@ class AuthenticationBasic(Authentication):
 
 
 class ServiceInfo:
-    """A cluster's address, the credentials for it and the certificates it is trusted by."""
+    """A cluster's address, ``service_url``, the credentials for it, ``authentication``, and the file of certificates
+    that it is trusted by, ``tls_trust_certs_file_path``."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class ServiceInfo:
 
     @classmethod
     def wrap(cls, service_info: "ServiceInfo") -> "ServiceInfo":
-        """The same: there is no other kind of it here."""
+        """*service_info* itself: there is no other kind of it here."""
         check_type(ServiceInfo, service_info, "service_info")
         return service_info
 
@@ -128,7 +129,7 @@ class ServiceInfoProvider:
         raise NotImplementedError
 
     def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
-        """Keep the function, which is to be told of another cluster."""
+        """Keep the function *on_service_info_update*, which is to be told of another cluster."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -137,7 +138,8 @@ class ServiceInfoProvider:
 
 class AutoClusterFailover:
     """From a ``primary`` cluster to the first of the ``secondary`` ones that answers, looked at every
-    ``check_interval_ms``, after so many looks as the thresholds say."""
+    ``check_interval_ms``, after ``failover_threshold`` looks in vain, and back after ``switch_back_threshold``
+    others."""
 
     def __init__(
         self,

@@ -17,6 +17,8 @@ class _Numbered(Enum):
 
 
 class ConsumerType(_Numbered):
+    """The type of a subscription, which all of its consumers have."""
+
     Exclusive = 0
     Shared = 1
     Failover = 2
@@ -24,22 +26,30 @@ class ConsumerType(_Numbered):
 
 
 class InitialPosition(_Numbered):
+    """Where a subscription begins that is made: behind the last message, or at the first."""
+
     Latest = 0
     Earliest = 1
 
 
 class PartitionsRoutingMode(_Numbered):
+    """Which partition a message without a key goes to: one, each in turn, or what a router says."""
+
     UseSinglePartition = 0
     RoundRobinDistribution = 1
     CustomPartition = 2
 
 
 class BatchingType(_Numbered):
+    """What a batch holds: messages as they come, or those of one key."""
+
     Default = 0
     KeyBased = 1
 
 
 class CompressionType(_Numbered):
+    """How a payload is compressed."""
+
     NONE = 0
     LZ4 = 1
     ZLib = 2
@@ -48,6 +58,8 @@ class CompressionType(_Numbered):
 
 
 class ProducerAccessMode(_Numbered):
+    """Whether others may have a producer on the topic, and what becomes of who has one."""
+
     Shared = 0
     Exclusive = 1
     WaitForExclusive = 2
@@ -55,28 +67,38 @@ class ProducerAccessMode(_Numbered):
 
 
 class KeySharedMode(_Numbered):
+    """Who says which hashes a Key_Shared consumer gets: the broker, or the consumer."""
+
     AutoSplit = 0
     Sticky = 1
 
 
 class RegexSubscriptionMode(_Numbered):
+    """Which topics a pattern means; there are persistent ones only."""
+
     PersistentOnly = 0
     NonPersistentOnly = 1
     AllTopics = 2
 
 
 class ProducerCryptoFailureAction(_Numbered):
+    """What becomes of a message that cannot be encrypted: an error, or sent as it is."""
+
     FAIL = 0
     SEND = 1
 
 
 class ConsumerCryptoFailureAction(_Numbered):
+    """What becomes of a message that cannot be decrypted: an error, acknowledged unseen, or shown as it is."""
+
     FAIL = 0
     DISCARD = 1
     CONSUME = 2
 
 
 class LoggerLevel(_Numbered):
+    """From which level on a logger says something."""
+
     Debug = 0
     Info = 1
     Warn = 2
@@ -140,7 +162,7 @@ Result = _Numbered(
     ],
     module=__name__,
 )
-"""What a send callback is told: ``Result.Ok`` or the name of the error."""
+Result.__doc__ = "What a send callback is told: ``Result.Ok`` or the name of the error."
 
 
 def result_of(error: PulsarSparkError) -> Result:

@@ -232,7 +232,7 @@ class MessageBatch:
     """Messages of the bytes in which Pulsar keeps a batch; there are none here, so nothing is made of them."""
 
     def with_message_id(self, msg_id: MessageId) -> "MessageBatch":
-        """Say which entry the bytes are of: TypeError for what is no id."""
+        """Say which entry the bytes are of, *msg_id*: TypeError for what is no id."""
         if not isinstance(msg_id, MessageId):
             raise TypeError("unknown message id type")
         return self

@@ -46,12 +46,15 @@ class ConsumerDeadLetterPolicy:
         return self
 
     def getMaxRedeliverCount(self) -> int:
+        """After how many redeliveries a message is a dead letter."""
         return self.max_redeliver_count
 
     def getDeadLetterTopic(self) -> str:
+        """Where dead letters go; empty for the default."""
         return self.dead_letter_topic
 
     def getInitialSubscriptionName(self) -> str:
+        """The subscription that is made there; empty for none."""
         return self.initial_subscription_name
 
     def request_properties(self) -> dict[str, str]:
@@ -69,12 +72,15 @@ class DeadLetterPolicyBuilder:
         self._given: dict[str, Any] = {"max_redeliver_count": 2**31 - 1}
 
     def maxRedeliverCount(self, count: int) -> "DeadLetterPolicyBuilder":
+        """After *count* redeliveries a message is a dead letter."""
         return self._with("max_redeliver_count", count)
 
     def deadLetterTopic(self, topic: str) -> "DeadLetterPolicyBuilder":
+        """Dead letters go to this *topic*."""
         return self._with("dead_letter_topic", topic)
 
     def initialSubscriptionName(self, name: str) -> "DeadLetterPolicyBuilder":
+        """A subscription of this *name* is made on it, where it is missing."""
         return self._with("initial_subscription_name", name)
 
     def _with(self, name: str, value: object) -> "DeadLetterPolicyBuilder":
@@ -94,12 +100,15 @@ class KeySharedPolicy:
     sticky_ranges: Sequence[tuple[int, int]] = ()
 
     def get_key_shared_mode(self) -> KeySharedMode:
+        """Who says which hashes the consumer gets."""
         return self.key_shared_mode
 
     def is_allow_out_of_order_delivery(self) -> bool:
+        """Whether nobody is waited for when hashes change hands."""
         return self.allow_out_of_order_delivery
 
     def get_sticky_ranges(self) -> list[tuple[int, int]]:
+        """The hashes that a sticky consumer asks for, first and last of each range."""
         return list(self.sticky_ranges)
 
     def set_key_shared_mode(self, mode: KeySharedMode) -> "KeySharedPolicy":
@@ -193,12 +202,15 @@ class BatchReceivePolicy:
         self.timeout_ms = timeout_ms
 
     def getMaxNumMessages(self) -> int:
+        """At how many messages it returns."""
         return self.max_num_message
 
     def getMaxNumBytes(self) -> int:
+        """At how many bytes."""
         return self.max_num_bytes
 
     def getTimeoutMs(self) -> int:
+        """After how many milliseconds."""
         return self.timeout_ms
 
 

@@ -46,7 +46,8 @@ def public_key_names(encryption_key: str | Sequence[str] | None, *, has_reader: 
 
 
 class CryptoKeyReader:
-    """Reads one public and one private key from files, whatever name is asked for, each time it is asked.
+    """Reads one public and one private key from files, at ``public_key_path`` and ``private_key_path``, whatever name
+    is asked for, each time it is asked.
 
     To have keys from elsewhere, or several by name, derive a class and write :meth:`get_public_key` and
     :meth:`get_private_key`; it needs no paths then.
@@ -59,11 +60,12 @@ class CryptoKeyReader:
         self.public_key_path, self.private_key_path = os.fspath(public_key_path), os.fspath(private_key_path)
 
     def get_public_key(self, key_name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo | bytes:
-        """The public key of that name: a producer wraps its data keys with it."""
+        """The public key of the name *key_name*: a producer wraps its data keys with it. There is no *metadata* yet."""
         return _file(self.public_key_path)
 
     def get_private_key(self, key_name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo | bytes:
-        """The private key of that name; *metadata* is what the message says of the key it was encrypted with."""
+        """The private key of the name *key_name*; *metadata* is what the message says of the key it was encrypted
+        with."""
         return _file(self.private_key_path)
 
 

@@ -31,6 +31,9 @@ _FIRST_CHUNK = 7
 class MessageId:
     """One message's place; immutable, hashable, ordered.
 
+    ``ledger_id`` is its publish commit, ``entry_id`` its entry there, ``batch_index`` the place in the entry's batch
+    and ``partition`` the topic's; -1 where there is none. ``topic_name`` is the topic, where it is known.
+
     >>> str(MessageId(partition=3, ledger_id=5, entry_id=7, batch_index=2))
     '(5,7,3,2)'
     >>> MessageId.earliest < MessageId(-1, 0, 0) < MessageId(-1, 0, 0, 0) < MessageId.latest
@@ -75,7 +78,7 @@ class MessageId:
         return self._topic_name
 
     def of_topic(self, topic: str | None) -> "MessageId":
-        """The same id, knowing its topic."""
+        """The same id, knowing its *topic*."""
         copy = MessageId.__new__(MessageId)
         copy._place, copy._topic_name, copy._first_chunk = self._place, topic, self._first_chunk
         return copy
@@ -112,7 +115,8 @@ class MessageId:
 
     @staticmethod
     def deserialize(message_id_bytes: bytes, topic: str | None = None) -> "MessageId":
-        """The id *message_id_bytes* hold, unknown fields skipped; :class:`InvalidMessage` for bytes that are no id.
+        """The id *message_id_bytes* hold, unknown fields skipped, which knows its *topic* where that is given;
+        :class:`InvalidMessage` for bytes that are no id.
 
         >>> str(MessageId.deserialize(b"\\x08\\x05\\x10\\x07"))
         '(5,7,-1,-1)'
@@ -130,7 +134,7 @@ class MessageId:
 
     @classmethod
     def wrap(cls, msg_id: "MessageId") -> "MessageId":
-        """The same id: what the ``pulsar`` package wraps is of another class there, and of this one here."""
+        """*msg_id* itself: what the ``pulsar`` package wraps is of another class there, and of this one here."""
         if not isinstance(msg_id, MessageId):
             raise ValueError(f"argument msg_id: MessageId expected, not {type(msg_id).__name__}")
         return msg_id

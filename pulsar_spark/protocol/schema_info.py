@@ -35,7 +35,7 @@ class SchemaType(Enum):
 
 
 class SchemaInfo:
-    """A schema's type, name and definition.
+    """A schema's type, ``schema_type``, its ``name`` and its definition, ``schema``.
 
     >>> SchemaInfo(SchemaType.STRING, "STRING", "null")
     SchemaInfo(SchemaType.STRING, 'STRING', 'null')
@@ -47,9 +47,11 @@ class SchemaInfo:
         self._schema_type, self._name, self._schema = schema_type, name, schema
 
     def schema_type(self) -> SchemaType:
+        """How bytes become values."""
         return self._schema_type
 
     def name(self) -> str:
+        """What it is called."""
         return self._name
 
     def schema(self) -> str:

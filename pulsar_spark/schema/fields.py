@@ -15,8 +15,8 @@ Class = type
 
 
 class Field(ABC):
-    """What one field of a record holds. ``required``: not null; ``required_default``: the definition names the default,
-    so that who reads messages without the field has it."""
+    """What one field of a record holds. ``default``: what stands for a value that is not there. ``required``: not null;
+    ``required_default``: the definition names the default, so that who reads messages without the field has it."""
 
     _default: Any
     _required: bool
@@ -36,7 +36,7 @@ class Field(ABC):
         """The class, or classes, of its values."""
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """*val* as the field keeps it; TypeError, which names the field, for a value of another type."""
+        """*val* as the field keeps it; TypeError, which has the field's *name*, for a value of another type."""
         if val is None and not self._required:
             return self.default()
         if not isinstance(val, self.python_type()):
@@ -162,7 +162,7 @@ class String(Field):
 
 
 class CustomEnum(Field):
-    """A member of an enumeration, which may be given by its name or its value."""
+    """A member of an enumeration, ``enum_type``, which may be given by its name or its value."""
 
     def __init__(
         self, enum_type: Class[Enum], default: Any = None, required: bool = False, required_default: bool = False
@@ -210,7 +210,7 @@ def _check_element(kind: object) -> None:
 
 
 class Array(Field):
-    """A list of values of one type."""
+    """A list of values of one type, ``array_type``: a field, or a record as a field."""
 
     def __init__(self, array_type: Any, default: Any = None, required: bool = False, required_default: bool = False):
         _check_element(array_type)
@@ -237,7 +237,7 @@ class Array(Field):
 
 
 class Map(Field):
-    """Values of one type, by texts."""
+    """Values of one type, ``value_type``, a field or a record as a field, by texts."""
 
     def __init__(self, value_type: Any, default: Any = None, required: bool = False, required_default: bool = False):
         _check_element(value_type)

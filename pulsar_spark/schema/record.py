@@ -45,7 +45,8 @@ def _fields_among(members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 class Record(metaclass=RecordMeta):
     """A record; see the module. ``_avro_namespace`` is the namespace of its definition, which has its fields by name
-    with ``_sorted_fields``."""
+    with ``_sorted_fields``. As a field of another record it has a ``default``, may be ``required``, and its definition
+    names the default with ``required_default``."""
 
     __slots__ = ("_default", "_required_default", "_required", "__dict__")
 
@@ -116,7 +117,7 @@ class Record(metaclass=RecordMeta):
         return type(self)
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """*val* where it is of this class, as a field checks it."""
+        """*val* where it is of this class, as a field checks it; TypeError, which has the *name*, of another."""
         if val is None and not self._required:
             return self.default()
         if not isinstance(val, type(self)):

@@ -17,7 +17,9 @@ from pulsar_spark.schema.record import Record
 
 
 class Schema(ABC):
-    """Encodes values of one class to bytes and decodes them; what it says of itself, a topic is told."""
+    """Encodes values of one class, ``record_cls``, to bytes and decodes them; what it says of itself, a topic is told:
+    its kind, ``schema_type``, its name, ``schema_name``, and its definition, ``schema_definition``, which JSON can
+    hold."""
 
     _client: Any = None
 
@@ -29,11 +31,11 @@ class Schema(ABC):
 
     @abstractmethod
     def encode(self, obj: Any) -> bytes:
-        """The payload of a message with this value; TypeError for a value of another class."""
+        """The payload of a message with the value *obj*; TypeError for a value of another class."""
 
     @abstractmethod
     def decode(self, data: bytes) -> Any:
-        """The value of a message with this payload."""
+        """The value of a message with the payload *data*."""
 
     def decode_message(self, msg: Any) -> Any:
         """The value of *msg*; None for a null value."""
@@ -44,7 +46,7 @@ class Schema(ABC):
         return self._schema_info
 
     def attach_client(self, client: Any) -> None:
-        """Tell the schema whom to ask how messages were written; consumers and readers do it."""
+        """Tell the schema which *client* to ask how messages were written; consumers and readers do it."""
         self._client = client
 
     def _validate_object_type(self, obj: Any) -> None:
@@ -81,6 +83,7 @@ class BytesSchema(Schema):
         super().__init__(bytes, SchemaType.BYTES, None, "BYTES")
 
     def encode(self, data: bytes) -> bytes:  # the argument's name is the package's
+        """*data* itself; TypeError for what is no bytes."""
         if type(data) is not bytes:
             self._validate_object_type(data)
         return data

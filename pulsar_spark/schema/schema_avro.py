@@ -21,7 +21,8 @@ from pulsar_spark.schema.schema import Schema
 
 
 class AvroSchema(Schema):
-    """Records, or dicts of a *schema_definition*, in Avro's binary encoding."""
+    """Records of a class, ``record_cls``, or, where that is None, dicts by a ``schema_definition``, in Avro's binary
+    encoding."""
 
     def __init__(self, record_cls: type[Record] | None, schema_definition: dict[str, Any] | None = None) -> None:
         fastavro()
@@ -39,7 +40,8 @@ class AvroSchema(Schema):
         return fastavro().parse_schema(self._schema)
 
     def encode(self, obj: Any) -> bytes:
-        """ValueError for what is no dict, where there is a definition and no class."""
+        """The payload with the value *obj*; ValueError for what is no dict, where there is a definition and no
+        class."""
         if self._record_cls is None and not isinstance(obj, dict):
             raise ValueError("If using the custom schema, the record data should be dict type.")
         self._validate_object_type(obj)
@@ -48,7 +50,7 @@ class AvroSchema(Schema):
         return buffer.getvalue()
 
     def encode_dict(self, d: dict[str, Any]) -> dict[str, Any]:
-        """A record's fields as ``fastavro`` takes them: dicts for records, names for members of enumerations."""
+        """A record's fields, *d*, as ``fastavro`` takes them: dicts for records, names for members of enumerations."""
         return _plain(d)
 
     def decode(self, data: bytes) -> Any:

@@ -210,24 +210,51 @@ def test_what_is_closed_is_not_closed_again(client):
         client.close()
 
 
-DESCRIBED = ("Client", "Producer", "Consumer", "Reader", "TableView", "ConsoleLogger", "FileLogger")
-POLICIES = ("ConsumerDeadLetterPolicy", "ConsumerKeySharedPolicy", "ConsumerBatchReceivePolicy")
-MADE_BY_THE_CLIENT = ("Producer", "Consumer", "Reader", "TableView")
+MADE_BY_THE_CLIENT = {"Producer", "Consumer", "Reader", "TableView", "Message", "EncryptionContext"}
+NEVER_CALLED = {"Context", "Function", "IdentitySerDe", "PickleSerDe", "SerDe"}
+PUBLIC = [importlib.import_module(f"pulsar_spark{name}") for name in ("", ".asyncio", ".schema")]
 
 
-@pytest.mark.parametrize("name", DESCRIBED + POLICIES)
-def test_every_argument_is_described(name):
-    cls = getattr(pulsar, name)
-    for method, function in inspect.getmembers(cls, inspect.isfunction):
-        if method.startswith("_") and (method != "__init__" or name in MADE_BY_THE_CLIENT):
+def _public_classes():
+    for module in PUBLIC:
+        for name in module.__all__:
+            owner = getattr(module, name)
+            if inspect.isclass(owner) and not issubclass(owner, Exception) and name not in NEVER_CALLED:
+                yield pytest.param(owner, id=f"{module.__name__}.{name}")
+
+
+def _description(cls: type, method: str, function) -> str:
+    """What is said of the arguments of a *method*: by it, or by the one that it takes the place of, or by the class; of
+    one of asyncio's also by the client's own, where it names that."""
+    ancestors = [each for each in cls.__mro__ if each.__module__.startswith("pulsar_spark")]
+    if method == "__init__":
+        texts = [each.__doc__ for each in ancestors]
+    else:
+        texts = [getattr(vars(each)[method], "__doc__", None) for each in ancestors if method in vars(each)]
+    if "for ``pulsar_spark.Client" in (function.__doc__ or cls.__doc__):
+        owner = pulsar.Client if method == "__init__" else getattr(pulsar.Client, method)
+        texts.append(owner.__doc__)
+    return " ".join(filter(None, texts))
+
+
+@pytest.mark.parametrize("cls", list(_public_classes()))
+def test_every_class_and_argument_is_described(cls):
+    assert cls.__doc__
+    for method, function in inspect.getmembers(cls, inspect.isroutine):
+        is_own = (getattr(function, "__module__", None) or "").startswith("pulsar_spark")
+        if not is_own or method.startswith("_") and method != "__init__":
             continue
-        text = cls.__doc__ if method == "__init__" else function.__doc__
-        for argument in list(inspect.signature(function).parameters)[1:]:
-            assert re.search(rf"(``|\*){argument}\b", text), f"{name}.{method}: {argument}"
+        if method == "__init__" and cls.__name__ in MADE_BY_THE_CLIENT:
+            continue
+        text = _description(cls, method, function)
+        assert text or not method.startswith("get"), method
+        for argument, given in inspect.signature(function).parameters.items():
+            if argument not in ("self", "cls") and given.kind not in (given.VAR_POSITIONAL, given.VAR_KEYWORD):
+                assert re.search(rf"(``|\*){argument}\b", text), f"{method}: {argument}"
 
 
 def _public_functions():
-    for module in (pulsar, importlib.import_module("pulsar_spark.asyncio"), pulsar.schema):
+    for module in PUBLIC:
         for name in module.__all__:
             owner = getattr(module, name)
             if not inspect.isclass(owner):
