@@ -4,9 +4,11 @@ acknowledgements, gathered and sent.
 Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements
 wait for the group time, or until the group is full; even then a moment, because a flow is near that they can go with,
 and what goes alone costs the broker a round in which the flow waits. They go at once with a group time of 0, with
-properties of their own, and where somebody waits for a receipt. A negative acknowledgement goes at once and names an
-entry; the broker keeps its deadline, and a second one replaces it. Left out: the grid to which 4.x rounds deadlines
-down so that many share one (4.20), because here they are rows, in exact milliseconds.
+properties of their own, and where somebody waits for a receipt. A negative acknowledgement names an entry; the broker
+keeps its deadline, and a second one replaces it. It waits a moment too, half of its delay at most: what is given back
+now and then while messages are received goes with a flow, and one that is to come again at once goes at once. Left out:
+the grid to which 4.x rounds deadlines down so that many share one (4.20), because here they are rows, in exact
+milliseconds.
 """
 
 import sys
@@ -165,7 +167,8 @@ class AcknowledgementTracker:
         """Give entries back after a delay."""
         with self._lock:
             self._negative.update(dict.fromkeys(positions, delay_ms))
-        self._channel.gather(self.take_rows, 0)
+        moment = 0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING)
+        self._channel.gather(self.take_rows, moment)
 
     def take_rows(self) -> list[dict]:
         """The rows of what was acknowledged or given back since they were last taken; acknowledgements first."""

@@ -91,12 +91,12 @@ class ConsumerSettings(NamedTuple):
         return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
 
     def largest_queue(self, partitions: int) -> int:
-        """What the queue of each of so many partitions may grow to: half of what all of them may have, so that what
-        was received and is not acknowledged has room in the default limit of 50,000. Who asks for less than
+        """What the queue of each of so many partitions may grow to: three quarters of what all of them may have, so
+        that what was received and is not acknowledged has room in the default limit of 50,000. Who asks for less than
         :data:`GROWS_FROM` wants little at once, and gets no more."""
         if self.receiver_queue_size < GROWS_FROM:
             return 0
-        return self.max_total_receiver_queue_size_across_partitions // 2 // partitions
+        return 3 * self.max_total_receiver_queue_size_across_partitions // 4 // partitions
 
     def request_properties(self, lease_ms: int) -> dict[str, str]:
         """The properties of the subscribe request; the application's own get the prefix ``property.``."""
