@@ -23,11 +23,11 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
 from pulsar_spark.broker.unread_slices import UnreadRun, deliver_time, honours_delays
 from pulsar_spark.broker.work import Rows, Work
-from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
 from pulsar_spark.protocol.delays import position_of, virtual
 from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
-from pulsar_spark.protocol.shared import turns
+from pulsar_spark.protocol.shared import in_reach, turns
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
 
@@ -103,7 +103,9 @@ class _Gathering:
         )
         planned = affected.planned
         elsewhere = _unacked_elsewhere(cursor.unacked, planned)
-        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
+        on_offer = [*unread, *came_due, *(held for held in planned if held.status != ACKNOWLEDGED)]
+        entries = len(asked.ack_sets) + sum(each.last - each.first + 1 for each in on_offer)
+        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position, entries)
         self.rows.extend("range", number, planned)
         self._add_requests(number, asked, planned)
         self.rows.extend("unread", number, [*unread, *came_due])
@@ -179,12 +181,14 @@ class _Gathering:
         affected: Affected | LaneWork | RangeWork,
         elsewhere: Counter,
         read_position: int,
+        entries: int | None = None,
     ) -> int:
-        """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before."""
+        """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before. On
+        Shared no more *entries* than these are on offer."""
         planned, number = affected.planned, len(self.cursors)
         permits = sum(consumer.permits for consumer in takers)
         self._add_limits(number, asked, permits, elsewhere, read_position)
-        self._add_turns(number, asked, takers, planned, elsewhere)
+        self._add_turns(number, asked, takers, planned, elsewhere, entries)
         self.cursors.append(asked)
         self.affected.append(affected)
         return number
@@ -241,19 +245,33 @@ class _Gathering:
         self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(
-        self, number: int, asked: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
+        self,
+        number: int,
+        asked: CursorDraft,
+        takers: list[Consumer],
+        planned: list[Range],
+        elsewhere: Counter,
+        entries: int | None,
     ) -> None:
         """Everybody's turns, in line; behind them who may be given nothing. A consumer that asks for its messages again
-        is unblocked by that (4.4)."""
+        is unblocked by that (4.4). Without who stays as it is: a row is a millisecond of an interpreted plan, and of a
+        hundred consumers one gets a message."""
         cursor, now = asked.cursor, self.draft.now
         asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
         asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
         in_line = {consumer.consumer_id for consumer in takers}
-        others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
         limit = self._limit(cursor, UNACKED_LIMITS[0])
+
+        def has_room(consumer: Consumer) -> bool:
+            return not consumer.is_blocked and (not limit or cursor.unacked[consumer.consumer_id] < limit)
+
+        rest = [each for each in cursor.consumers.values() if each.consumer_id not in in_line]
+        others = [(each, 0, None) for each in rest if entries is None or not has_room(each)]
         # On Key_Shared each one stands alone in a line of its own.
         lines = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
         served = [turn for line in lines for turn in turns(line, start=self.draft.number)]
+        if entries is not None:
+            served = in_reach(served, entries, has_room)
         for place, (consumer, lap, peers) in enumerate([*served, *others]):
             self.rows.add(
                 "consumer",
