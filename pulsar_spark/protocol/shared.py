@@ -49,7 +49,8 @@ def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:
 
 def in_reach(line: Sequence[Turn], entries: int, takes_some: Callable[[InLine], bool]) -> list[Turn]:
     """The turns of a *line* that may matter where so many *entries* at most are on offer: who *takes_some* takes one at
-    least of what is left, so behind so many of these nobody gets anything. Of others it is not known whether they do.
+    least of what is left in the first lap, so behind so many of these nobody gets anything. Of others it is not known
+    whether they do.
 
     >>> from pulsar_spark.protocol.failover import Consumer
     >>> line = turns([Consumer(str(n), "abcd"[n], 0, n) for n in range(4)], start=1)
@@ -61,7 +62,7 @@ def in_reach(line: Sequence[Turn], entries: int, takes_some: Callable[[InLine], 
         is_sure = takes_some(turn.consumer)
         if entries > 0 or not is_sure:
             found.append(turn)
-        entries -= is_sure
+        entries -= is_sure and turn.lap == LAPS[0]
     return found
 
 
