@@ -34,6 +34,9 @@ from pulsar_spark.transforms.round_inputs import STATE
 LANES_FROM, EXACT_BELOW = 4000, 1000
 """Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""
 
+MOST_WITHOUT_TURNS = 500
+"""Rows up to which turns that give nothing are looked for and left out: more are planned by compiled plans."""
+
 
 @uncollected()
 def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
@@ -103,8 +106,7 @@ class _Gathering:
         )
         planned = affected.planned
         elsewhere = _unacked_elsewhere(cursor.unacked, planned)
-        on_offer = [*unread, *came_due, *(held for held in planned if held.status != ACKNOWLEDGED)]
-        entries = len(asked.ack_sets) + sum(each.last - each.first + 1 for each in on_offer)
+        entries = _on_offer([*((held, None) for held in planned), *((run, None) for run in [*unread, *came_due])])
         number = self._begin(asked, takers, affected, elsewhere, cursor.read_position, entries)
         self.rows.extend("range", number, planned)
         self._add_requests(number, asked, planned)
@@ -140,7 +142,13 @@ class _Gathering:
         )
         affected, places = by_key.cut(affected)
         elsewhere = _unacked_elsewhere(cursor.unacked, affected.planned)
-        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
+        entries = _on_offer(
+            [
+                *((held, line) for held, (line, *_) in zip(affected.planned, places)),
+                *((run, run.line) for run in unread),
+            ]
+        )
+        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position, entries)
         self.rows.extend(
             "range", number, [(*held[: len(STATE)], *place) for held, place in zip(affected.planned, places)]
         )
@@ -181,10 +189,10 @@ class _Gathering:
         affected: Affected | LaneWork | RangeWork,
         elsewhere: Counter,
         read_position: int,
-        entries: int | None = None,
+        entries: Counter | None = None,
     ) -> int:
-        """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before. On
-        Shared no more *entries* than these are on offer."""
+        """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before. Of what
+        is known no more *entries* than these are on offer in each line."""
         planned, number = affected.planned, len(self.cursors)
         permits = sum(consumer.permits for consumer in takers)
         self._add_limits(number, asked, permits, elsewhere, read_position)
@@ -251,7 +259,7 @@ class _Gathering:
         takers: list[Consumer],
         planned: list[Range],
         elsewhere: Counter,
-        entries: int | None,
+        entries: Counter | None,
     ) -> None:
         """Everybody's turns, in line; behind them who may be given nothing. A consumer that asks for its messages again
         is unblocked by that (4.4). Without who stays as it is: a row is a millisecond of an interpreted plan, and of a
@@ -268,10 +276,12 @@ class _Gathering:
         rest = [each for each in cursor.consumers.values() if each.consumer_id not in in_line]
         others = [(each, 0, None) for each in rest if entries is None or not has_room(each)]
         # On Key_Shared each one stands alone in a line of its own.
-        lines = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
-        served = [turn for line in lines for turn in turns(line, start=self.draft.number)]
-        if entries is not None:
-            served = in_reach(served, entries, has_room)
+        lines = {taker.consumer_id: [taker] for taker in takers} if cursor.is_key_shared else {None: takers}
+        served = []
+        for name, line in lines.items():
+            found = turns(line, start=self.draft.number)
+            most = None if entries is None else entries[name] + len(asked.ack_sets)
+            served += found if most is None else in_reach(found, most, has_room)
         for place, (consumer, lap, peers) in enumerate([*served, *others]):
             self.rows.add(
                 "consumer",
@@ -287,6 +297,18 @@ class _Gathering:
                 is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
                 line=consumer.consumer_id if cursor.is_key_shared else None,
             )
+
+
+def _on_offer(rows: list[tuple[Range | UnreadRun, str | None]]) -> Counter | None:
+    """How many entries may be on offer, at most, by line, of ranges and unread runs with their lines; None where these
+    are so many that turns do not matter."""
+    if len(rows) > MOST_WITHOUT_TURNS:
+        return None
+    found: Counter = Counter()
+    for each, line in rows:
+        if isinstance(each, UnreadRun) or each.status != ACKNOWLEDGED:
+            found[line] += each.last - each.first + 1
+    return found
 
 
 def _is_ready(cursor: Cursor) -> bool:

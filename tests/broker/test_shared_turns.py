@@ -6,6 +6,7 @@ import pytest
 
 from pulsar_spark.broker import gather
 from tests.broker.test_key_shared_dues import ON, TOPIC
+from tests.broker.test_whole_ranges import KEYS
 from tests.spark_engine import cursor_of, new_engine
 
 NAMES = [f"c{number}" for number in range(8)]
@@ -38,20 +39,22 @@ def drawn(chosen: random.Random, engine) -> list[dict]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_rounds_without_turns_that_give_nothing_come_to_the_same(tmp_path, monkeypatch, seed):
+@pytest.mark.parametrize("kind", ["Shared", "KeyShared"])
+@pytest.mark.parametrize("seed", range(3))
+def test_rounds_without_turns_that_give_nothing_come_to_the_same(tmp_path, monkeypatch, seed, kind):
     chosen, short = random.Random(seed), gather.in_reach
     ways = (short, lambda line, entries, takes_some: list(line))
     engines = [new_engine(None, tmp_path / name) for name in ("short", "whole")]
     limits = [ON.policy("max_unacked_messages_per_consumer", 6)] if seed % 2 else []
-    asked = limits + [ON.subscribe(name, priority_level=number % 2) for number, name in enumerate(NAMES)]
+    asked = limits + [ON.subscribe(name, kind, priority_level=number % 2) for number, name in enumerate(NAMES)]
     for engine in engines:
         engine.create_topic(TOPIC)
     for _ in range(15):
         sizes = [chosen.choice([1, 1, 5]) for _ in range(chosen.choice([0, 1, 4]))]
+        keys = [(key,) * size for key, size in zip(chosen.choices(KEYS, k=len(sizes)), sizes)]
         for engine, way in zip(engines, ways):
             monkeypatch.setattr(gather, "in_reach", way)
-            engine.publish(TOPIC, -1, sizes)
+            engine.publish(TOPIC, -1, sizes, keys=keys)
             engine.round([dict(request) for request in asked], 0)
         assert standing(engines[0]) == standing(engines[1])
         asked = drawn(chosen, engines[0])
