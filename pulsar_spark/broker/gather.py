@@ -19,23 +19,20 @@ from pulsar_spark.broker.keyed_lanes import KeyedByLane
 from pulsar_spark.broker.keyed_pages import KeyedByPage
 from pulsar_spark.broker.keyed_ranges import KeyedByRange, RangeWork
 from pulsar_spark.broker.lane_work import LaneWork
+from pulsar_spark.broker.line_up import on_offer, turns_in_line
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
 from pulsar_spark.broker.unread_slices import UnreadRun, deliver_time, honours_delays
 from pulsar_spark.broker.work import Rows, Work
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
+from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.delays import position_of, virtual
 from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
-from pulsar_spark.protocol.shared import in_reach, turns
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
 
 LANES_FROM, EXACT_BELOW = 4000, 1000
 """Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""
-
-MOST_WITHOUT_TURNS = 500
-"""Rows up to which turns that give nothing are looked for and left out: more are planned by compiled plans."""
 
 
 @uncollected()
@@ -106,7 +103,7 @@ class _Gathering:
         )
         planned = affected.planned
         elsewhere = _unacked_elsewhere(cursor.unacked, planned)
-        entries = _on_offer([*((held, None) for held in planned), *((run, None) for run in [*unread, *came_due])])
+        entries = on_offer([*((held, None) for held in planned), *((run, None) for run in [*unread, *came_due])])
         number = self._begin(asked, takers, affected, elsewhere, cursor.read_position, entries)
         self.rows.extend("range", number, planned)
         self._add_requests(number, asked, planned)
@@ -142,7 +139,7 @@ class _Gathering:
         )
         affected, places = by_key.cut(affected)
         elsewhere = _unacked_elsewhere(cursor.unacked, affected.planned)
-        entries = _on_offer(
+        entries = on_offer(
             [
                 *((held, line) for held, (line, *_) in zip(affected.planned, places)),
                 *((run, run.line) for run in unread),
@@ -261,28 +258,13 @@ class _Gathering:
         elsewhere: Counter,
         entries: Counter | None,
     ) -> None:
-        """Everybody's turns, in line; behind them who may be given nothing. A consumer that asks for its messages again
-        is unblocked by that (4.4). Without who stays as it is: a row is a millisecond of an interpreted plan, and of a
-        hundred consumers one gets a message."""
+        """The turns of who stands in line. A consumer that asks for its messages again is unblocked by that (4.4)."""
         cursor, now = asked.cursor, self.draft.now
         asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
         asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
-        in_line = {consumer.consumer_id for consumer in takers}
         limit = self._limit(cursor, UNACKED_LIMITS[0])
-
-        def has_room(consumer: Consumer) -> bool:
-            return not consumer.is_blocked and (not limit or cursor.unacked[consumer.consumer_id] < limit)
-
-        rest = [each for each in cursor.consumers.values() if each.consumer_id not in in_line]
-        others = [(each, 0, None) for each in rest if entries is None or not has_room(each)]
-        # On Key_Shared each one stands alone in a line of its own.
-        lines = {taker.consumer_id: [taker] for taker in takers} if cursor.is_key_shared else {None: takers}
-        served = []
-        for name, line in lines.items():
-            found = turns(line, start=self.draft.number)
-            most = None if entries is None else entries[name] + len(asked.ack_sets)
-            served += found if most is None else in_reach(found, most, has_room)
-        for place, (consumer, lap, peers) in enumerate([*served, *others]):
+        in_line = turns_in_line(asked, takers, entries, limit=limit, start=self.draft.number)
+        for place, (consumer, lap, peers) in enumerate(in_line):
             self.rows.add(
                 "consumer",
                 number,
@@ -297,18 +279,6 @@ class _Gathering:
                 is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
                 line=consumer.consumer_id if cursor.is_key_shared else None,
             )
-
-
-def _on_offer(rows: list[tuple[Range | UnreadRun, str | None]]) -> Counter | None:
-    """How many entries may be on offer, at most, by line, of ranges and unread runs with their lines; None where these
-    are so many that turns do not matter."""
-    if len(rows) > MOST_WITHOUT_TURNS:
-        return None
-    found: Counter = Counter()
-    for each, line in rows:
-        if isinstance(each, UnreadRun) or each.status != ACKNOWLEDGED:
-            found[line] += each.last - each.first + 1
-    return found
 
 
 def _is_ready(cursor: Cursor) -> bool:

@@ -27,11 +27,12 @@ LAPS = (0, 1)
 
 
 class Turn(NamedTuple):
-    """One lap of one consumer, who shares its level with so many *peers* (itself included)."""
+    """One lap of one consumer, who shares its level with so many *peers*, itself included; with None it may be given
+    nothing."""
 
     consumer: InLine
     lap: int
-    peers: int
+    peers: int | None
 
 
 def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pulsar_spark.broker import gather
+from pulsar_spark.broker import line_up
 from tests.broker.test_key_shared_dues import ON, TOPIC
 from tests.broker.test_whole_ranges import KEYS
 from tests.spark_engine import cursor_of, new_engine
@@ -42,7 +42,7 @@ def drawn(chosen: random.Random, engine) -> list[dict]:
 @pytest.mark.parametrize("kind", ["Shared", "KeyShared"])
 @pytest.mark.parametrize("seed", range(3))
 def test_rounds_without_turns_that_give_nothing_come_to_the_same(tmp_path, monkeypatch, seed, kind):
-    chosen, short = random.Random(seed), gather.in_reach
+    chosen, short = random.Random(seed), line_up.in_reach
     ways = (short, lambda line, entries, takes_some: list(line))
     engines = [new_engine(None, tmp_path / name) for name in ("short", "whole")]
     limits = [ON.policy("max_unacked_messages_per_consumer", 6)] if seed % 2 else []
@@ -53,7 +53,7 @@ def test_rounds_without_turns_that_give_nothing_come_to_the_same(tmp_path, monke
         sizes = [chosen.choice([1, 1, 5]) for _ in range(chosen.choice([0, 1, 4]))]
         keys = [(key,) * size for key, size in zip(chosen.choices(KEYS, k=len(sizes)), sizes)]
         for engine, way in zip(engines, ways):
-            monkeypatch.setattr(gather, "in_reach", way)
+            monkeypatch.setattr(line_up, "in_reach", way)
             engine.publish(TOPIC, -1, sizes, keys=keys)
             engine.round([dict(request) for request in asked], 0)
         assert standing(engines[0]) == standing(engines[1])
