@@ -22,8 +22,7 @@ change nothing.
 | who may end a subscription | 2.1 | members.Members.unsubscribe | membership.unsubscribe_refusal |
 | cumulative acknowledgement | 2.5 | acknowledgements.Acknowledgements.check_cumulative | membership.allows_cumulative |
 | who is active | 2.7-2.10 | members.Members._choose_active | failover.active_consumer |
-| in which order consumers are served | 2.14, 0.28 | line_up.turns_in_line | shared.turns |
-| whose turns cannot matter | ours | line_up.turns_in_line | shared.in_reach |
+| in which order consumers are served | 2.14, 0.28 | gather._Gathering._add_turns | shared.turns |
 | when a consumer that takes over receives | 2.11 | members.Members._choose_active | failover.takeover_pause_ms |
 | until when a silent client is waited for | 2.2 | bundle.Bundle.renew_lease | membership.lease_end |
 | which lease a consumer has after a restart | 2.2 | load_bundle._load_cursor | membership.lease_ms_of |

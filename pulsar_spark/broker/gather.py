@@ -19,7 +19,6 @@ from pulsar_spark.broker.keyed_lanes import KeyedByLane
 from pulsar_spark.broker.keyed_pages import KeyedByPage
 from pulsar_spark.broker.keyed_ranges import KeyedByRange, RangeWork
 from pulsar_spark.broker.lane_work import LaneWork
-from pulsar_spark.broker.line_up import on_offer, turns_in_line
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, MOST_RUNS, unread_runs
 from pulsar_spark.broker.unread_slices import UnreadRun, deliver_time, honours_delays
@@ -28,6 +27,7 @@ from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.delays import position_of, virtual
 from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
+from pulsar_spark.protocol.shared import turns
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
 
@@ -103,8 +103,7 @@ class _Gathering:
         )
         planned = affected.planned
         elsewhere = _unacked_elsewhere(cursor.unacked, planned)
-        entries = on_offer([*((held, None) for held in planned), *((run, None) for run in [*unread, *came_due])])
-        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position, entries)
+        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
         self.rows.extend("range", number, planned)
         self._add_requests(number, asked, planned)
         self.rows.extend("unread", number, [*unread, *came_due])
@@ -139,13 +138,7 @@ class _Gathering:
         )
         affected, places = by_key.cut(affected)
         elsewhere = _unacked_elsewhere(cursor.unacked, affected.planned)
-        entries = on_offer(
-            [
-                *((held, line) for held, (line, *_) in zip(affected.planned, places)),
-                *((run, run.line) for run in unread),
-            ]
-        )
-        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position, entries)
+        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
         self.rows.extend(
             "range", number, [(*held[: len(STATE)], *place) for held, place in zip(affected.planned, places)]
         )
@@ -186,14 +179,12 @@ class _Gathering:
         affected: Affected | LaneWork | RangeWork,
         elsewhere: Counter,
         read_position: int,
-        entries: Counter | None = None,
     ) -> int:
-        """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before. Of what
-        is known no more *entries* than these are on offer in each line."""
+        """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before."""
         planned, number = affected.planned, len(self.cursors)
         permits = sum(consumer.permits for consumer in takers)
         self._add_limits(number, asked, permits, elsewhere, read_position)
-        self._add_turns(number, asked, takers, planned, elsewhere, entries)
+        self._add_turns(number, asked, takers, planned, elsewhere)
         self.cursors.append(asked)
         self.affected.append(affected)
         return number
@@ -250,21 +241,20 @@ class _Gathering:
         self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(
-        self,
-        number: int,
-        asked: CursorDraft,
-        takers: list[Consumer],
-        planned: list[Range],
-        elsewhere: Counter,
-        entries: Counter | None,
+        self, number: int, asked: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
     ) -> None:
-        """The turns of who stands in line. A consumer that asks for its messages again is unblocked by that (4.4)."""
+        """Everybody's turns, in line; behind them who may be given nothing. A consumer that asks for its messages again
+        is unblocked by that (4.4)."""
         cursor, now = asked.cursor, self.draft.now
         asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
         asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
+        in_line = {consumer.consumer_id for consumer in takers}
+        others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
         limit = self._limit(cursor, UNACKED_LIMITS[0])
-        in_line = turns_in_line(asked, takers, entries, limit=limit, start=self.draft.number)
-        for place, (consumer, lap, peers) in enumerate(in_line):
+        # On Key_Shared each one stands alone in a line of its own.
+        lines = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
+        served = [turn for line in lines for turn in turns(line, start=self.draft.number)]
+        for place, (consumer, lap, peers) in enumerate([*served, *others]):
             self.rows.add(
                 "consumer",
                 number,

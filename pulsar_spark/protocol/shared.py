@@ -9,7 +9,7 @@ A round picks many entries at once, so the walk round a level is two laps, and e
 (0.28: run lengths are ours). Which consumer is available and how much it takes is the plan's (transforms.turns).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -27,12 +27,11 @@ LAPS = (0, 1)
 
 
 class Turn(NamedTuple):
-    """One lap of one consumer, who shares its level with so many *peers*, itself included; with None it may be given
-    nothing."""
+    """One lap of one consumer, who shares its level with so many *peers* (itself included)."""
 
     consumer: InLine
     lap: int
-    peers: int | None
+    peers: int
 
 
 def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:
@@ -46,25 +45,6 @@ def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:
     ['b', 'a', 'c']
     """
     return sorted(consumers, key=lambda c: (c.priority_level, c.join_order))
-
-
-def in_reach(line: Sequence[Turn], entries: int, takes_some: Callable[[InLine], bool]) -> list[Turn]:
-    """The turns of a *line* that may matter where so many *entries* at most are on offer: who *takes_some* takes one at
-    least of what is left in the first lap, so behind so many of these nobody gets anything. Of others it is not known
-    whether they do.
-
-    >>> from pulsar_spark.protocol.failover import Consumer
-    >>> line = turns([Consumer(str(n), "abcd"[n], 0, n) for n in range(4)], start=1)
-    >>> [(turn.consumer.name, turn.lap) for turn in in_reach(line, 2, lambda consumer: consumer.name != "c")]
-    [('b', 0), ('c', 0), ('d', 0), ('c', 1)]
-    """
-    found = []
-    for turn in line:
-        is_sure = takes_some(turn.consumer)
-        if entries > 0 or not is_sure:
-            found.append(turn)
-        entries -= is_sure and turn.lap == LAPS[0]
-    return found
 
 
 def turns(consumers: Sequence[AnyConsumer], *, start: int) -> list[Turn]:
