@@ -4,7 +4,8 @@ Which chunks make up a message is found before, by a ``groupBy`` on uuid over co
 Of each message there is the row of its last chunk then, without the payload (see last_chunks), and a Python worker
 reads the payload, as a client does (:meth:`ChunkedMessages.joined`): a row group after the other, once for all messages
 that lie in it. So no payload is shuffled, none is read where nobody asks for the column, and what cannot be put
-together is an error of its message alone. Few large messages are Spark's own to read where its heap has room (chunk_scans).
+together is an error of its message alone. Few large messages are Spark's own to read where its heap has room (see
+chunk_scans).
 
 On two cores of a busy machine messages of 6 MB come at 0.6 of the rate of a plain read and of 64 MB at 0.4 (0.3 and 0.3
 where both looks at chunks were plans over the table). A worker that reads a file and hands it over as it is reaches 700
