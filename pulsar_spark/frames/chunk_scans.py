@@ -10,7 +10,6 @@ A task holds what it joins several times (transforms.chunks says which copies): 
 file that is damaged fails the job, as it does for messages in one piece.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
@@ -25,10 +24,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR
+from pulsar_spark.frames.published_files import is_plain
 from pulsar_spark.protocol.chunking import WRONG_SIZE
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.lost import is_as_published
 from pulsar_spark.storage.session import has_context, local_frame
+from pulsar_spark.storage.topic_files import partition_of
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.transforms.chunks import SIZE, holdable
@@ -42,8 +43,6 @@ HEAP_TIMES = 8
 """So many times what tasks that run side by side read is asked of the heap."""
 _AROUND = 1.25
 """At most so much of what the messages have is read with them, as row groups are read as a whole."""
-_PLAIN_NAME = re.compile(r"[\w.=-]+")
-_GLOB = re.compile(r"[\[\]{}*?\\]")
 
 
 class _Message(NamedTuple):
@@ -67,19 +66,14 @@ def scanned(
     what a worker says of a message: its payload, or why there is none, or neither where it is as it was published."""
     if not has_context(spark) or not spark.sparkContext.master.startswith("local"):
         return None
-    messages = _messages(rows, runs)
-    tasks = _tasks(messages, spark.sparkContext.defaultParallelism)
-    are_plain = all(_PLAIN_NAME.fullmatch(run.path.rpartition("/")[2]) for run in runs) and not _GLOB.search(
-        str(topic.path)
-    )
-    if not tasks or not are_plain or not all(is_as_published(topic.path, run) for run in runs):
+    if not all(is_plain(topic.path, run) and is_as_published(topic.path, run) for run in runs):
         return None
-    read = [_read_bytes(topic, task) for task in tasks]
-    is_apart = all(bytes_ <= _AROUND * sum(each.bytes for each in task) for bytes_, task in zip(read, tasks))
-    at_once = sum(sorted(read)[-spark.sparkContext.defaultParallelism :])
-    if not is_apart or HEAP_TIMES * at_once > _heap_bytes(spark):
-        return None
-    return reduce(DataFrame.unionByName, (_scan(spark, topic, rows, task, whole) for task in tasks))
+    messages, cores = _messages(rows, runs), spark.sparkContext.defaultParallelism
+    for count in (MOST_TASKS, cores):
+        tasks = _tasks(messages, count)
+        if tasks and _is_room(topic, tasks, cores, _heap_bytes(spark)):
+            return reduce(DataFrame.unionByName, (_scan(spark, topic, rows, task, whole) for task in tasks))
+    return None
 
 
 def _messages(rows: pa.Table, runs: Sequence[Run]) -> list[_Message]:
@@ -93,18 +87,25 @@ def _messages(rows: pa.Table, runs: Sequence[Run]) -> list[_Message]:
     return sorted(found, key=lambda each: [(run.path, first) for run, first, _ in each.spans])
 
 
-def _tasks(messages: Sequence[_Message], cores: int) -> list[list[_Message]]:
-    """Which messages are read together: about as many bytes each, as many tasks as there are cores, or more where that
-    makes them smaller; none where they are too many or too small."""
+def _tasks(messages: Sequence[_Message], most: int) -> list[list[_Message]]:
+    """Which messages are read together, in at *most* so many tasks of about as many bytes each; none where messages are
+    too small or their chunks too many."""
     size = sum(each.bytes for each in messages)
     is_meant = messages and size >= LEAST_BYTES * len(messages) and all(each.bytes > 0 for each in messages)
     if not is_meant or sum(each.chunks for each in messages) > MOST_CHUNKS:
         return []
-    count = min(len(messages), max(cores, MOST_TASKS // cores * cores))
+    count = min(len(messages), most)
     ends = np.cumsum([each.bytes for each in messages])
-    numbers_ = np.minimum((ends - 1) * count // size, count - 1)
-    bounds = np.flatnonzero(np.diff(numbers_)) + 1
+    of_task = np.minimum((ends - 1) * count // size, count - 1)
+    bounds = np.flatnonzero(np.diff(of_task)) + 1
     return [list(map(messages.__getitem__, part)) for part in np.split(np.arange(len(messages)), bounds)]
+
+
+def _is_room(topic: Topic, tasks: Sequence[Sequence[_Message]], cores: int, heap_bytes: int) -> bool:
+    """Is what tasks read not much more than their messages, and for as many as there are cores room in the heap?"""
+    read = [_read_bytes(topic, task) for task in tasks]
+    is_apart = sum(read) <= _AROUND * sum(each.bytes for task in tasks for each in task)
+    return is_apart and HEAP_TIMES * sum(sorted(read)[-cores:]) <= heap_bytes
 
 
 def _read_bytes(topic: Topic, task: Sequence[_Message]) -> int:
@@ -207,8 +208,9 @@ def _chunks(spark: SparkSession, topic: Topic, task: Sequence[_Message]) -> Data
         for entry_id in range(first, last + 1)
     ]
     of_message, of_chunk = np.array(keys, np.int64).T
-    names = F.array(*(F.lit(path.rpartition("/")[2]) for path in paths))
-    file = (F.array_position(names, F.col("_metadata.file_name")) - 1).cast("int")
+    names = F.array(*(F.lit(f"{partition_of(path)}/{path.rpartition('/')[2]}") for path in paths))
+    name = F.concat_ws("/", F.col("partition").cast("string"), F.col("_metadata.file_name"))
+    file = (F.array_position(names, name) - 1).cast("int")
     reader = spark.read.schema(from_arrow_schema(MESSAGES.schema)).option("basePath", str(topic.path))
     rows = reader.option("ignoreMissingFiles", True).parquet(*(f"{topic.path}/{path}" for path in paths))
     entry_id = F.col("entry_id")

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames import chunk_scans, publish, read_messages
-from pulsar_spark.frames.chunk_scans import GONE, _Message, _tasks
+from pulsar_spark.frames.chunk_scans import GONE, _is_room, _Message, _tasks
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import create_topic, read_topic
@@ -38,11 +38,10 @@ def message(number: int, size: int, path: str) -> _Message:
 
 
 def test_messages_are_read_together_by_where_they_lie(monkeypatch):
-    """In tasks of about as many bytes; each of as few as can be, up to a limit."""
+    """In tasks of about as many bytes each."""
     monkeypatch.setattr(chunk_scans, "LEAST_BYTES", 10)
     messages = [message(number, 100, "f") for number in range(7)]
-    assert [[each.row for each in task] for task in _tasks(messages, 2)] == [[0], [1], [2], [3], [4], [5], [6]]
-    monkeypatch.setattr(chunk_scans, "MOST_TASKS", 3)
+    assert [[each.row for each in task] for task in _tasks(messages, 16)] == [[0], [1], [2], [3], [4], [5], [6]]
     assert [[each.row for each in task] for task in _tasks(messages, 2)] == [[0, 1, 2], [3, 4, 5, 6]]
     assert [[each.row for each in task] for task in _tasks(messages[:1], 4)] == [[0]]
     monkeypatch.setattr(chunk_scans, "MOST_CHUNKS", 69)
@@ -95,6 +94,14 @@ def test_they_are_left_to_workers_where_the_heap_is_small(spark, tmp_path, all_a
     monkeypatch.setattr(chunk_scans, "_heap_bytes", lambda spark: 10_000)
     assert not is_scanned(read := read_messages(spark, root, "t"))
     assert rows_of(read) == [(2, b"x" * 3000, None)]
+
+
+def test_tasks_read_little_more_than_their_messages(monkeypatch):
+    """And as many of them as there are cores fit the heap."""
+    monkeypatch.setattr(chunk_scans, "_read_bytes", lambda topic, task: 10 * len(task))
+    tasks = [[message(0, 8, "f")], [message(1, 8, "f")], [message(2, 8, "f")]]
+    assert _is_room(None, tasks, 2, 8 * 20) and not _is_room(None, tasks, 2, 8 * 20 - 1)
+    assert _is_room(None, tasks, 1, 8 * 10) and not _is_room(None, [[message(0, 7, "f")]], 1, 8 * 10)
 
 
 def test_bytes_of_a_file_that_does_not_say_its_ids_are_all_counted(tmp_path):
