@@ -103,13 +103,14 @@ def _tasks(messages: Sequence[_Message], most: int) -> list[list[_Message]]:
 
 def _is_room(topic: Topic, tasks: Sequence[Sequence[_Message]], cores: int, heap_bytes: int) -> bool:
     """Is what tasks read not much more than their messages, and for as many as there are cores room in the heap?"""
-    read = [_read_bytes(topic, task) for task in tasks]
-    is_apart = sum(read) <= _AROUND * sum(each.bytes for task in tasks for each in task)
+    said = [sum(each.bytes for each in task) for task in tasks]
+    read = [max(_read_bytes(topic, task), bytes_) for task, bytes_ in zip(tasks, said, strict=True)]
+    is_apart = sum(read) <= _AROUND * sum(said)
     return is_apart and HEAP_TIMES * sum(sorted(read)[-cores:]) <= heap_bytes
 
 
 def _read_bytes(topic: Topic, task: Sequence[_Message]) -> int:
-    """The bytes of payloads in the row groups that a task reads, as footers say."""
+    """The bytes of payloads in the row groups that a task reads, as footers say: less where payloads are alike."""
     return sum(
         sum(bytes_ for low, high, bytes_ in _groups(f"{topic.path}/{path}") if low <= last and high >= first)
         for path, (first, last) in _bounds(task).items()
