@@ -39,7 +39,7 @@ GONE = "some of its chunks were deleted or rewritten since the frame was made"
 LEAST_BYTES = 16 << 20
 """Of a message, on average: smaller ones come as quickly from Python workers."""
 MOST_TASKS, MOST_CHUNKS = 16, 4096
-HEAP_TIMES = 8
+HEAP_TIMES = 12
 """So many times what tasks that run side by side read is asked of the heap."""
 _AROUND = 1.25
 """At most so much of what the messages have is read with them, as row groups are read as a whole."""

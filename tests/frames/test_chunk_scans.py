@@ -100,8 +100,9 @@ def test_tasks_read_little_more_than_their_messages(monkeypatch):
     """And as many of them as there are cores fit the heap."""
     monkeypatch.setattr(chunk_scans, "_read_bytes", lambda topic, task: 10 * len(task))
     tasks = [[message(0, 8, "f")], [message(1, 8, "f")], [message(2, 8, "f")]]
-    assert _is_room(None, tasks, 2, 8 * 20) and not _is_room(None, tasks, 2, 8 * 20 - 1)
-    assert _is_room(None, tasks, 1, 8 * 10) and not _is_room(None, [[message(0, 7, "f")]], 1, 8 * 10)
+    two, one = 20 * chunk_scans.HEAP_TIMES, 10 * chunk_scans.HEAP_TIMES
+    assert _is_room(None, tasks, 2, two) and not _is_room(None, tasks, 2, two - 1)
+    assert _is_room(None, tasks, 1, one) and not _is_room(None, [[message(0, 7, "f")]], 1, one)
 
 
 def test_bytes_of_a_file_that_does_not_say_its_ids_are_all_counted(tmp_path):
