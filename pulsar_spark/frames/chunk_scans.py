@@ -6,6 +6,10 @@ task, with no shuffle, as a scan that is one partition needs none. Beside the ch
 of each message, for which a Python worker says whether all its chunks lie where they were published at that moment. If
 not, the worker puts the message together, as it does everywhere else (chunk_payloads), and what was scanned of it goes.
 
+A sketch of it on a very busy machine, a heap of 14 GiB, in the same minutes: seven messages of 64 MB at 160 to 200 MB/s
+where workers gave 75 to 128 and a plain read 140 to 280; one of 1 GiB at 150 to 230 where workers gave 50 to 74 and a
+plain read 290 to 430.
+
 A task holds what it joins several times (transforms.chunks says which copies): so many bytes of heap are asked for. A
 file that is damaged fails the job, as it does for messages in one piece.
 """
