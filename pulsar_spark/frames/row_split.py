@@ -24,8 +24,8 @@ from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 _MOST_THREADS = 4
 _PIECE_ROWS = 1 << 17
-"""Rows that are read, put in order and written at a time. Row groups of a million rows at a time took 1.6 times as
-long: memory that large goes back to the system in between, which clears each page that is asked for again."""
+"""Rows that are read, put in order and written at a time. Row groups of a million rows at a time took up to 1.6 times
+as long: memory that large goes back to the system in between, which clears each page that is asked for again."""
 _LEAST_ROWS = 1 << 14
 """Of a consumer in a row group of its file, about: as many pieces are written together."""
 PLACE = ("partition", "ledger_id", "position")
