@@ -21,6 +21,7 @@ all messages are meant, delivered equally often; everything else is storage.slic
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -122,9 +123,14 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
                 return None
             firsts, lasts = np.array([*stretches], np.int64).T - run.to_position
             parts.append(_Part(partition, run, firsts, lasts))
-    are_plain = all(_PLAIN_NAME.fullmatch(part.name) for part in parts) and not _GLOB.search(str(topic.path))
+    are_plain = all(is_plain(topic.path, part.run) for part in parts)
     is_one_run_each = len({(part.partition, part.name) for part in parts}) == len(parts)
     return parts if parts and are_plain and is_one_run_each else None
+
+
+def is_plain(table: Path, run: Run) -> bool:
+    """Does Spark take the path of the file of *run* as it is, and say its name in rows as it is?"""
+    return bool(_PLAIN_NAME.fullmatch(run.path.rpartition("/")[2])) and not _GLOB.search(str(table))
 
 
 def _is_whole_file(topic: Topic, ledgers: LedgerIndex, part: _Part) -> bool:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pulsar_spark.frames import split_reads
+from pulsar_spark.frames import row_split
 from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol.hash_ranges import SLOTS
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
@@ -49,7 +49,7 @@ def _rows(first: int) -> list[dict]:
 
 
 @pytest.fixture
-def jobs(tmp_path) -> split_reads._Jobs:
+def jobs(tmp_path) -> row_split.Jobs:
     """Two files: of one only the entries from 10 on are meant, the other has neither names nor hashes."""
     jobs, columns = [], set()
     for number, lacking in enumerate([(), ("producer_name", "properties", "sticky_key_hash", "uuid")]):
@@ -67,16 +67,19 @@ def jobs(tmp_path) -> split_reads._Jobs:
         )
         footer = pq.read_metadata(tmp_path / run.path)
         for group in range(footer.num_row_groups):
-            jobs.append(split_reads._Job(-1, run, group, frozenset(names)))
-            columns.update(split_reads._with_values(footer.row_group(group)))
-    return split_reads._Jobs(jobs, frozenset(columns))
+            jobs.append(row_split.Job(-1, run, group, frozenset(names)))
+            columns.update(row_split.with_values(footer.row_group(group)))
+    return row_split.Jobs(jobs, frozenset(columns))
 
 
-def test_each_row_is_with_whom_it_was_dealt_to(tmp_path, jobs):
+@pytest.mark.parametrize("at_once", [1 << 17, 50, 7])
+def test_each_row_is_with_whom_it_was_dealt_to(tmp_path, jobs, at_once, monkeypatch):
+    """However many rows are read, and pieces written, at a time."""
+    monkeypatch.setattr(row_split, "_PIECE_ROWS", at_once)
+    monkeypatch.setattr(row_split, "_LEAST_ROWS", 50)
     for name in RANGES:
         (tmp_path / name).mkdir()
-    asked = split_reads._Asked(0, COLUMNS)
-    split_reads._Split(SimpleNamespace(path=str(tmp_path)), RANGES, asked, tmp_path).run(jobs)
+    row_split.Splitter(tmp_path, RANGES, COLUMNS, tmp_path).run(jobs)
     for name, ranges in RANGES.items():
         files = [*(tmp_path / name).iterdir()]
         assert all("uuid" not in pq.read_schema(file).names for file in files), "it has no value anywhere"
@@ -106,4 +109,4 @@ def test_an_empty_map_is_a_value(tmp_path):
     rows = pa.table({"uuid": pa.nulls(2, pa.string()), "properties": pa.array([[], []], properties)})
     pq.write_table(rows, tmp_path / "1.parquet")
     group = pq.read_metadata(tmp_path / "1.parquet").row_group(0)
-    assert {*split_reads._with_values(group)} == {"properties"}
+    assert {*row_split.with_values(group)} == {"properties"}

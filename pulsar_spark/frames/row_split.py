@@ -1,0 +1,200 @@
+"""Splitting the rows of files by the consumers that they were dealt to: into Parquet files of one consumer each.
+
+A thread takes a stretch of row groups. It reads some rows at a time, puts them in order of their owners, and writes
+what each has; a consumer has a file of each thread.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.protocol.hash_ranges import NOBODY
+from pulsar_spark.protocol.lanes import lane_numbers
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.key_hashes import hashes_in
+from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
+
+_MOST_THREADS = 4
+_PIECE_ROWS = 1 << 17
+"""Rows that are read, put in order and written at a time. Row groups of a million rows at a time took up to 1.6 times
+as long: memory that large goes back to the system in between, which clears each page that is asked for again."""
+_LEAST_ROWS = 1 << 14
+"""Of a consumer in a row group of its file, about: as many pieces are written together."""
+PLACE = ("partition", "ledger_id", "position")
+_NAMES = ["publish_id", "producer_name"]
+"""Texts of few values: they are read, cut and written by their numbers."""
+_OF_FEW_VALUES = [*_NAMES, "batch_size", "partition", "publish_time", "ledger_id"]
+SPLIT_SCHEMA = pa.schema(
+    [
+        *(column for column in MESSAGES.schema if column.name != "partition"),
+        pa.field("partition", pa.int32()),
+        pa.field("ledger_id", pa.int64()),
+        pa.field("position", pa.int64()),
+    ]
+)
+
+
+class Job(NamedTuple):
+    """A row group of the file of a run, which has these columns."""
+
+    partition: int
+    run: Run
+    group: int
+    columns: frozenset[str]
+
+
+class Jobs(NamedTuple):
+    """The row groups that may have any of the rows, and the columns that have a value in any of them."""
+
+    jobs: list[Job]
+    columns: frozenset[str]
+
+
+def with_values(group: pq.RowGroupMetaData) -> Iterator[str]:
+    """The columns of a row group that are not known to be null in all rows; of a nested one nobody knows, since an
+    empty map counts as null in its keys and values."""
+    for chunk in map(group.column, range(group.num_columns)):
+        name, is_nested, _ = chunk.path_in_schema.partition(".")
+        known = chunk.statistics
+        if is_nested or known is None or not known.has_null_count or known.null_count < chunk.num_values:
+            yield name
+
+
+class _Owners:
+    """Which consumer, by number, each entry of a partition was dealt to: of *ranges* (consumer, number of the lane,
+    range) most lanes have one."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int, LaneRange]], lanes: int):
+        self._owners = np.full(lanes + 1, NOBODY, np.int16)
+        self._firsts, self._lasts = np.zeros(lanes + 1, np.int64), np.full(lanes + 1, np.iinfo(np.int64).max)
+        self._others: list[tuple[int, int, LaneRange]] = []
+        for owner, lane, held in ranges:
+            if self._owners[lane] == NOBODY:
+                self._owners[lane], self._firsts[lane], self._lasts[lane] = owner, held.first, held.last
+            else:
+                self._others.append((owner, lane, held))
+
+    def of(self, positions: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """The owners of entries, by position and by the number of their lane; :data:`NOBODY` where there is none."""
+        owners = self._owners[numbers]
+        if positions.min() < self._firsts.max() or positions.max() > self._lasts.min():
+            is_outside = (positions < self._firsts[numbers]) | (positions > self._lasts[numbers])
+            owners[is_outside] = NOBODY
+        for owner, lane, held in self._others:
+            owners[(numbers == lane) & (positions >= held.first) & (positions <= held.last)] = owner
+        return owners
+
+
+class _Piece(NamedTuple):
+    """Some *rows*, in order of their owners: those of each are between two *cuts*."""
+
+    rows: pa.Table
+    cuts: list[int]
+
+    def has(self, owner: int) -> bool:
+        return self.cuts[owner] < self.cuts[owner + 1]
+
+    def of(self, owner: int) -> pa.Table:
+        first, end = self.cuts[owner : owner + 2]
+        return self.rows.slice(first, end - first)
+
+
+class Splitter:
+    """Writes the rows of *ranges*, which are by consumer, into folders of their names: *columns* of rows of *table*,
+    and :data:`PLACE`."""
+
+    def __init__(self, table: Path, ranges: Mapping[str, set[LaneRange]], columns: Sequence[str], folder: Path):
+        self._table, self._columns, self._folder = table, columns, folder
+        self._consumers = list(ranges)
+        lanes = list({held.hashes: None for each in ranges.values() for held in each})
+        self._numbers = lane_numbers(lanes)
+        at = {lane: number for number, lane in enumerate(lanes)}
+        dealt = [(owner, at[held.hashes], held) for owner, each in enumerate(ranges.values()) for held in each]
+        self._owners = {
+            partition: _Owners([each for each in dealt if each[2].partition == partition], len(lanes))
+            for partition in {held.partition for _, _, held in dealt}
+        }
+
+    def run(self, found: Jobs) -> None:
+        """Split what was *found*; columns without a value are left out: whoever reads finds them null."""
+        wanted = {*self._columns, "entry_id", HASH, *KEY_COLUMNS} & found.columns
+        self._wanted = [name for name in MESSAGES.schema.names if name in wanted and name != "partition"]
+        kept = {*self._columns, *PLACE} & {*found.columns, *PLACE, HASH}
+        self._schema = pa.schema([_as_written(each) for each in SPLIT_SCHEMA if each.name in kept])
+        jobs = found.jobs
+        threads = min(_MOST_THREADS, len(os.sched_getaffinity(0)), len(jobs))
+        bounds = np.linspace(0, len(jobs), threads + 1).astype(int).tolist()
+        parts = [jobs[start:end] for start, end in zip(bounds, bounds[1:])]
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(self._write, range(threads), parts))
+
+    def _write(self, thread: int, jobs: Sequence[Job]) -> None:
+        """A file for each consumer that has rows in any of the row groups."""
+        writers: dict[int, pq.ParquetWriter] = {}
+        pieces = (piece for job in jobs for piece in self._pieces(job))
+        at_once = max(1, len(self._consumers) * _LEAST_ROWS // _PIECE_ROWS)
+        try:
+            while held := list(islice(pieces, at_once)):
+                for owner, consumer in enumerate(self._consumers):
+                    mine = [each.of(owner) for each in held if each.has(owner)]
+                    if mine and owner not in writers:
+                        writers[owner] = pq.ParquetWriter(
+                            self._folder / consumer / f"part-{thread}.parquet",
+                            self._schema,
+                            compression="none",
+                            use_dictionary=_OF_FEW_VALUES,
+                            write_statistics=False,
+                            store_schema=False,
+                        )
+                    if mine:
+                        writers[owner].write_table(pa.concat_tables(mine))
+        finally:
+            for writer in writers.values():
+                writer.close()
+
+    def _pieces(self, job: Job) -> Iterator[_Piece]:
+        """The rows of a row group, some at a time."""
+        path = f"{self._table}/{job.run.path}"
+        texts = [name for name in _NAMES if name in job.columns]
+        wanted = [name for name in self._wanted if name in job.columns]
+        with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts) as file:
+            for rows in file.iter_batches(_PIECE_ROWS, [job.group], wanted, use_threads=False):
+                yield self._piece(pa.Table.from_batches([rows]), job)
+
+    def _piece(self, rows: pa.Table, job: Job) -> _Piece:
+        """*rows* in order of their owners."""
+        run, entry_ids, hashes = job.run, rows["entry_id"].to_numpy(), hashes_in(rows)
+        positions = entry_ids + run.to_position
+        owners = self._owners[job.partition].of(positions, self._numbers.of(hashes))
+        if entry_ids.min() < run.first_entry_id or entry_ids.max() > run.last_entry_id:
+            owners[(entry_ids < run.first_entry_id) | (entry_ids > run.last_entry_id)] = NOBODY
+        order = np.argsort(owners, kind="stable")
+        cuts = np.searchsorted(owners[order], np.arange(len(self._consumers) + 1)).tolist()
+        located = self._located(rows, job, positions, hashes).take(pa.array(order[cuts[0] :]))
+        return _Piece(located, [cut - cuts[0] for cut in cuts])
+
+    def _located(self, rows: pa.Table, job: Job, positions: np.ndarray, hashes: np.ndarray) -> pa.Table:
+        """With the hash in every row and with the place, in the columns that all files of the split have."""
+        given = {name: rows[name] for name in rows.column_names} | {
+            HASH: pa.array(hashes),
+            "partition": pa.repeat(pa.scalar(job.partition, pa.int32()), len(positions)),
+            "ledger_id": pa.repeat(pa.scalar(job.run.ledger_id, pa.int64()), len(positions)),
+            "position": pa.array(positions),
+        }
+        columns = [
+            given[each.name].cast(each.type) if each.name in given else pa.nulls(len(positions), each.type)
+            for each in self._schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self._schema).combine_chunks()
+
+
+def _as_written(column: pa.Field) -> pa.Field:
+    return column.with_type(pa.dictionary(pa.int32(), column.type)) if column.name in _NAMES else column
