@@ -1,5 +1,5 @@
 """Checkpoints of a table's log, for those who open the table: written by ``deltalake`` in the background of whoever
-commits, and removed when newer ones stand.
+commits, or follows what others commit, and removed when newer ones stand.
 
 A checkpoint repeats the list of all the table's files. So the next one is made when a fixed part of what the last one
 holds has been committed since: all checkpoints together cost in proportion to the commits, and who opens the table
@@ -66,6 +66,14 @@ def is_due(table: Path, version: int) -> bool:
         return False
     last, size = last_checkpoint(table)
     return (version - last) * SHARE >= size
+
+
+def checkpoint_behind(table: Path, followed: int, version: int) -> None:
+    """Make one where it is due at a commit behind version *followed* and up to *version*: for who follows a table whose
+    writers make none."""
+    latest = version - version % CHECKPOINT_EVERY
+    if latest > followed and is_due(table, latest):
+        start_checkpoint(table)
 
 
 def last_checkpoint(table: Path) -> tuple[int, int]:
