@@ -91,20 +91,23 @@ def first_position_from(
     return min((first for first in firsts if first is not None), default=None)
 
 
-def delayed_runs(layout: Layout, topic_id: str, partition: int) -> list[Run]:
-    """The runs of a topic partition that may have entries in the delay index, as numbered so far, in order."""
-    return _runs_with(layout, topic_id, partition, term("delayed_after", ">=", -MAX_LONG - 1))
+def delayed_runs(layout: Layout, topic_id: str, partition: int, first: int = 0, last: int = MAX_LONG - 1) -> list[Run]:
+    """The runs of a topic partition, of those that hold positions *first*..*last*, that may have entries in the delay
+    index, as numbered so far, in order."""
+    wanted = _between(topic_id, partition, first, last + 1)
+    return _runs_with(layout, [*wanted, term("delayed_after", ">=", -MAX_LONG - 1)])
 
 
 def runs_with_chunks(layout: Layout, topic_id: str, partition: int) -> list[Run]:
     """The runs of a topic partition that may have chunks, likewise."""
-    return _runs_with(layout, topic_id, partition, term("has_chunks", "==", True), term("batch_size", "==", 1))
+    wanted = _between(topic_id, partition, 0, MAX_LONG)
+    return _runs_with(layout, [*wanted, term("has_chunks", "==", True), term("batch_size", "==", 1)])
 
 
-def _runs_with(layout: Layout, topic_id: str, partition: int, *terms: Term) -> list[Run]:
-    wanted = [*_between(topic_id, partition, 0, MAX_LONG), *terms]
+def _runs_with(layout: Layout, wanted: list[Term]) -> list[Run]:
+    """Those of one topic partition, each once, however often it was written."""
     rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), LEDGERS.schema.names, wanted)
-    return [run for _, _, run in runs_of(rows)]
+    return list({run.first_position: run for _, _, run in runs_of(rows)}.values())
 
 
 def _between(topic_id: str, partition: int, first: int, below: int) -> list[Term]:
