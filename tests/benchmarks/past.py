@@ -91,7 +91,7 @@ def _looked_at_by_spark(bench: Bench, folder: Path) -> dict[str, list[float]]:
 
         def first_delivery() -> float:
             received, began = threading.Event(), time.perf_counter()
-            name, handle = f"frame {next(numbers)}", lambda messages, _: messages.count() and received.set()
+            name, handle = f"frame-{next(numbers)}", lambda messages, _: messages.count() and received.set()
             consumption = consume(bench.spark, folder, TOPIC, name, handle, initial_position="Latest")
             producer.send(PAYLOAD)
             assert received.wait(TIMEOUT_MS / 1000)
