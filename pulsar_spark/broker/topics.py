@@ -161,9 +161,10 @@ class Topics:
                     gone.append(self._drop(name))
                 else:
                     names.remove(state.topic.name.local_name)
-            for name in (str(TopicName(*namespace, each)) for each in names):
-                with self._looking_at(name):
-                    self._add_topic(parse_topic_name(name))
+            for topic in (TopicName(*namespace, each) for each in names):
+                if TableLog(self.layout.topic(topic)).exists():
+                    with self._looking_at(str(topic)):
+                        self._add_topic(parse_topic_name(str(topic)))
         self._folders.seen()
         return gone
 

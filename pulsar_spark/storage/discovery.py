@@ -26,7 +26,7 @@ class TopicFolders:
         """When folders whose stamp may be another change's, too, count as changed again."""
         self._namespaces: list[tuple[str, str]] = []
         self._changed: list[tuple[str, str]] = []
-        self._changed_at = 0.0
+        self._looked_at, self._changed_at = 0, 0.0
 
     def changed(self) -> list[tuple[str, str]]:
         """(tenant, namespace) of the folders that changed since :meth:`seen`."""
@@ -34,7 +34,7 @@ class TopicFolders:
         tenants = {self._folder(tenant, namespace).rpartition(os.sep)[0] for tenant, namespace in self._namespaces}
         if any(_stamp(folder) != self._stamps.get(folder) for folder in (root, *tenants)):
             self._namespaces = self._layout.namespaces()
-        self._changed_at = time.monotonic()
+        self._looked_at, self._changed_at = time.time_ns(), time.monotonic()
         self._changed = [each for each in self._namespaces if self._has_changed(self._folder(*each))]
         return self._changed
 
@@ -50,7 +50,7 @@ class TopicFolders:
         """What is in the folders that changed, as was said last, is known."""
         every = {self._folder(*namespace) for namespace in self._namespaces}
         parents = {folder.rpartition(os.sep)[0] for folder in every}
-        latest, now = time.time_ns() - _COARSE_NS, time.monotonic()
+        latest, now = self._looked_at - _COARSE_NS, time.monotonic()
         stamps = {folder: _stamp(folder) for folder in (str(self._layout.root), *parents)}
         found = {folder: stamp if stamp < latest else 0 for folder, stamp in stamps.items()}
         for namespace in self._changed:

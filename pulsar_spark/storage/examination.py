@@ -24,6 +24,7 @@ from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.durability import read_durability
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import STRETCH
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.needed_runs import last_runs
 from pulsar_spark.storage.publishes import number_commit
@@ -33,9 +34,6 @@ from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAG
 
 REPAIR = "pulsar-spark repair"
 UNREADABLE = (CorruptState, DeltaError, OSError, pa.ArrowInvalid)
-_RUNS_AT_ONCE = 1 << 13
-"""So many runs of a topic partition are looked at one by one; of those before them only whether they follow each
-other."""
 _RESTORE = "restore it from a backup"
 
 
@@ -252,7 +250,7 @@ def _examine_delay_index(layout: Layout) -> Iterator[Finding]:
 def _examine_numbering(layout: Layout, name: str, path: Path, latest: LatestRows) -> Iterator[Finding]:
     topic_id = read_definition(path).table_id
     try:
-        last_runs(open_table(layout.broker_table(LEDGERS.name)), topic_id, _RUNS_AT_ONCE)
+        last_runs(open_table(layout.broker_table(LEDGERS.name)), topic_id, STRETCH)
     except CorruptState as broken:
         yield Finding(
             "ledgers", LEDGERS.name, str(layout.broker_table(LEDGERS.name)), None, f"topic {name!r}: {broken}", REPAIR
