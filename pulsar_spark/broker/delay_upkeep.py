@@ -27,7 +27,7 @@ from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import NO_ENTRIES, Entries, together
 from pulsar_spark.storage.delayed import has_delayed, read_delayed
 from pulsar_spark.storage.file_statistics import file_bounds
-from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.needed_runs import delayed_runs
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
 
@@ -113,8 +113,8 @@ class DelayUpkeep(DelayCommits):
             unknown = [(place, each) for place, each in self._all_pending() if each.runs is None]
         for place, each in unknown:
             topic_id, partition = self.index.places.known[place]
-            found = ledgers_of_topic(self.index.layout, topic_id).get(partition)
-            runs = [run for run in found.overlapping(each.first, each.last) if has_delayed(run)] if found else []
+            found = delayed_runs(self.index.layout, topic_id, partition, each.first, each.last)
+            runs = list(filter(has_delayed, found))
             with self.index.lock:
                 each.runs, each.earliest = runs, min((run.delayed_after + 1 for run in runs), default=EVER)
         with self.index.lock:
@@ -180,13 +180,12 @@ class DelayUpkeep(DelayCommits):
             }
         if held:
             topic = index.known[next(iter(held))].topic
-            found = ledgers_of_topic(index.layout, topic_id)
+            partitions = {index.places.known[place].partition: stretches for place, stretches in held.items()}
             runs = {
-                index.places.known[place].partition: [
-                    run for run in found[index.places.known[place].partition].runs if is_outside(run, stretches)
+                partition: [
+                    run for run in delayed_runs(index.layout, topic_id, partition) if is_outside(run, stretches)
                 ]
-                for place, stretches in held.items()
-                if index.places.known[place].partition in found
+                for partition, stretches in partitions.items()
             }
             new = self._bucket_of(topic, runs)
             self.commit(new, dict.fromkeys(held, ()), since=new.number)

@@ -52,6 +52,7 @@ from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
 from pulsar_spark.errors import DelayIndexNotReady, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.storage.checkpoints import checkpoint_behind
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -315,10 +316,10 @@ class Broker:
 
     def _run_round(self) -> None:
         started = time.perf_counter()
-        result = self.rounds.run(
-            *read_asked(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
-        )
+        requests, known = self.layout.broker_table(REQUESTS.name), self.rounds.bundle.requests_version
+        result = self.rounds.run(*read_asked(requests, after=known))
         seconds = time.perf_counter() - started
+        checkpoint_behind(requests, known, self.rounds.bundle.requests_version)
         self._journal.note(result, seconds)
         self._has_more = result.is_committed and self.rounds.has_work()
         if self.on_round and result.is_committed:

@@ -148,18 +148,23 @@ class Topics:
 
     def scan(self) -> list[TopicState]:
         """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one
-        stat."""
+        stat, one that changed a stat for each topic."""
         self._unreadable &= self.topics.keys()
         gone = [self._drop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
         self._read_again_at = time.monotonic() + _READ_AGAIN_SECONDS
-        for tenant, namespace in self._folders.changed():
-            found = {str(name) for name in self.layout.topics(tenant, namespace)}
+        for namespace in self._folders.changed():
+            names = self.layout.folder_names(*namespace)
             for name, state in list(self.topics.items()):
-                if state.topic.name[:2] == (tenant, namespace) and (name not in found or self._is_other_life(state)):
+                if state.topic.name[:2] != namespace:
+                    continue
+                if state.topic.name.local_name not in names or self._is_other_life(state):
                     gone.append(self._drop(name))
-            for name in found - self.topics.keys():
-                with self._looking_at(name):
-                    self._add_topic(parse_topic_name(name))
+                else:
+                    names.remove(state.topic.name.local_name)
+            for topic in (TopicName(*namespace, each) for each in names):
+                if TableLog(self.layout.topic(topic)).exists():
+                    with self._looking_at(str(topic)):
+                        self._add_topic(parse_topic_name(str(topic)))
         self._folders.seen()
         return gone
 
@@ -193,8 +198,9 @@ class Topics:
         return self._news.moved()
 
     def ask_all(self) -> None:
-        """Let the next look ask the logs of all topics."""
+        """Let the next look ask the logs of all topics, and for new ones."""
         self._news.ask()
+        self._folders.ask_again()
 
     def has_news(self) -> bool:
         """Has a topic's log moved that this look asks, or any folder of topics changed?"""

@@ -1,4 +1,8 @@
-"""Writes requests: one commit to ``requests`` at a time, and never the same request twice (see sure_append)."""
+"""Writes requests: one commit to ``requests`` at a time, and never the same request twice (see sure_append).
+
+Checkpoints of the table are the broker's, who follows it: to open a table takes a client some 50 MB and a thread for
+each commit behind the last checkpoint, and more of both the more a broker has not put away.
+"""
 
 import time
 from collections.abc import Callable
@@ -16,7 +20,7 @@ class RequestWriter:
 
     def __init__(self, layout: Layout, is_ending: Callable[[], bool]):
         self._is_ending = is_ending
-        self._table = SureAppend(layout.broker_table(REQUESTS.name), "request_id")
+        self._table = SureAppend(layout.broker_table(REQUESTS.name), "request_id", makes_checkpoints=False)
 
     @property
     def path(self) -> str:

@@ -43,6 +43,7 @@ def commit(
     is_rearranged: bool = False,
     concerns: Sequence[str] | None = None,
     held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    makes_checkpoint: bool = True,
 ) -> int | None:
     """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
     that version, None when there is none.
@@ -50,8 +51,9 @@ def commit(
     *removes* are path, size and partitionValues of files that leave the table; where the same rows come back in *adds*
     it *is_rearranged*, so that no data changes; *metadata* is what the table's ``metaData`` action says from then on;
     *concerns* names all whom the rows concern, so that others need not read them (see Commit); the link is made inside
-    *held*. Where the commit does not come to be, the files of *adds* are taken away. An error means that, but for one
-    of the last step, which brings the log's folder to the disk."""
+    *held*; without *makes_checkpoint* somebody else makes the table's (see checkpoints). Where the commit does not come
+    to be, the files of *adds* are taken away. An error means that, but for one of the last step, which brings the log's
+    folder to the disk."""
     log_folder = table / "_delta_log"
     fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
     version = None
@@ -70,7 +72,7 @@ def commit(
     announce(table)
     if is_durable(table):
         sync_folder(log_folder)
-    if is_due(table, version):
+    if makes_checkpoint and is_due(table, version):
         start_checkpoint(table)
     return version
 

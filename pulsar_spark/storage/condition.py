@@ -18,11 +18,11 @@ from pulsar_spark.protocol.numbering import NO_POSITION
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION, Commit
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_rows import note_rows
-from pulsar_spark.storage.ledgers import ledgers_of_topic, stored_rows
+from pulsar_spark.storage.ledgers import stored_rows
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import check_statistics, foreign_files, number_commit
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.table_parts import term
+from pulsar_spark.storage.table_parts import Term, term
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
@@ -104,9 +104,15 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
     except CorruptState as broken:
         error = stopped_text(topic, broken)
     if foreign:  # a file that is added again is still the one that was published
-        published |= {run.path for ledgers in ledgers_of_topic(layout, topic.topic_id).values() for run in ledgers.runs}
+        published |= _published_files(layout, topic, {file.path for file in foreign.values()})
         foreign = {place: file for place, file in foreign.items() if file.path not in published}
     return Condition(numbered, error, tuple(foreign.values()), is_rewritten, unnumbered)
+
+
+def _published_files(layout: Layout, topic: Topic, paths: set[str]) -> set[str]:
+    """Those of *paths* that a broker has numbered as published."""
+    rows = _ledgers(layout, topic, ["path"], term("first_position", ">", NO_POSITION), term("path", "in", list(paths)))
+    return set(rows["path"].to_pylist())
 
 
 def _foreign_file(note: dict) -> ForeignFile:
@@ -114,11 +120,16 @@ def _foreign_file(note: dict) -> ForeignFile:
 
 
 def _notes(layout: Layout, topic: Topic) -> pa.Table:
-    wanted = [term("topic_id", "==", topic.topic_id), term("first_position", "==", NO_POSITION)]
     names = ["ledger_id", "path", "first_entry_id", "partition"]
-    if not TableLog(layout.broker_table(LEDGERS.name)).exists():
+    return _ledgers(layout, topic, names, term("first_position", "==", NO_POSITION))
+
+
+def _ledgers(layout: Layout, topic: Topic, names: list[str], *wanted: Term) -> pa.Table:
+    """Some columns of the topic's rows that are *wanted*; none where there is no table yet."""
+    path = layout.broker_table(LEDGERS.name)
+    if not TableLog(path).exists():
         return LEDGERS.schema.empty_table().select(names)
-    return stored_rows(open_table(layout.broker_table(LEDGERS.name)), names, wanted)
+    return stored_rows(open_table(path), names, [term("topic_id", "==", topic.topic_id), *wanted])
 
 
 def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
@@ -154,10 +165,7 @@ def count_deleted(
 def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
     """The publishes up to version *numbered*: a broker may be ahead of that by now, and what it numbered is no copy of
     itself."""
-    if not TableLog(layout.broker_table(LEDGERS.name)).exists():
-        return set()
-    wanted = [term("topic_id", "==", topic.topic_id), term("ledger_id", "<=", numbered)]
-    rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), ["publish_id"], wanted)
+    rows = _ledgers(layout, topic, ["publish_id"], term("ledger_id", "<=", numbered))
     return set(pc.unique(rows["publish_id"]).to_pylist())
 
 

@@ -1,5 +1,6 @@
 """Noticing that topics were made or deleted, for the price of a ``stat`` per folder."""
 
+import math
 import os
 import time
 
@@ -7,19 +8,25 @@ from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.layout import Layout
 
 _COARSE_NS = 1_000_000_000
+_PAUSE = 10
 
 
 class TopicFolders:
     """Remembers when each namespace's folder last changed.
 
-    A folder changed within the last second counts as changed at the next look too: the clocks of file systems are
-    coarse, and two changes may bear one time.
+    A folder changed within the last second counts as changed later on too, until a second is over: the clocks of file
+    systems are coarse, and two changes may bear one time. It does so again when ten times as long has gone by as it
+    took to look into it, so that a topic among ten thousand does not have all of them looked at without a pause.
     """
 
     def __init__(self, layout: Layout):
         self._layout = layout
         self._stamps: dict[str, int] = {}
+        self._again_at: dict[str, float] = {}
+        """When folders whose stamp may be another change's, too, count as changed again."""
         self._namespaces: list[tuple[str, str]] = []
+        self._changed: list[tuple[str, str]] = []
+        self._looked_at, self._changed_at = 0, 0.0
 
     def changed(self) -> list[tuple[str, str]]:
         """(tenant, namespace) of the folders that changed since :meth:`seen`."""
@@ -27,19 +34,32 @@ class TopicFolders:
         tenants = {self._folder(tenant, namespace).rpartition(os.sep)[0] for tenant, namespace in self._namespaces}
         if any(_stamp(folder) != self._stamps.get(folder) for folder in (root, *tenants)):
             self._namespaces = self._layout.namespaces()
-        return [
-            namespace
-            for namespace in self._namespaces
-            if _stamp(self._folder(*namespace)) != self._stamps.get(self._folder(*namespace))
-        ]
+        self._looked_at, self._changed_at = time.time_ns(), time.monotonic()
+        self._changed = [each for each in self._namespaces if self._has_changed(self._folder(*each))]
+        return self._changed
+
+    def _has_changed(self, folder: str) -> bool:
+        is_same = _stamp(folder) == self._stamps.get(folder)
+        return time.monotonic() >= self._again_at.get(folder, math.inf) if is_same else True
+
+    def ask_again(self) -> None:
+        """Let what may be another change's count as changed at once."""
+        self._again_at = dict.fromkeys(self._again_at, 0.0)
 
     def seen(self) -> None:
-        """What is there now is known."""
-        folders = [self._folder(*namespace) for namespace in self._namespaces]
-        parents = {folder.rpartition(os.sep)[0] for folder in folders}
-        latest = time.time_ns() - _COARSE_NS
-        stamps = {folder: _stamp(folder) for folder in (str(self._layout.root), *parents, *folders)}
-        self._stamps = {folder: stamp if stamp < latest else 0 for folder, stamp in stamps.items()}
+        """What is in the folders that changed, as was said last, is known."""
+        every = {self._folder(*namespace) for namespace in self._namespaces}
+        parents = {folder.rpartition(os.sep)[0] for folder in every}
+        latest, now = self._looked_at - _COARSE_NS, time.monotonic()
+        stamps = {folder: _stamp(folder) for folder in (str(self._layout.root), *parents)}
+        found = {folder: stamp if stamp < latest else 0 for folder, stamp in stamps.items()}
+        for namespace in self._changed:
+            folder = self._folder(*namespace)
+            found[folder] = _stamp(folder)
+            self._again_at.pop(folder, None)
+            if found[folder] >= latest:
+                self._again_at[folder] = now + _PAUSE * (now - self._changed_at)
+        self._stamps = {folder: stamp for folder, stamp in self._stamps.items() if folder in every} | found
 
     def _folder(self, tenant: str, namespace: str) -> str:
         return str(self._layout.topic(TopicName(tenant, namespace, "t")).parent)

@@ -24,10 +24,11 @@ from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.durability import read_durability
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.ledger_index import STRETCH
 from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.needed_runs import last_runs
 from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.scan import open_as_far_as_it_goes
+from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING, SCHEMAS
 
@@ -249,7 +250,7 @@ def _examine_delay_index(layout: Layout) -> Iterator[Finding]:
 def _examine_numbering(layout: Layout, name: str, path: Path, latest: LatestRows) -> Iterator[Finding]:
     topic_id = read_definition(path).table_id
     try:
-        ledgers_of_topic(layout, topic_id)
+        last_runs(open_table(layout.broker_table(LEDGERS.name)), topic_id, STRETCH)
     except CorruptState as broken:
         yield Finding(
             "ledgers", LEDGERS.name, str(layout.broker_table(LEDGERS.name)), None, f"topic {name!r}: {broken}", REPAIR

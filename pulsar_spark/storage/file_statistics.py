@@ -68,6 +68,13 @@ def group_bounds(footer: pq.FileMetaData, name: str) -> list[tuple | None]:
     return [(each.min, each.max) if each is not None and each.has_min_max else None for each in found]
 
 
+def groups_without_nulls(footer: pq.FileMetaData, name: str) -> list[bool]:
+    """Of each row group, whether it says that a column of the file is null in none of its rows."""
+    index = footer_columns(footer).index(name)
+    found = [footer.row_group(number).column(index).statistics for number in range(footer.num_row_groups)]
+    return [each is not None and each.has_null_count and each.null_count == 0 for each in found]
+
+
 def empty_columns(footer: pq.FileMetaData) -> set[str]:
     """The columns, nested ones left out, of which the footer says that they are null in all rows."""
     found: set[str] | None = None

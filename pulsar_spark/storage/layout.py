@@ -75,7 +75,7 @@ def beside(table: str | os.PathLike, suffix: str) -> Path:
     return folder.parent / name
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=1 << 16)
 def decode_name(segment: str) -> str:
     """The name behind a path segment; ValueError when no name encodes to it."""
     out, at = bytearray(), 0
@@ -157,6 +157,10 @@ class Layout:
             for name, path in _named_folders(self.namespace(tenant, namespace))
             if os.path.isdir(f"{path}{os.sep}_delta_log")
         )
+
+    def folder_names(self, tenant: str, namespace: str) -> set[str]:
+        """The names that folders in a namespace stand for, whether or not they are topics'."""
+        return {name for name, _ in _named_folders(self.namespace(tenant, namespace))}
 
 
 def _named_folders(folder: str | os.PathLike) -> list[tuple[str, str]]:

@@ -82,7 +82,8 @@ def first_position_from(
         return 0
     wanted = [*_between(topic_id, partition, 0, MAX_LONG), term("ledger_id", ">=", ledger_id)]
     firsts = []
-    for runs in _steps(open_table(layout.broker_table(LEDGERS.name)), ["first_position", "max_publish_time"], wanted):
+    columns = ["first_position", "max_publish_time"]
+    for runs in _steps(open_table(layout.broker_table(LEDGERS.name)), columns, wanted, ROWS_A_STEP):
         if published_since is not None:  # a message's time is in whole milliseconds, the table's may be finer
             latest = runs["max_publish_time"]
             is_late = pc.greater_equal(latest, published_since - timedelta(milliseconds=1))
@@ -91,20 +92,23 @@ def first_position_from(
     return min((first for first in firsts if first is not None), default=None)
 
 
-def delayed_runs(layout: Layout, topic_id: str, partition: int) -> list[Run]:
-    """The runs of a topic partition that may have entries in the delay index, as numbered so far, in order."""
-    return _runs_with(layout, topic_id, partition, term("delayed_after", ">=", -MAX_LONG - 1))
+def delayed_runs(layout: Layout, topic_id: str, partition: int, first: int = 0, last: int = MAX_LONG - 1) -> list[Run]:
+    """The runs of a topic partition, of those that hold positions *first*..*last*, that may have entries in the delay
+    index, as numbered so far, in order."""
+    wanted = _between(topic_id, partition, first, last + 1)
+    return _runs_with(layout, [*wanted, term("delayed_after", ">=", -MAX_LONG - 1)])
 
 
 def runs_with_chunks(layout: Layout, topic_id: str, partition: int) -> list[Run]:
     """The runs of a topic partition that may have chunks, likewise."""
-    return _runs_with(layout, topic_id, partition, term("has_chunks", "==", True), term("batch_size", "==", 1))
+    wanted = _between(topic_id, partition, 0, MAX_LONG)
+    return _runs_with(layout, [*wanted, term("has_chunks", "==", True), term("batch_size", "==", 1)])
 
 
-def _runs_with(layout: Layout, topic_id: str, partition: int, *terms: Term) -> list[Run]:
-    wanted = [*_between(topic_id, partition, 0, MAX_LONG), *terms]
+def _runs_with(layout: Layout, wanted: list[Term]) -> list[Run]:
+    """Those of one topic partition, each once, however often it was written."""
     rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), LEDGERS.schema.names, wanted)
-    return [run for _, _, run in runs_of(rows)]
+    return list({run.first_position: run for _, _, run in runs_of(rows)}.values())
 
 
 def _between(topic_id: str, partition: int, first: int, below: int) -> list[Term]:
@@ -142,9 +146,9 @@ def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
 
 
 def _runs_of_topic(opened: DeltaTable, topic_id: str, columns: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
-    """Some columns of the runs of a topic, by partition, so many at a time."""
+    """Some columns of the runs of a topic, numbers all of them, by partition, so many at a time."""
     wanted = [term("topic_id", "==", topic_id), term("first_position", ">", NO_POSITION)]
-    for some in _steps(opened, ["partition", *columns], wanted):
+    for some in _steps(opened, ["partition", *columns], wanted, ROWS_A_STEP):
         yield from groups(some, "partition")
 
 
@@ -158,10 +162,12 @@ def published(path: Path, topic_id: str) -> PublishIds:
     return PublishIds(is_there)
 
 
-def _steps(opened: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = ()) -> Iterator[pa.Table]:
-    """Some columns of the rows that are *wanted*, so many at a time."""
+def _steps(
+    opened: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = (), part_rows: int | None = None
+) -> Iterator[pa.Table]:
+    """Some columns of the rows that are *wanted*, so many at a time, read in parts (see read_parts)."""
     waiting, count = [], 0
-    for rows in read_parts(opened, LEDGERS.schema, columns, wanted):
+    for rows in read_parts(opened, LEDGERS.schema, columns, wanted, part_rows):
         waiting.append(rows)
         count += rows.num_rows
         if count >= ROWS_A_STEP:
@@ -203,8 +209,8 @@ class _Passed:
         firsts, ends = np.concatenate(self._firsts), np.concatenate(self._ends)
         if not len(firsts):
             return Past()
-        firsts.sort()
-        ends.sort()  # where each begins at the end of another, in order of both, it is the one before it
+        firsts.sort(kind="stable")  # files follow each other, mostly: a tenth of the time
+        ends.sort(kind="stable")  # where each begins at the end of another, in order of both, it is the one before it
         if firsts[0] != 0 or (firsts[1:] != ends[:-1]).any():
             return None
         return Past(len(firsts), int(ends[-1]), self._last[1], self._messages, self._last_chunk, self._last_delayed)

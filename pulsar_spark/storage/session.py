@@ -77,7 +77,10 @@ _ROUND_SETTINGS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.minBatchesToRetain": "2",
+    **dict.fromkeys(("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages"), "50"),
 }
+"""Spark keeps what it knows of a thousand executions, with their plans as text, for a web page that is not there: 60 MB
+of what the JVM of a broker has in use."""
 
 
 def spark_session(

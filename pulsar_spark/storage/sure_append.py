@@ -18,10 +18,17 @@ from pulsar_spark.storage.tables import AppendTable
 
 class SureAppend:
     """Appends to one table, for one thread at a time. *identity* is the column whose smallest value no other commit of
-    the table has; *check* is AppendTable's."""
+    the table has; *check* and *makes_checkpoints* are AppendTable's."""
 
-    def __init__(self, path: str | os.PathLike, identity: str, check: Callable[[], None] = lambda: None):
-        self._table, self._identity = AppendTable(path, check), identity
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        identity: str,
+        check: Callable[[], None] = lambda: None,
+        *,
+        makes_checkpoints: bool = True,
+    ):
+        self._table, self._identity = AppendTable(path, check, makes_checkpoints=makes_checkpoints), identity
         self._log = TableLog(path)
         self._known = self._log.latest()
 

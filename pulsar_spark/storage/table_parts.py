@@ -2,7 +2,8 @@
 
 Arrow's datasets read ahead with threads of their own, each of which keeps what it had: of a table of 10^6 rows 50 MB
 stayed with a client that wanted some thousands of them. Here no more than a part of a row group is decoded at a time,
-and files and row groups whose statistics rule out what is wanted are not read.
+and files and row groups whose statistics rule out what is wanted are not read, nor columns of which these say that all
+rows are wanted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from deltalake.table import SUPPORTED_READER_FEATURES
 from pyarrow import fs
 
 from pulsar_spark.storage.data_files import conform, partition_values
-from pulsar_spark.storage.file_statistics import group_bounds
+from pulsar_spark.storage.file_statistics import footer_columns, group_bounds, groups_without_nulls
 
 PART_ROWS = 1 << 12
 _MASKS: dict[str, Callable] = {
@@ -39,6 +40,15 @@ _MAY: dict[str, Callable] = {
     "in": lambda low, high, values: any(low <= value <= high for value in values),
 }
 
+_MUST: dict[str, Callable] = {
+    "==": lambda low, high, value: low == high == value,
+    ">": lambda low, high, value: low > value,
+    ">=": lambda low, high, value: low >= value,
+    "<": lambda low, high, value: high < value,
+    "<=": lambda low, high, value: high <= value,
+    "in": lambda low, high, values: low == high and low in values,
+}
+
 
 class Term(NamedTuple):
     """What must hold of a row that is wanted: a column, or the sum of several, beside a value (``in``: some)."""
@@ -56,11 +66,18 @@ class Term(NamedTuple):
 
     def may_hold(self, bounds: Sequence[tuple | None]) -> bool:
         """Whether it may hold of a row between these least and greatest values of its columns; None for unknown."""
+        return self._of_bounds(_MAY, bounds, True)
+
+    def must_hold(self, bounds: Sequence[tuple | None]) -> bool:
+        """Whether it holds of every row between them, none of which is null."""
+        return self._of_bounds(_MUST, bounds, False)
+
+    def _of_bounds(self, rules: dict[str, Callable], bounds: Sequence[tuple | None], unknown: bool) -> bool:
         if any(each is None or None in each for each in bounds):
-            return True
+            return unknown
         lows, highs = zip(*bounds)
         low, high = (lows[0], highs[0]) if len(bounds) == 1 else (sum(lows), sum(highs))
-        return _MAY[self.is_](low, high, self.value)
+        return rules[self.is_](low, high, self.value)
 
 
 def term(columns: str | tuple[str, ...], is_: str, value: object) -> Term:
@@ -69,21 +86,20 @@ def term(columns: str | tuple[str, ...], is_: str, value: object) -> Term:
 
 
 def read_parts(
-    opened: DeltaTable, schema: pa.Schema, columns: Iterable[str], wanted: Iterable[Term] = ()
+    opened: DeltaTable,
+    schema: pa.Schema,
+    columns: Iterable[str],
+    wanted: Iterable[Term] = (),
+    part_rows: int | None = None,
 ) -> Iterator[pa.Table]:
     """*columns* of the rows of a table, in the version it is open at, of which all of *wanted* holds: as *schema*, that
-    of the table, has them, in no order, at most :data:`PART_ROWS` at a time. What a file does not have is null."""
+    of the table, has them, in no order, at most *part_rows*, or :data:`PART_ROWS`, at a time. What a file does not have
+    is null."""
     _check_readable(opened)
     columns, wanted = list(columns), list(wanted)
-    asked = dict.fromkeys(name for each in wanted for name in each.columns)
-    read = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, *asked])])
     folder = fs.FileSystem.from_uri(opened.table_uri)[1]
     for path in _files(opened, wanted):
-        for rows in _rows_of(f"{folder}/{path}", read, wanted, partition_values(path)):
-            if wanted:
-                rows = rows.filter(reduce(pc.and_, (each.mask(rows) for each in wanted)))
-            if rows.num_rows:
-                yield rows.select(columns)
+        yield from _rows_of(f"{folder}/{path}", schema, columns, wanted, part_rows or PART_ROWS)
 
 
 def _check_readable(opened: DeltaTable) -> None:
@@ -110,15 +126,28 @@ def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
     return [unquote(path) for path in files["path"].to_pylist()]
 
 
-def _rows_of(path: str, schema: pa.Schema, wanted: list[Term], values: dict[str, str]) -> Iterator[pa.Table]:
-    """Rows of one file, without the row groups that can hold none that is wanted."""
+def _rows_of(
+    path: str, schema: pa.Schema, columns: list[str], wanted: list[Term], part_rows: int
+) -> Iterator[pa.Table]:
+    """Those of one file, without the row groups that can hold none that is wanted."""
+    values = partition_values(path)
     with pq.ParquetFile(path, pre_buffer=False) as file:
-        bounds = {name: group_bounds(file.metadata, name) for each in wanted for name in each.columns}
-        groups = [
-            number
-            for number in range(file.metadata.num_row_groups)
-            if all(each.may_hold([bounds[name][number] for name in each.columns]) for each in wanted)
-        ]
-        columns = [name for name in schema.names if name not in values]
-        for batch in file.iter_batches(PART_ROWS, row_groups=groups, columns=columns, use_threads=False):
-            yield conform(pa.table(batch), schema, values)
+        names = {name for each in wanted for name in each.columns}
+        bounds = {name: group_bounds(file.metadata, name) for name in names}
+        there = set(footer_columns(file.metadata))
+        are_full = {name: groups_without_nulls(file.metadata, name) for name in names & there}
+        for number in range(file.metadata.num_row_groups):
+            found = {name: bounds[name][number] for name in names}
+            full = {name: found[name] if name in are_full and are_full[name][number] else None for name in names}
+            if not all(each.may_hold([found[name] for name in each.columns]) for each in wanted):
+                continue
+            asked = [each for each in wanted if not each.must_hold([full[name] for name in each.columns])]
+            used = dict.fromkeys([*columns, *(name for each in asked for name in each.columns)])
+            read = pa.schema([schema.field(name) for name in used])
+            stored = [name for name in used if name not in values]
+            for batch in file.iter_batches(part_rows, row_groups=[number], columns=stored, use_threads=False):
+                rows = conform(pa.table(batch), read, values)
+                if asked:
+                    rows = rows.filter(reduce(pc.and_, (each.mask(rows) for each in asked)))
+                if rows.num_rows:
+                    yield rows.select(columns)

@@ -165,10 +165,13 @@ def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
 
 class AppendTable:
     """A handle for appending to one table from one thread at a time. ``check`` raises where :meth:`append` must not: it
-    is called when it is known which version comes next, and again when that was taken."""
+    is called when it is known which version comes next, and again when that was taken. *makes_checkpoints*: not where
+    somebody else does (see checkpoints)."""
 
-    def __init__(self, path: str | os.PathLike, check: Callable[[], None] = lambda: None):
-        self.path, self._check = str(path), check
+    def __init__(
+        self, path: str | os.PathLike, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True
+    ):
+        self.path, self._check, self._makes_checkpoints = str(path), check, makes_checkpoints
         self.definition = read_definition(path)
         self._log = TableLog(path)
         self._life = self._log.life()
@@ -313,7 +316,15 @@ class AppendTable:
                 if not goes_on(seen):
                     return
 
-        version = commit(Path(self.path), versions(), adds, transactions, concerns=concerns, held=self._shared)
+        version = commit(
+            Path(self.path),
+            versions(),
+            adds,
+            transactions,
+            concerns=concerns,
+            held=self._shared,
+            makes_checkpoint=self._makes_checkpoints,
+        )
         self._known = self._known if version is None else version
         return version
 

@@ -8,14 +8,20 @@ with a broker that plans without Spark (``python -m tests.benchmarks.past_proces
 import json
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+import pulsar_spark as pulsar
+from pulsar_spark.frames import consume
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.checkpoints import last_checkpoint, make_checkpoint
 from pulsar_spark.storage.commits import commit
@@ -24,9 +30,11 @@ from pulsar_spark.storage.layout import BUNDLES
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
-from tests.benchmarks.bench import Bench, files_under
+from pulsar_spark.views import create_views
+from tests.benchmarks.bench import Bench, files_under, in_turns, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
-from tests.benchmarks.past_client import TOPIC
+from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC
+from tests.plain_broker import PlainBroker
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -42,6 +50,10 @@ WHAT = {
     "load": ("loading the state at a start", SECONDS, Budget(15.0)),
     "broker_bytes": ("memory of the state", BYTES, None),
     "first": ("a new consumer's first message", SECONDS, None),
+    "frame": ("a new DataFrame consumer's first delivery", SECONDS, None),
+    "stats": ("stats of the topic", SECONDS, None),
+    "read": ("a new reader's first message, the earliest", SECONDS, None),
+    "views": ("the views, and a look into the one of cursors", SECONDS, None),
     "delivery": ("publish to receive, one at a time", SECONDS, FLAT),
     "client_bytes": ("largest memory of a client that received and acknowledged each", BYTES, Budget(300e6)),
     "client_rate": ("what it received and acknowledged", PER_SECOND, None),
@@ -58,6 +70,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
         found[size] = {"files": [files], "bytes": [of_files], "own_files": [own], "own_bytes": [of_own]}
         bench.say(f"past: a start after {size:,} publish commits")
         found[size] |= measured_apart("start", folder, size)
+        bench.say(f"past: Spark looks at {size:,} publish commits")
+        found[size] |= _looked_at_by_spark(bench, folder)
         bench.say(f"past: a client receives {size:,} messages")
         found[size] |= measured_apart("receive", folder, size)
         for name, runs in found[size].items():
@@ -66,6 +80,31 @@ def measure(bench: Bench) -> Iterator[Figure]:
             compared = f"{sizes[0]:,}" if other else None
             if budget is None or not budget.is_ratio or other:
                 yield Figure("past", f"{what}, {size:,} publish commits", unit, runs, compared, other, budget)
+
+
+def _looked_at_by_spark(bench: Bench, folder: Path) -> dict[str, list[float]]:
+    """How long it takes from the call that subscribes until a DataFrame consumer has counted what was published behind
+    it, and how long until the view of cursors is there; a first time of both does not count."""
+    client, numbers = pulsar.Client(f"delta:{folder}"), count()
+    with PlainBroker(folder), closing(client):
+        producer = client.create_producer(TOPIC)
+
+        def first_delivery() -> float:
+            received, began = threading.Event(), time.perf_counter()
+            name, handle = f"frame-{next(numbers)}", lambda messages, _: messages.count() and received.set()
+            consumption = consume(bench.spark, folder, TOPIC, name, handle, initial_position="Latest")
+            producer.send(PAYLOAD)
+            assert received.wait(TIMEOUT_MS / 1000)
+            took = time.perf_counter() - began
+            consumption.stop()
+            return took
+
+        def views() -> None:
+            create_views(bench.spark, folder)
+            bench.spark.sql("SELECT count(*) FROM cursors").collect()
+
+        frames, looks = in_turns(bench.few(3, 5), first_delivery, lambda: seconds(views))
+    return {"frame": frames, "views": looks}
 
 
 def measured_apart(what: str, folder: Path, size: int) -> dict[str, list[float]]:

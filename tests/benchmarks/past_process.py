@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.memory import give_memory_back
@@ -16,7 +17,7 @@ from tests.benchmarks.bench import resident_memory, seconds
 from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC, largest_memory
 from tests.plain_broker import PlainBroker
 
-DELIVERIES = 20
+DELIVERIES, LOOKS = 20, 3
 SHARED = pulsar.ConsumerType.Shared
 
 
@@ -47,7 +48,17 @@ def start(root: Path, commits: int) -> dict[str, list[float]]:
         found["first"] = [time.perf_counter() - began]
         found["delivery"] = [seconds(deliver) for _ in range(DELIVERIES)]
         client.close()
+        admin = Admin(f"delta:{root}")
+        found["stats"] = [seconds(lambda: admin.stats(TOPIC)) for _ in range(LOOKS)]
+        found["read"] = [seconds(lambda: _read_first(root)) for _ in range(LOOKS)]
     return found
+
+
+def _read_first(root: Path) -> None:
+    """The first message, by a client of its own."""
+    client = pulsar.Client(f"delta:{root}")
+    client.create_reader(TOPIC, pulsar.MessageId.earliest).read_next(TIMEOUT_MS)
+    client.close()
 
 
 def receive(root: Path, commits: int) -> dict[str, list[float]]:

@@ -4,6 +4,8 @@ told."""
 import inspect
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,6 +143,33 @@ def test_a_full_disk_is_said_once_and_it_is_tried_again(engine, caplog, monkeypa
     assert files(engine) == 2 and dataset_of(read_topic(engine.layout, TOPIC).path).count_rows() == before
     engine.restart(10_000)
     assert engine.rounds.bundle.topic(TOPIC).end_position(-1) == 8
+
+
+LIMITED = """
+import logging, resource, sys
+from pulsar_spark.broker.housekeeping import Housekeeping
+from pulsar_spark.storage import joining
+from pulsar_spark.storage.layout import Layout
+
+logging.basicConfig(level=logging.WARNING)
+joining.FILES = 4
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+Housekeeping(Layout(sys.argv[1]), "me").look()
+"""
+
+
+def test_what_the_system_lets_nobody_write_loses_nothing(engine):
+    """The limit is the system's, so that native code meets it too: commits fit, data files do not."""
+    topic, keeper = read_topic(engine.layout, TOPIC).path, housekeeper(engine)
+    before, there = dataset_of(topic).to_table().sort_by("publish_id"), {*topic.glob("*.parquet")}
+    command = [sys.executable, "-c", LIMITED, str(engine.layout.root)]
+    limited = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert limited.returncode == 0, limited.stderr
+    said = [line for line in limited.stderr.splitlines() if f"housekeeping of {TOPIC} waits" in line]
+    assert len(said) == 1 and "File too large" in said[0]
+    assert files(engine) == 8 and {*topic.glob("*.parquet")} == there
+    keeper.look()
+    assert files(engine) == 2 and dataset_of(topic).to_table().sort_by("publish_id") == before
 
 
 def test_one_table_that_fails_holds_up_no_other(engine, caplog):

@@ -374,6 +374,26 @@ def test_checkpoints_cost_in_proportion_to_the_commits_and_few_are_left(tmp_path
     assert dataset_of(tmp_path / "t").count_rows() == 400
 
 
+@pytest.mark.parametrize(
+    ("said", "is_due"),
+    [
+        ('{"version": 1000, "size": 800}', True),
+        ('{"version": 1000, "size": 801}', False),
+        ('{"version": 1000, "size": 9000, "sizeInBytes": 400000}', True),
+        ('{"version": 1000, "size": 9000, "sizeInBytes": 9000000}', False),
+        ('{"version": 1000, "size": 9000, "sizeInBytes": null}', False),
+        ('{"version": 1000, "size": 9000, "sizeInBytes": "much"}', True),
+        ("[]", True),
+        ("{", True),
+    ],
+)
+def test_files_that_left_the_table_make_checkpoints_little_rarer(tmp_path, said, is_due):
+    """They take few bytes. Where nobody can tell how large the last one is, there is another."""
+    create_table(tmp_path / "t", REQUESTS)
+    (tmp_path / "t/_delta_log/_last_checkpoint").write_text(said)
+    assert checkpoints.is_due(tmp_path / "t", 1100) is is_due and not checkpoints.is_due(tmp_path / "t", 1101)
+
+
 def test_what_was_the_newest_checkpoint_until_just_now_stays(tmp_path, monkeypatch):
     assert CHOSEN_SECONDS >= 60 * 60
     monkeypatch.setattr(checkpoints, "CHOSEN_SECONDS", CHOSEN_SECONDS)

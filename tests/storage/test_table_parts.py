@@ -111,6 +111,23 @@ def test_row_groups_that_cannot_hold_what_is_wanted_are_not_read(tmp_path, monke
     assert asked == [([3], 10)]
 
 
+@pytest.mark.parametrize("numbers, is_read", [(range(5, 15), False), ([5, None, 6], True), (range(4, 15), True)])
+def test_a_column_of_which_all_rows_are_wanted_is_not_read(tmp_path, monkeypatch, numbers, is_read):
+    asked = []
+
+    class Counting(pq.ParquetFile):
+        def iter_batches(self, *args, columns, **kwargs):
+            asked.append(columns)
+            return super().iter_batches(*args, columns=columns, **kwargs)
+
+    rows = pa.table({"text": [str(number) for number in numbers], "number": pa.array(numbers, pa.int64())})
+    write_deltalake(tmp_path / "t", rows)
+    monkeypatch.setattr(table_parts.pq, "ParquetFile", Counting)
+    found = read(tmp_path / "t", ["text"], [term("number", ">=", 5)])
+    assert [row["text"] for row in found] == [str(number) for number in numbers if number is not None and number >= 5]
+    assert asked == [["text", "number"] if is_read else ["text"]]
+
+
 @pytest.mark.parametrize(
     "protocol, name",
     [
