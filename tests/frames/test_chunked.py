@@ -151,7 +151,7 @@ def test_row_groups_of_large_payloads_are_small(spark, tmp_path):
     assert row_groups(path, 2 * 20_300) < 16
 
 
-@pytest.mark.parametrize(("messages", "size"), [(150, 1_000_000), (200_000, 500)])
+@pytest.mark.parametrize(("messages", "size"), [(150, 1_000_000), (200_000, 400)])
 def test_row_groups_of_what_compresses_well_are_small(spark, tmp_path, messages, size):
     """Nor of payloads of which none is there twice, so that no dictionary holds them."""
     root = tmp_path / "root"
