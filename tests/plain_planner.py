@@ -1,7 +1,8 @@
 """A planner without Spark, position by position: for tests of what lies around the plan, and the plan's twin where
 histories are many.
 
-It does what the transforms do, from the same rows, but an entry at a time and without their algebra.
+It does what the transforms do, from the same rows, but an entry at a time and without their algebra; neighbours that
+agree it says as one range.
 """
 
 from collections import Counter, defaultdict
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.transforms.round_inputs import STATE
 from tests.model_cursor import READ_BATCH, SMALLEST_SHARE
@@ -69,12 +70,13 @@ def _plan(rows: list[dict]) -> Outcome:
         for position in range(row["first"], row["last"] + 1):
             places[position] = Place(row.get("line"), bool(row.get("is_held")))
     consumers, is_blocked = _hand_out(held, places, rows, limits)
+    known = [
+        each if each.ack_set is None else each._replace(ack_set=tuple(each.ack_set))
+        for _, each in sorted(held.items())
+        if each.status != UNREAD
+    ]
     return Outcome(
-        [
-            each if each.ack_set is None else each._replace(ack_set=tuple(each.ack_set))
-            for _, each in sorted(held.items())
-            if each.status != UNREAD
-        ],
+        spliced([], [], known),
         is_blocked,
         sum(consumer.delivered for consumer in consumers),
         sum(consumer.redelivered for consumer in consumers),

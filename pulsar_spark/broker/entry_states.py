@@ -1,6 +1,7 @@
 """What is said of entries as a number each, and ranges made of entries with the same."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -47,6 +48,26 @@ class EntryStates:
     def due(self) -> np.ndarray:
         """When each is to come back or may go out; :data:`NEVER` without such a time."""
         return np.array([NEVER if said[4] is None else said[4] for said in self._said] + [NEVER], np.int64)
+
+
+class EntryCodes:
+    """The number of the state of each of a form's entries, all of them made when one is asked for. Where *touched* is
+    given, they are so many, and none of them is unread."""
+
+    def __init__(self, make: Callable[[], np.ndarray], touched: int | None = None):
+        self._make, self._touched = make, touched
+
+    @cached_property
+    def all(self) -> np.ndarray:
+        return self._make()
+
+    def __len__(self) -> int:
+        return len(self.all) if self._touched is None else self._touched
+
+    def first_unread(self, at: int) -> int:
+        """The first at *at* or behind it that is unread, as all behind them are."""
+        unread = np.flatnonzero(self.all[at:] == UNREAD) if self._touched is None else []
+        return at + int(unread[0]) if len(unread) else max(at, len(self))
 
 
 def by_number(numbers: np.ndarray) -> np.ndarray:

@@ -30,7 +30,7 @@ from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.memory import give_memory_back
+from pulsar_spark.storage.table_parts import give_memory_back
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 30.0

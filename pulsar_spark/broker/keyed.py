@@ -103,15 +103,17 @@ class Keyed(ABC):
         cursor.advance_read_position()
         if topic is None or cursor.is_blocked_by_broker:
             return NO_POSITIONS, NO_POSITIONS
-        return self._taken(cursor.read_position, topic.end_position(cursor.key.partition), self._unknown)
+        end = topic.end_position(cursor.key.partition)
+        return self._taken(cursor.read_position, end, self._unknown, self._look_ahead())
 
     def _taken(
-        self, at: int, end: int, unknown_between: Callable[[int, int], np.ndarray]
+        self, at: int, end: int, unknown_between: Callable[[int, int], np.ndarray], most: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The same from place *at* to place *end*, of those *unknown_between* two."""
+        """The same from place *at* to place *end*, of those *unknown_between* two, until *most* were passed over; 0 for
+        no limit."""
         if not self._permits:
             return NO_POSITIONS, NO_POSITIONS
-        most, passed_over, found = self._look_ahead(), 0, []
+        passed_over, found = 0, []
         left, (least, widest) = dict(self._permits), WINDOW_ENTRIES
         room, width = self._most, least
         while at < end and room > 0 and any(left.values()):

@@ -61,7 +61,8 @@ class KeyedByPage(Keyed):
         return [*self._unread(), *self._came_due()]
 
     def _came_due(self) -> list[UnreadRun]:
-        """What came due and was never looked at, likewise."""
+        """What came due and was never looked at, likewise, with no limit of look-ahead: to Pulsar it is to be delivered
+        again, which that holds back nowhere, new reads alone."""
         due, wall = self._cursor.due, self._draft.wall
         if due is None:
             return []
@@ -69,7 +70,7 @@ class KeyedByPage(Keyed):
         def unknown(first: int, last: int) -> np.ndarray:
             return virtual(due.unknown(self._asked, number_at(first), number_at(last), wall)[0])
 
-        places, owners = self._taken(virtual(due.read), virtual(due.promotion.count), unknown)
+        places, owners = self._taken(virtual(due.read), virtual(due.promotion.count), unknown, 0)
         lines = np.array(self._owners.consumers, object)[owners] if len(owners) else None
         return due.runs(number_at(places), by_time=True, lines=lines)
 

@@ -26,11 +26,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
-from pulsar_spark.broker.entry_states import UNREAD, EntryStates, by_number, exact_ranges, lane_ranges
+from pulsar_spark.broker.entry_states import UNREAD, EntryCodes, EntryStates, by_number, exact_ranges, lane_ranges
 from pulsar_spark.broker.lane_parts import LaneParts
 from pulsar_spark.broker.whole_ranges import begun_at, first_left, joined
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.lanes import LaneHashes, are_told, lane_numbers
+from pulsar_spark.protocol.lanes import LaneHashes, are_told, known_entries, lane_numbers
 from pulsar_spark.protocol.selectors import Selector
 
 _FEW_STATES = 1000
@@ -60,9 +60,7 @@ class LaneForm:
         self.hashes, self.lanes = hashes, lanes
         self.states = EntryStates()
         self._base = base
-        self._codes: np.ndarray | None = None
-        self._entries: int | None = None
-        """How many were touched, from base on, all of them; None where the codes say it."""
+        self._codes = EntryCodes(self._read_codes)
         self.parts = LaneParts(hashes, base, {number: lane.hashes for number, lane in lanes.items()})
         self._ranges_of = {number: lane.ranges for number, lane in lanes.items()}
         """Of each part, whether or not it has any, the ranges that are what its entries' states say."""
@@ -72,9 +70,10 @@ class LaneForm:
         """The same as exact *ranges* say, from position *base* on; its lanes are made when it is next written."""
         form = cls(hashes, base, {})
         ranges = [held for held in ranges if held.last >= base]
-        form._codes = np.full(max((held.last for held in ranges), default=base - 1) + 1 - base, UNREAD, np.int32)
+        codes = np.full(max((held.last for held in ranges), default=base - 1) + 1 - base, UNREAD, np.int32)
         for held in ranges:
-            form._codes[max(held.first - base, 0) : held.last + 1 - base] = form.states.number(held)
+            codes[max(held.first - base, 0) : held.last + 1 - base] = form.states.number(held)
+        form._codes = EntryCodes(lambda: codes)
         return form
 
     # What is known of all entries
@@ -87,15 +86,14 @@ class LaneForm:
     @property
     def codes(self) -> np.ndarray:
         """The number of each entry's state, from :attr:`base` on; everything behind them is unread."""
-        if self._codes is None:
-            self._codes = self._read_codes() if self._entries is None else self._codes_of_parts()
-        return self._codes
+        return self._codes.all
 
-    def _codes_of_parts(self) -> np.ndarray:
-        """Where every entry was touched: lane by lane, in order, they are as many of each range as it counts."""
-        in_order = by_number(self.parts.of_first(self._entries))
+    def _codes_of_parts(self, entries: int) -> np.ndarray:
+        """Where every one of so many entries was touched: lane by lane, in order, they are as many of each range as it
+        counts."""
+        in_order = by_number(self.parts.of_first(entries))
         held = [held for index in range(len(self.parts)) for held in self.ranges_of(index)]
-        codes = np.empty(self._entries, np.int32)
+        codes = np.empty(entries, np.int32)
         codes[in_order] = np.repeat(np.array([*map(self.states.number, held)], np.int32), [each.size for each in held])
         return codes
 
@@ -113,8 +111,8 @@ class LaneForm:
                 found = places[first:behind]
                 if not are_told(len(found), held.size):
                     self._ranges_of = {}
-                    if held.status != ACKNOWLEDGED:  # what is gone is handed out again, and whoever gets it finds out
-                        found = found[~are_gone()[found]]
+                if held.status != ACKNOWLEDGED:  # what is gone is handed out again, and whoever gets it finds out
+                    found = known_entries(found, held.size, are_gone)
                 codes[found] = self.states.number(held)
         return codes
 
@@ -130,15 +128,12 @@ class LaneForm:
 
     def first_unread(self, position: int) -> int:
         """The first entry at *position* or behind it that was never delivered."""
-        if self._entries is not None:
-            return max(position, self.end)
-        unread = np.flatnonzero(self.codes[max(position - self._base, 0) :] == UNREAD)
-        return max(position, self._base) + int(unread[0]) if len(unread) else max(position, self.end)
+        return self._base + self._codes.first_unread(max(position - self._base, 0))
 
     @property
     def end(self) -> int:
         """The first position behind everything that was touched."""
-        return self._base + (len(self.codes) if self._entries is None else self._entries)
+        return self._base + len(self._codes)
 
     # What its ranges say
 
@@ -195,7 +190,7 @@ class LaneForm:
         passed = base - self._base
         ranges_of = begun_at(ranges_of, base, lanes[:passed], lanes[passed:])
         self.parts.begin_at(base)
-        self._base, self._entries, self._codes = base, end - base, None
+        self._base, self._codes = base, EntryCodes(partial(self._codes_of_parts, end - base), end - base)
         return self._keep(ranges_of)
 
     # Written anew
@@ -220,7 +215,8 @@ class LaneForm:
         is_other = np.append(codes[: len(known)] != known, is_touched[len(known) :])
         changed = np.bincount(parts[is_other], minlength=len(self.parts)) > 0
         self.parts.begin_at(base + passed)
-        self._base, self._codes, self._entries = base + passed, codes[passed:end], None
+        left = codes[passed:end]
+        self._base, self._codes = base + passed, EntryCodes(lambda: left)
         stored = self._keep(self._merged(self._of_parts(changed), changed))
         self._forget_states()
         return stored
@@ -241,7 +237,7 @@ class LaneForm:
         known = [self._ranges_of.get(part.number) for part in self.parts]
         for index, ranges in enumerate(known):
             changed[index] |= ranges is None or any(held.first < self._base for held in ranges)
-        numbers = self.parts.of_first(len(self._codes))
+        numbers = self.parts.of_first(len(self.codes))
         entries = np.flatnonzero(changed[numbers])
         entries = entries[by_number(numbers[entries])]
         bounds = np.searchsorted(numbers[entries], np.arange(len(known) + 1))
@@ -253,7 +249,7 @@ class LaneForm:
     def _merged(self, ranges_of: list[list[Range]], changed: np.ndarray) -> list[list[Range]]:
         """The ranges of the lanes, once those of one owner are merged as far as that makes no more ranges; two of which
         neither *changed* made more before."""
-        numbers = self.parts.of_first(len(self._codes))
+        numbers = self.parts.of_first(len(self.codes))
         of_owner: dict[str | None, list[tuple[list[int], list[Range]]]] = {}
         for index, (owner, ranges) in enumerate(zip(self.parts.owners, ranges_of, strict=True)):
             others = of_owner.setdefault(owner, [])
@@ -274,19 +270,20 @@ class LaneForm:
         return [ranges for _, ranges in found]
 
     def _ranges(self, places: np.ndarray) -> list[Range]:
-        return [*lane_ranges(self.states, self._codes[places], self._base + places)]
+        return [*lane_ranges(self.states, self.codes[places], self._base + places)]
 
     def _forget_states(self) -> None:
         """Number the states anew once most of those that are numbered are past."""
         if len(self.states) <= _FEW_STATES:
             return
-        used = np.unique(self._codes)
+        used = np.unique(self.codes)
         if len(self.states) > 2 * len(used) + _FEW_STATES:
             states, self.states = self.states, EntryStates()
             numbers = np.full(len(states) + 1, UNREAD, np.int32)
             for code in used[used >= 0].tolist():
                 numbers[code] = self.states.number(states.range(code, 0, 0))
-            self._codes = numbers[self._codes]
+            renumbered = numbers[self.codes]
+            self._codes = EntryCodes(lambda: renumbered)
 
 
 class Stored(NamedTuple):

@@ -81,14 +81,9 @@ class Places:
         it."""
         topic, ledger_id = subscription.topic, message_id.ledger_id()
         place = topic.topic_id, subscription.partition, ledger_id, message_id.entry_id()
-        sleep, deadline = interrupts.sleeper(), time.monotonic() + self._timeout
-        while (found := self._ledgers.find(*place)) is None:
-            numbered = (self._ledgers.last_ledger_id(topic.topic_id, each) for each in topic.partition_indexes)
-            if any(ledger_id <= last for last in numbered):
-                return self._ledgers.find(*place)  # it may have been numbered since it was looked for
-            if TableLog(topic.path).latest() < ledger_id or time.monotonic() > deadline:
-                return None
-            sleep(_LOOK_SECONDS)
+        found = self._ledgers.find(*place)
+        if found is None and await_numbering(self._ledgers, subscription, ledger_id, time.monotonic() + self._timeout):
+            found = self._ledgers.find(*place)
         return found
 
     def subscription_of(self, message_id: MessageId) -> PartitionSubscription:
@@ -107,6 +102,22 @@ class Places:
         if len(fitting) > 1:
             raise _without_topic(message_id)
         return fitting[0]
+
+
+def await_numbering(ledgers: LedgerIndex, subscription: PartitionSubscription, ledger_id: int, deadline: float) -> bool:
+    """Wait until the broker has numbered what publish commit *ledger_id* has of the partition, if the topic's log has
+    it and it has anything; False for not by *deadline*."""
+    topic, sleep, log = subscription.topic, interrupts.sleeper(), TableLog(subscription.topic.path)
+    if not log.has(ledger_id) or not any(
+        int(added.partition_values.get("partition", -1)) == subscription.partition
+        for added in log.commit(ledger_id).added
+    ):
+        return True
+    while ledgers.last_ledger_id(topic.topic_id, subscription.partition) < ledger_id:
+        if time.monotonic() > deadline:
+            return False
+        sleep(_LOOK_SECONDS)
+    return True
 
 
 def _without_topic(message_id: MessageId) -> OperationNotSupported:

@@ -11,14 +11,11 @@ two entries the next one.
 import time
 
 from pulsar_spark.client.arguments import given
+from pulsar_spark.client.places import await_numbering
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import InvalidConfiguration, Timeout
-from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage.log import TableLog
-
-_POLL_SECONDS = 0.02
 
 
 def check_target(target: object) -> None:
@@ -56,7 +53,11 @@ def _position(
 ) -> tuple[int, tuple[int, int] | None]:
     """The position to move to, and the position and batch index of the first message that is shown; None for all."""
     topic, partition = subscription.topic, subscription.partition
-    _await_numbering(ledgers, subscription, target.ledger_id(), deadline)
+    if not await_numbering(ledgers, subscription, target.ledger_id(), deadline):
+        raise Timeout(
+            f"no broker numbered publish commit {target.ledger_id()} of {subscription.topic_name!r}: start one with "
+            "pulsar-spark broker"
+        )
     found = ledgers.find(topic.topic_id, partition, target.ledger_id(), target.entry_id())
     if found is None:
         return ledgers.next_position(topic.topic_id, partition, target.ledger_id(), target.entry_id()), None
@@ -68,21 +69,3 @@ def _position(
     first = chunk and ledgers.find(topic.topic_id, partition, chunk.ledger_id(), chunk.entry_id())
     begin = position if first is None else min(first[0], position)
     return begin, (position, index) if index or begin < position else None
-
-
-def _await_numbering(ledgers, subscription: PartitionSubscription, ledger_id: int, deadline: float) -> None:
-    """Wait until the broker has numbered a publish commit that the topic's log has already."""
-    topic, sleep = subscription.topic, interrupts.sleeper()
-    log = TableLog(topic.path)
-    if not log.has(ledger_id) or not any(
-        int(added.partition_values.get("partition", -1)) == subscription.partition
-        for added in log.commit(ledger_id).added
-    ):
-        return
-    while ledgers.last_ledger_id(topic.topic_id, subscription.partition) < ledger_id:
-        if time.monotonic() > deadline:
-            raise Timeout(
-                f"no broker numbered publish commit {ledger_id} of {subscription.topic_name!r}: start one with "
-                "pulsar-spark broker"
-            )
-        sleep(_POLL_SECONDS)

@@ -7,6 +7,7 @@ where a message has no ordering key it is the hash that Key_Shared goes by, and 
 """
 
 import pyarrow as pa
+from py4j.java_gateway import JavaClass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
@@ -89,12 +90,18 @@ def _java_hash(messages: DataFrame, text: str) -> Column:
     profile a sixth of a task's time. It is for sessions of other processes."""
     if not has_context(messages.sparkSession):
         return F.expr(_REFLECTED.format(text))
-    jvm = messages.sparkSession._jvm
-    expressions, types = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.org.apache.spark.sql.types
-    call, none = jvm.org.apache.spark.sql.catalyst.expressions.objects.Invoke, jvm.PythonUtils.toSeq([])
-    of_string = types.ObjectType(jvm.java.lang.Class.forName("java.lang.String"))
+
+    def named(name: str) -> JavaClass:
+        """By its whole name at once: a name with dots asks the JVM for each part of it, which takes 30 ms in all."""
+        return JavaClass(name, messages.sparkSession.sparkContext._gateway._gateway_client)
+
+    sql = "org.apache.spark.sql"
+    expressions, call = named(f"{sql}.classic.ExpressionUtils"), named(f"{sql}.catalyst.expressions.objects.Invoke")
+    none = named("org.apache.spark.api.python.PythonUtils").toSeq([])
+    of_string = named(f"{sql}.types.ObjectType")(named("java.lang.Class").forName("java.lang.String"))
+    of_int = named(f"{sql}.types.DataTypes").IntegerType
     as_string = call(expressions.expression(F.col(text)._jc), "toString", of_string, none, none, True, True, True)
-    hashed = call(as_string, "hashCode", types.DataTypes.IntegerType, none, none, True, True, True)
+    hashed = call(as_string, "hashCode", of_int, none, none, True, True, True)
     return ClassicColumn(expressions.column(hashed))
 
 

@@ -63,20 +63,19 @@ def are_told(found: int | np.ndarray, entries: int | np.ndarray) -> bool | np.nd
     return found == entries
 
 
-def known_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
-    """Which of the entries between the ends of a range that counts so many *entries* are known to be its: flags, as
-    *is_of_lane* says by their hashes and *are_gone*, if it must be asked, of those that have none any more.
+def known_entries(found: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
+    """Which of the entries *found* between the ends of a range that counts so many *entries* are known to be its:
+    places, as hashes say them and, if they must be asked, the flags *are_gone* of those that have none any more.
 
-    >>> known_entries(np.array([True, True, False]), 1, lambda: np.array([True, False, True])).tolist()
-    [False, True, False]
+    >>> known_entries(np.array([0, 1]), 1, lambda: np.array([True, False, True])).tolist()
+    [1]
     """
-    if are_told(np.count_nonzero(is_of_lane), entries):
-        return is_of_lane
-    return is_of_lane & ~are_gone()
+    return found if are_told(len(found), entries) else found[~are_gone()[found]]
 
 
 def sent_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
-    """Which of them may have been sent with it: also everything that is gone, where it lacks entries.
+    """Which of the entries between its ends may have been sent with it: flags, as *is_of_lane* says by their hashes;
+    also everything that is gone, where it lacks entries.
 
     >>> sent_entries(np.array([False, True, False]), 2, lambda: np.array([True, False, True])).tolist()
     [True, True, True]

@@ -60,7 +60,8 @@ class Schema(ABC):
         """Of the same kind, of the same class, with the same definition."""
         if type(self) is not type(other):
             return NotImplemented
-        return (self._record_cls, self._schema_info) == (other._record_cls, other._schema_info)  # type: ignore[attr-defined]
+        theirs = (other._record_cls, other._schema_info)  # type: ignore[attr-defined]
+        return (self._record_cls, self._schema_info) == theirs
 
     def __hash__(self) -> int:
         return hash((type(self), self._record_cls, self._schema_info))

@@ -76,14 +76,16 @@ def spark_writer_options(largest: int | None = None, files_at_once: int = 1) -> 
 
     It looks at the size of a row group so often that none outgrows :data:`ROW_GROUP_BYTES` by more than as much again,
     whatever sizes follow each other; by itself it looks once in 100 to 10,000 rows, which of chunks of 5 MiB are half a
-    gigabyte and more. It counts pages that are done as they are compressed, so a page is as large as a row group: what
-    compresses well is no larger for its readers then."""
+    gigabyte and more. It counts pages that are done as they are compressed, so a page may be twice as large as a row
+    group, and none is done before the row group is: what compresses well is no larger for its readers then. Pages of
+    small messages are done at 20,000 rows all the same, so those groups are bounded by their rows."""
     group_bytes = ROW_GROUP_BYTES // files_at_once
     most_bytes = min(ROW_GROUP_BYTES, _MOST_BEYOND // files_at_once)
     most_rows = max(1, most_bytes // (largest or MAX_MESSAGE_SIZE))
     return {
         "parquet.block.size": str(group_bytes),
-        "parquet.page.size": str(group_bytes),
+        "parquet.block.row.count.limit": str(_ROW_GROUP_ROWS),
+        "parquet.page.size": str(2 * group_bytes),
         "parquet.page.size.row.check.min": "1",
         "parquet.page.size.row.check.max": str(min(most_rows, 10_000)),
     }

@@ -21,11 +21,10 @@ from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import by_partition, stored_rows
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.memory import give_memory_back
 from pulsar_spark.storage.needed_runs import last_runs, stored_runs
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.table_parts import term
+from pulsar_spark.storage.table_parts import give_memory_back, term
 from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]

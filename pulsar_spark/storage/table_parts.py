@@ -3,9 +3,13 @@
 Arrow's datasets read ahead with threads of their own, each of which keeps what it had: of a table of 10^6 rows 50 MB
 stayed with a client that wanted some thousands of them. Here no more than a part of a row group is decoded at a time,
 and files and row groups whose statistics rule out what is wanted are not read, nor columns of which these say that all
-rows are wanted.
+rows are wanted. What threads have freed Arrow and the C library keep for them, and it is in pieces: of what reading
+10^6 rows took for a moment half stays in the process (``python -m tests.benchmarks --only past``), unless it is asked
+back.
 """
 
+import contextlib
+import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import NamedTuple
@@ -151,3 +155,11 @@ def _rows_of(
                     rows = rows.filter(reduce(pc.and_, (each.mask(rows) for each in asked)))
                 if rows.num_rows:
                     yield rows.select(columns)
+
+
+def give_memory_back() -> None:
+    """Let Arrow and the C library return to the system what is free; nothing with a library that has no such call.
+    Some milliseconds, without Python's lock."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

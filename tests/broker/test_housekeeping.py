@@ -20,7 +20,7 @@ from pulsar_spark.broker.process import run_broker
 from pulsar_spark.broker.rounds import REQUESTS_UNSAID
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.cli import app
-from pulsar_spark.storage import checkpoints, joining, memory, shortening
+from pulsar_spark.storage import checkpoints, joining, shortening, table_parts
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.housekeeping import Done
@@ -210,8 +210,8 @@ def test_each_look_gives_memory_back_also_where_nothing_can(engine, monkeypatch)
     eventually(lambda: len(given) > 1)
     keeper.close()
     monkeypatch.undo()
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
-    assert memory.give_memory_back() is None
+    monkeypatch.setattr(table_parts.ctypes, "CDLL", lambda name: object())
+    assert table_parts.give_memory_back() is None
 
 
 def test_topics_that_were_deleted_are_forgotten(engine):

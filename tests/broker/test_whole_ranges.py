@@ -8,7 +8,6 @@ from pulsar_spark.broker import gather
 from pulsar_spark.broker.keyed_ranges import KeyedByRange
 from pulsar_spark.broker.lane_form import LaneForm
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, PENDING
-from tests import plain_planner
 from tests.broker.test_key_shared_dues import ON, TOPIC, join
 from tests.model_keys import Key
 from tests.spark_engine import new_engine
@@ -20,23 +19,6 @@ KEYS = [Key(f"key-{number}") for number in range(50)]
 def by_lane(monkeypatch):
     monkeypatch.setattr(gather, "LANES_FROM", -1)
     monkeypatch.setattr(gather, "EXACT_BELOW", -1)
-
-
-@pytest.fixture(autouse=True)
-def ranges_joined(monkeypatch):
-    """As the plan of Spark says them: the planner without it says each entry by itself, of which nothing is whole."""
-    plan = plain_planner._plan
-
-    def joined(rows):
-        outcome, found = plan(rows), []
-        for held in outcome.ranges:
-            if found and found[-1].last + 1 == held.first and found[-1][2:] == held[2:]:
-                found[-1] = found[-1]._replace(last=held.last)
-            else:
-                found.append(held)
-        return outcome._replace(ranges=found)
-
-    monkeypatch.setattr(plain_planner, "_plan", joined)
 
 
 class Twins:

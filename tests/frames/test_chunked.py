@@ -151,6 +151,14 @@ def test_row_groups_of_large_payloads_are_small(spark, tmp_path):
     assert row_groups(path, 2 * 20_300) < 16
 
 
+@pytest.mark.parametrize(("messages", "size"), [(150, 1_000_000), (200_000, 400)])
+def test_row_groups_of_what_compresses_well_are_small(spark, tmp_path, messages, size):
+    """Nor of payloads of which none is there twice, so that no dictionary holds them."""
+    root = tmp_path / "root"
+    publish(spark.range(0, messages, 1, 1).selectExpr(f"concat(id, repeat('x', {size})) AS payload"), root, "t")
+    assert row_groups(read_topic(Layout(root), "t").path, messages) > 1
+
+
 def row_groups(path, rows) -> int:
     """Of the one file of a table with so many rows, none of which is large."""
     (file,) = DeltaTable(str(path)).file_uris()

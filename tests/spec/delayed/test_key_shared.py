@@ -36,6 +36,19 @@ CASES = [
     """,
     ),
     Case(
+        "how far reading passes over what waits is no matter of what is due",
+        source="2.39, isNormalReadAllowed: what came due is to be delivered again, and such reads have no limit",
+        says="""
+        What is due of another's keys, who takes nothing, goes by without counting; what is new behind it counts.""",
+        table="""
+        | s | publish     | requests                                                                                                                                                   | delivered | waits   |
+        | 0 | 1=a@3 1=b@2 | policy key_shared_look_ahead_msg_in_replay_threshold_per_subscription 1; A subscribe KeyShared; B subscribe KeyShared; A flow 9 |           | 0@3 1@2 |
+        | 3 |             |                                                                                                                                                            | A 0       | 1@2     |
+        | 4 | 1=b 1=a     |                                                                                                                                                            |           | 1@2     |
+        | 5 |             | B flow 2                                                                                                                                                   | A 3; B 1 2 | none |
+    """,
+    ),
+    Case(
         "a key that drains keeps back what is due",
         source="2.41, 0.22",
         says="""
