@@ -182,8 +182,9 @@ class Admin(
         }
 
     def unload(self, topic: str) -> None:
-        """As in Pulsar, but for nothing: what a broker holds of a topic in memory is what it committed. It answers, and
-        consumers stay connected."""
+        """Let go of all consumers of a topic, which subscribe again by themselves: what they have not acknowledged
+        comes again, with the redelivery count it had. A broker has nothing else to unload: what it holds in memory is
+        what it committed."""
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
