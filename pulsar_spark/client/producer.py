@@ -31,6 +31,7 @@ from pulsar_spark.errors import (
     CryptoError,
     InvalidMessage,
     MessageTooBig,
+    NotAllowedError,
     ProducerQueueIsFull,
     PulsarSparkError,
     Timeout,
@@ -139,7 +140,7 @@ class Producer:
         - ``sequence_id``: the application's own number; the next one where none is given.
         - ``event_timestamp``: when it happened, in ms since 1970.
         - ``deliver_at``, in ms since 1970, or ``deliver_after``, a timedelta: it is delivered to Shared and Key_Shared
-          not before.
+          not before. :class:`NotAllowedError` for one that waits longer than the topic's policy lets it.
         - ``replication_clusters``, ``disable_replication``: mean nothing for a folder.
         """
         outcome = Outcome()
@@ -286,6 +287,13 @@ class Producer:
             if refused is not None:
                 return refused
         partition = self._routing.partition(message)
+        most_ms = self._quota.max_delay_ms
+        if most_ms and message.deliver_at_ms is not None and message.deliver_at_ms - message.publish_ms > most_ms:
+            return NotAllowedError(
+                f"a message that waits {message.deliver_at_ms - message.publish_ms} ms for its deliver time is above "
+                f"the maximum of {most_ms} of {self._topic_name!r}: deliver it earlier, or raise the maximum "
+                "(set-delayed-delivery --max-delay)"
+            )
         try:
             if self._settings.encoder is not AS_IT_IS:
                 payload, columns = stored(message.payload, self._settings.encoder)
