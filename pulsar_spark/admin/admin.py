@@ -15,7 +15,7 @@ from pulsar_spark.admin.schemas import Schemas
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
 from pulsar_spark.admin.waiting_letters import WaitingLetters
-from pulsar_spark.client.arguments import check_count
+from pulsar_spark.client.arguments import check_count, check_type
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root
@@ -231,6 +231,8 @@ class Admin(
 
     def get_messages_by_id(self, topic: str, ledger_id: int, entry_id: int) -> list[Message]:
         """All messages of one entry. Of a partitioned topic, name one partition."""
+        check_type(int, ledger_id, "ledger_id")
+        check_type(int, entry_id, "entry_id")
         return self.get_messages_at(topic, MessageId(-1, ledger_id, entry_id))
 
     def get_messages_at(self, topic: str, at: int | MessageId) -> list[Message]:
