@@ -563,7 +563,13 @@ class Model:
         """That it came is all: any request renews the leases of its client."""
 
     def _unload(self, request: dict, properties: dict) -> None:
-        """Nothing is held in memory that an unload could drop."""
+        """Everybody who is connected there is let go of."""
+        if (request["topic"], request["partition"]) not in self.batches:
+            raise Refused("TopicNotFound")
+        for cursor in self.cursors.values():
+            if (cursor.topic, cursor.partition) == (request["topic"], request["partition"]):
+                for consumer_id in list(cursor.consumers):
+                    self._leave(cursor, consumer_id)
 
     def _end_leases(self, heard: set[str]) -> None:
         for cursor in self.cursors.values():

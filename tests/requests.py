@@ -177,6 +177,9 @@ class On:
     def clear_backlog(self) -> dict:
         return self._ask("clear_backlog")
 
+    def unload(self) -> dict:
+        return self._ask("unload") | {"subscription": None}
+
     def expire(self, seconds: int) -> dict:
         return self._ask("expire", properties={"seconds": seconds})
 

@@ -15,7 +15,7 @@ from pulsar_spark.admin.schemas import Schemas
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
 from pulsar_spark.admin.waiting_letters import WaitingLetters
-from pulsar_spark.client.arguments import check_count
+from pulsar_spark.client.arguments import check_count, check_type
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root
@@ -182,8 +182,9 @@ class Admin(
         }
 
     def unload(self, topic: str) -> None:
-        """As in Pulsar, but for nothing: what a broker holds of a topic in memory is what it committed. It answers, and
-        consumers stay connected."""
+        """Let go of all consumers of a topic, which subscribe again by themselves: what they have not acknowledged
+        comes again, with the redelivery count it had. A broker has nothing else to unload: what it holds in memory is
+        what it committed."""
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
@@ -230,6 +231,8 @@ class Admin(
 
     def get_messages_by_id(self, topic: str, ledger_id: int, entry_id: int) -> list[Message]:
         """All messages of one entry. Of a partitioned topic, name one partition."""
+        check_type(int, ledger_id, "ledger_id")
+        check_type(int, entry_id, "entry_id")
         return self.get_messages_at(topic, MessageId(-1, ledger_id, entry_id))
 
     def get_messages_at(self, topic: str, at: int | MessageId) -> list[Message]:

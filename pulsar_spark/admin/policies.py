@@ -6,13 +6,14 @@ once and done in one round, or not at all where one of them is wrong.
 """
 
 from pulsar_spark.client.arguments import check_type, checked_each
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.policies import (
     BROKER,
     COMPACTION_THRESHOLD,
     DEDUPLICATION,
     DELAYED_DELIVERY_ACTIVE,
+    DELAYED_DELIVERY_MAX_DELAY_MS,
     DELAYED_DELIVERY_TICK_MS,
     HOLD,
     POLICIES,
@@ -98,29 +99,40 @@ class Policies:
 
         *tick_ms* is how far apart, at least, the rounds are that the broker makes for nothing but what has come due:
         so late a message may be where many deliver times follow each other. In Pulsar it is how early one may be;
-        nothing comes early here. Pulsar refuses delays above *max_delay_ms*: no broker stands between producers and
-        topics here, so only 0, no limit, is taken.
+        nothing comes early here. Producers refuse messages whose deliver time is more than *max_delay_ms* after
+        their publish time, 0 = no limit, while deliver times count; rows that SQL inserts, and retry letters, are not
+        asked.
         """
         check_type(bool, active, "active")
         check_type(int, max_delay_ms, "max_delay_ms")
-        if max_delay_ms:
-            raise OperationNotSupported(f"max_delay_ms {max_delay_ms}: delays are not limited; give 0")
         if _limit(tick_ms) < 1:
             raise InvalidConfiguration(f"tick_ms {tick_ms!r}: give at least 1")
-        policies = {DELAYED_DELIVERY_ACTIVE: str(int(active)), DELAYED_DELIVERY_TICK_MS: str(tick_ms)}
+        policies = {
+            DELAYED_DELIVERY_ACTIVE: str(int(active)),
+            DELAYED_DELIVERY_TICK_MS: str(tick_ms),
+            DELAYED_DELIVERY_MAX_DELAY_MS: str(_limit(max_delay_ms)),
+        }
         self._ask_policies(scope, policies)
 
     def get_delayed_delivery(self, scope: str) -> dict | None:
-        """``active`` and ``tickTime`` as set on a namespace or topic; None where nothing is."""
+        """``active``, ``tickTime`` and ``maxDeliveryDelayInMillis`` as set on a namespace or topic; None where nothing
+        is."""
         found = self.get_policies(scope)
         if DELAYED_DELIVERY_ACTIVE not in found:
             return None
-        tick_ms = policy_number(DELAYED_DELIVERY_TICK_MS, found.get(DELAYED_DELIVERY_TICK_MS, ""))
-        return {"active": found[DELAYED_DELIVERY_ACTIVE] != "0", "tickTime": tick_ms}
+        tick_ms, max_delay_ms = (
+            policy_number(name, found.get(name, ""))
+            for name in (DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS)
+        )
+        return {
+            "active": found[DELAYED_DELIVERY_ACTIVE] != "0",
+            "tickTime": tick_ms,
+            "maxDeliveryDelayInMillis": max_delay_ms,
+        }
 
     def remove_delayed_delivery(self, scope: str) -> None:
         """Undo :meth:`set_delayed_delivery`."""
-        self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS)
+        self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS)
 
     def set_deduplication(self, scope: str, enabled: bool) -> None:
         """Whether what a producer sends again, by its name and sequence ids, is left out from now on; what was stored

@@ -199,6 +199,16 @@ class Members(Desk):
             raise error_named(refused[0])(f"subscription {request.subscription!r} {refused[1]}")
         self.delete(cursor)
 
+    def unload(self, request: Request) -> None:
+        """Let go of everybody who is connected to a topic partition, as Pulsar does: clients subscribe again by
+        themselves, and what was not acknowledged comes again, uncounted (2.19). There is nothing else to unload: what a
+        broker holds in memory is what it committed."""
+        state = self.topic_of(request)
+        for cursor in self.bundle.cursors_of(state.topic.topic_id):
+            if cursor.key.partition == request.partition and not self.bundle.is_set_aside(cursor):
+                for consumer_id in list(cursor.consumers):
+                    self._leave(cursor, consumer_id, "unloaded")
+
     def delete(self, cursor: Cursor) -> None:
         """Delete a cursor, whoever is connected."""
         for consumer_id in list(cursor.consumers):

@@ -100,7 +100,7 @@ class Intake(Desk):
             "expire": self.moves.expire,
             "create_subscription": self._create_subscription,
             "policy": self._policy,
-            "unload": self._unload,
+            "unload": self.members.unload,
             "rebuild_delay_index": lambda request: str(bundle.delay_index.rebuild()),
             "keep_alive": lambda request: None,
             "retry_set_aside": aside.retry,
@@ -213,7 +213,3 @@ class Intake(Desk):
                 wait_again(self.bundle, self.draft.of(cursor), self.draft.wall)
             elif did and not does:
                 stop_waiting(self.draft.of(cursor))
-
-    def _unload(self, request: Request) -> None:
-        """Nothing to do: what a broker holds in memory is what it committed."""
-        self.topic_of(request)

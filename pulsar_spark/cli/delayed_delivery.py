@@ -18,7 +18,7 @@ Enable = Annotated[
 Tick = Annotated[
     str, typer.Option("--time", "-t", help="How late what comes due may be, where much does; nothing comes early.")
 ]
-MaxDelay = Annotated[str, typer.Option("--max-delay", help="Only 0: delays are not limited.")]
+MaxDelay = Annotated[str, typer.Option("--max-delay", help="How long a message may wait, 0 for as long as it likes.")]
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
@@ -35,7 +35,8 @@ def milliseconds(option: str, text: str) -> int:
 
 
 def _shown(found: dict) -> str:
-    return f"{'on' if found['active'] else 'off'}, tick {found['tickTime']} ms"
+    limit = f", at most {found['maxDeliveryDelayInMillis']} ms" if found["maxDeliveryDelayInMillis"] else ""
+    return f"{'on' if found['active'] else 'off'}, tick {found['tickTime']} ms{limit}"
 
 
 def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:

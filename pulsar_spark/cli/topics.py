@@ -106,7 +106,7 @@ def get_message_by_id(
 @app.command()
 @shows_work(ASKS_BROKER)
 def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30):
-    """Ask the broker to unload a topic; it has nothing to unload, for its state is committed, and answers."""
+    """Let go of all consumers of a topic: they subscribe again, and get again what they have not acknowledged."""
     admin(root, timeout).unload(topic)
     typer.echo(f"unloaded {topic}")
 

@@ -19,7 +19,7 @@ from pulsar_spark.protocol.failover import java_order
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import check_letter_topic
+from pulsar_spark.storage.topics import check_letter_topic, read_topic
 
 NAME_RETRY_TOPIC = "Name one with the policy's retry_letter_topic, or use shorter names"
 LONGEST_DELAY_MS = letters.LATEST_MS // 2
@@ -34,18 +34,29 @@ class LetterTopics(NamedTuple):
     initial_subscription_name: str
 
 
-def letter_topics(topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy) -> LetterTopics:
+def letter_topics(
+    layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool
+) -> LetterTopics:
     """Those of a subscription of *topics* (full names): as the policy says, else named after the first topic in the
-    order of Java's texts (4.22)."""
+    order of Java's texts. A consumer that retries goes on with a partitioned topic that is named after the subscription
+    alone, as Pulsar did before 2.8, where there is one (4.22)."""
     first = min(topics, key=java_order)
     retry, dead = (
-        str(parse_topic_name(named)) if named else default(first, subscription)
-        for named, default in (
-            (policy.retry_letter_topic, letters.retry_letter_topic),
-            (policy.dead_letter_topic, letters.dead_letter_topic),
+        str(parse_topic_name(named))
+        if named
+        else (retry_enable and _named_as_before(layout, first, subscription, suffix)) or default(first, subscription)
+        for named, default, suffix in (
+            (policy.retry_letter_topic, letters.retry_letter_topic, letters.RETRY_SUFFIX),
+            (policy.dead_letter_topic, letters.dead_letter_topic, letters.DEAD_LETTER_SUFFIX),
         )
     )
     return LetterTopics(retry, dead, policy.max_redeliver_count, policy.initial_subscription_name)
+
+
+def _named_as_before(layout: Layout, topic: str, subscription: str, suffix: str) -> str | None:
+    """The partitioned topic ``<namespace>/<subscription><suffix>``, if there is one."""
+    name = parse_topic_name(topic)._replace(local_name=f"{subscription}{suffix}")
+    return str(name) if layout.topic(name).exists() and read_topic(layout, name).partitions else None
 
 
 def check_letter_topics(

@@ -24,6 +24,7 @@ from pulsar_spark.errors import (
     CryptoError,
     InvalidMessage,
     MessageTooBig,
+    NotAllowedError,
     ProducerQueueIsFull,
     PulsarSparkError,
 )
@@ -36,6 +37,7 @@ class Sending:
     """The part of :class:`~pulsar_spark.client.producer.Producer` that serves who sends."""
 
     _settings: ProducerSettings
+    _topic_name: str
     _name: str
     _timeout: float
     _quota: BacklogQuota
@@ -73,7 +75,7 @@ class Sending:
         - ``sequence_id``: the application's own number; the next one where none is given.
         - ``event_timestamp``: when it happened, in ms since 1970.
         - ``deliver_at``, in ms since 1970, or ``deliver_after``, a timedelta: it is delivered to Shared and Key_Shared
-          not before.
+          not before. :class:`NotAllowedError` for one that waits longer than the topic's policy lets it.
         - ``replication_clusters``, ``disable_replication``: mean nothing for a folder.
         """
         outcome = Outcome()
@@ -148,6 +150,13 @@ class Sending:
             if refused is not None:
                 return refused
         partition = self._routing.partition(message)
+        most_ms = self._quota.max_delay_ms
+        if most_ms and message.deliver_at_ms is not None and message.deliver_at_ms - message.publish_ms > most_ms:
+            return NotAllowedError(
+                f"a message that waits {message.deliver_at_ms - message.publish_ms} ms for its deliver time is above "
+                f"the maximum of {most_ms} of {self._topic_name!r}: deliver it earlier, or raise the maximum "
+                "(set-delayed-delivery --max-delay)"
+            )
         try:
             if self._settings.encoder is not AS_IT_IS:
                 payload, columns = stored(message.payload, self._settings.encoder)

@@ -253,9 +253,11 @@ class Subscribing:
         settings.schema.attach_client(self)
         if settings.retry_enable:
             letters = letter_topics(
+                self._layout,
                 [str(found.name) for found, _ in resolved.values()],
                 settings.subscription_name,
                 settings.dead_letter_policy,
+                retry_enable=True,
             )
             found, partitions, name = self._resolve(letters.retry)
             resolved[name] = found, partitions

@@ -39,7 +39,7 @@ class FrameLetters:
         self._policy = policy or ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
         origin = str(topic.name).removesuffix(f"-{subscription}{RETRY_SUFFIX}")
         check_letter_topics(layout, [origin], subscription, self._policy, retry_enable=retry_enable)
-        self._topics = letter_topics([origin], subscription, self._policy)
+        self._topics = letter_topics(layout, [origin], subscription, self._policy, retry_enable=retry_enable)
         self._letters = Letters(self._topics, subscription, consumer_name)
         self._ledgers, self._entries = LedgerIndex(layout), EntryReader(CACHED_BYTES)
         self.is_retry_enabled = retry_enable

@@ -148,6 +148,24 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
     return F.when(is_beyond, beyond.cast("timestamp")).otherwise(instant)
 
 
+def not_too_late(deliver_at_time: Column, now: datetime, max_delay_ms: int) -> Column:
+    """*deliver_at_time* of messages that are published *now*; one that waits longer than *max_delay_ms* fails the job
+    that writes it."""
+    too_late = refusal(
+        "NotAllowedError",
+        F.concat(
+            F.lit("a message with the deliver time '"),
+            deliver_at_time.cast("string"),
+            F.lit(
+                f"' waits longer than the topic's maximum of {max_delay_ms} ms: deliver it earlier, or raise the "
+                "maximum (set-delayed-delivery --max-delay)"
+            ),
+        ),
+    )
+    last = F.lit(from_micros(1000 * (to_millis(now) + max_delay_ms)))
+    return F.when(deliver_at_time > last, too_late.cast("timestamp")).otherwise(deliver_at_time)
+
+
 def _payload(given: T.DataType) -> Column:
     if not isinstance(given, (T.BinaryType, T.StringType)):
         raise InvalidMessage(

@@ -33,7 +33,7 @@ from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages
 from pulsar_spark.frames.deduplication import append_new
-from pulsar_spark.frames.message_columns import REFUSED, instant, message_columns
+from pulsar_spark.frames.message_columns import REFUSED, instant, message_columns, not_too_late
 from pulsar_spark.frames.message_rows import Writing
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payload_encoding import Encoding
@@ -125,8 +125,9 @@ def publish(
     *encryption_key* names and *crypto_key_reader* has: a :class:`CryptoKeyReader` of files, or a function that makes
     one, because it is made where the rows are (see ``payload_batches``). Sizes are those of what is stored then.
 
-    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published, :class:`CryptoError` where
-    they cannot be encrypted and *crypto_failure_action* is not SEND: nothing is committed then.
+    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published, :class:`NotAllowedError` for
+    those that wait longer for their deliver time than the topic's policy lets them, :class:`CryptoError` where they
+    cannot be encrypted and *crypto_failure_action* is not SEND: nothing is committed then.
     With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its quota it is
     refused, or held *send_timeout_millis* at most (0 = as long as it takes); *quota* is what an earlier publish learned
     of that, and saves a look.
@@ -160,6 +161,8 @@ def publish(
         columns.setdefault("producer_name", F.lit(producer_name))
     if deliver_ms is not None:
         columns.setdefault("deliver_at_time", F.expr(instant(1000 * deliver_ms)))
+    if quota.max_delay_ms and "deliver_at_time" in columns:
+        columns["deliver_at_time"] = not_too_late(columns["deliver_at_time"], now, quota.max_delay_ms)
     messages, given = encoding.encoded(
         frame.select(*(column.alias(name) for name, column in columns.items())), set(columns)
     )

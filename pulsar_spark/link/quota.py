@@ -1,6 +1,6 @@
-"""What a topic's policies let a producer do: how large a message may be, whether it is stored once (see
-protocol.deduplication), and the backlog quota, by which it is held back or refused while the broker says that the
-topic's backlog is exceeded (semantics 3.30).
+"""What a topic's policies let a producer do: how large a message may be, how long it may wait for its deliver time,
+whether it is stored once (see protocol.deduplication), and the backlog quota, by which it is held back or refused while
+the broker says that the topic's backlog is exceeded (semantics 3.30).
 
 What the broker says is a row of ``cursor_ledger``. A producer looks at most four times a second while nothing is
 exceeded, and reads only the rounds since its last look, and of these only the policies; without a broker nothing is
@@ -28,6 +28,7 @@ from pulsar_spark.protocol.policies import (
     REFUSE,
     TOPIC_STOPPED,
     deduplication_since,
+    max_delay_ms,
     policy_number,
     policy_text,
 )
@@ -63,6 +64,8 @@ class BacklogQuota:
         self._policies: dict[tuple[str, str], str] = {}
         self.max_message_size = self._max_message_size()
         """As it was when somebody looked last."""
+        self.max_delay_ms = 0
+        """Likewise; 0 is no limit."""
         self._is_exceeded = False
         self._look_at = float("-inf")
         self._layout, self._topic, self._stopped = layout, topic, None
@@ -117,6 +120,7 @@ class BacklogQuota:
             self._latest.catch_up(self._path, _COLUMNS)
             self._policies = dict(self._latest.policies)  # as a whole: others read it meanwhile
             self.max_message_size = self._max_message_size()
+            self.max_delay_ms = max_delay_ms(self._policies, self._name)
             self._is_exceeded = self._policies.get((self._name, BACKLOG_EXCEEDED)) == "true"
             self._stopped = self._what_stops()
 

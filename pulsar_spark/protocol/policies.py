@@ -15,8 +15,13 @@ from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
 QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
 
-DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS = "delayed_delivery_active", "delayed_delivery_tick_ms"
-"""Policies that say whether deliver times count, and how far apart the rounds are that are made for them."""
+DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS = (
+    "delayed_delivery_active",
+    "delayed_delivery_tick_ms",
+    "delayed_delivery_max_delay_ms",
+)
+"""Policies that say whether deliver times count, how far apart the rounds are that are made for them, and how long a
+message may wait, 0 for as long as it likes (:func:`max_delay_ms`)."""
 
 HOUSEKEEPING, HISTORY_SECONDS, TIME_TRAVEL_SECONDS = (
     "housekeeping",
@@ -68,6 +73,7 @@ POLICIES: dict[str, int | str] = {
     "max_message_size": MAX_MESSAGE_SIZE,
     DELAYED_DELIVERY_ACTIVE: 1,
     DELAYED_DELIVERY_TICK_MS: 1_000,
+    DELAYED_DELIVERY_MAX_DELAY_MS: 0,
     "subscription_key_shared_use_consistent_hashing": 1,
     "subscription_key_shared_consistent_hashing_replica_points": 100,
     "subscription_key_shared_one_owner_per_point": 0,
@@ -119,6 +125,7 @@ unacknowledged on all its subscriptions together (protocol.unacked_limit)."""
 
 MOST_INT32 = (1 << 31) - 1
 _MOST = {
+    DELAYED_DELIVERY_MAX_DELAY_MS: 10**12,
     "_seconds": 10**9,
     "_minutes": 10**9 // 60,
     "_ms": 10**9,
@@ -219,6 +226,21 @@ def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) 
     """
     found = set_policy_text(policies, topic, name)
     return str(POLICIES[name]) if found is None else found
+
+
+def max_delay_ms(policies: Mapping[tuple[str, str], str], topic: str) -> int:
+    """By how much the deliver time of a topic's message may lie behind its publish time, 0 for no limit: messages above
+    it are refused (5.1, as in 4.x). Where deliver times do not count there is none.
+
+    >>> topic, limited = "persistent://public/default/t", {("public/default", DELAYED_DELIVERY_MAX_DELAY_MS): "5000"}
+    >>> max_delay_ms(limited, topic), max_delay_ms({}, topic)
+    (5000, 0)
+    >>> max_delay_ms(limited | {(topic, DELAYED_DELIVERY_ACTIVE): "0"}, topic)
+    0
+    """
+    if not policy_number(DELAYED_DELIVERY_ACTIVE, policy_text(policies, topic, DELAYED_DELIVERY_ACTIVE)):
+        return 0
+    return policy_number(DELAYED_DELIVERY_MAX_DELAY_MS, policy_text(policies, topic, DELAYED_DELIVERY_MAX_DELAY_MS))
 
 
 def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> int | None:

@@ -31,20 +31,22 @@ class ChunkRuns:
 
     def chunk_runs(self, first: int) -> Iterator[Run]:
         """Those with positions from *first* on, whole."""
-        return (run for run in self._runs[self._at(first) :] if run.last_position >= first)
+        behind = (self._runs[index] for index in range(self._at(first), len(self._runs)))
+        return (run for run in behind if run.last_position >= first)
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """The runs that hold positions of *spans* (first, last), which are all of chunks, in order and none overlapping
-        the next, each with its parts of them."""
+        """The runs that hold positions of *spans* (first, last), in order and none overlapping the next, each with its
+        parts of them; what is of no run is passed over."""
         run, parts = None, []
         for first, last in spans:
-            while first <= last:
-                if run is None or first > run.last_position:
+            for found in self.chunk_runs(first):
+                if found.first_position > last:
+                    break
+                if found is not run:
                     if parts:
                         yield run, parts
-                    run, parts = self._runs[self._at(first)], []
-                parts.append((first, min(last, run.last_position)))
-                first = run.last_position + 1
+                    run, parts = found, []
+                parts.append((max(first, run.first_position), min(last, run.last_position)))
         if parts:
             yield run, parts
 

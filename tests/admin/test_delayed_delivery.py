@@ -6,7 +6,7 @@ import json
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, TopicNotFound
+from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
 from tests.commands import say
 from tests.plain_broker import PlainBroker, said
 from tests.requests import On
@@ -26,15 +26,18 @@ def test_what_is_asked(layout):
     admin = Admin(f"delta:{layout.root}", timeout_seconds=20)
     with PlainBroker(layout.root) as broker:
         admin.set_delayed_delivery("public/default", False, 1000, 0)
-        admin.set_delayed_delivery("public/default", True)
+        admin.set_delayed_delivery("public/default", True, max_delay_ms=5000)
         admin.remove_delayed_delivery("public/default")
     assert asked_policies(broker) == [
         ("delayed_delivery_active", "0", "public/default"),
         ("delayed_delivery_tick_ms", "1000", "public/default"),
+        ("delayed_delivery_max_delay_ms", "0", "public/default"),
         ("delayed_delivery_active", "1", "public/default"),
         ("delayed_delivery_tick_ms", "1000", "public/default"),
+        ("delayed_delivery_max_delay_ms", "5000", "public/default"),
         ("delayed_delivery_active", None, "public/default"),
         ("delayed_delivery_tick_ms", None, "public/default"),
+        ("delayed_delivery_max_delay_ms", None, "public/default"),
     ]
 
 
@@ -51,15 +54,20 @@ def test_by_command(layout, group, scope):
         assert run(layout, group, "get-delayed-delivery", scope) == "off, tick 120000 ms\n"
         run(layout, group, "set-delayed-delivery", scope, "-e")
         shown = json.loads(run(layout, group, "get-delayed-delivery", scope, "--json"))
-        assert shown == {"active": True, "tickTime": 1000}
+        assert shown == {"active": True, "tickTime": 1000, "maxDeliveryDelayInMillis": 0}
+        run(layout, group, "set-delayed-delivery", scope, "-e", "--max-delay", "1h")
+        assert run(layout, group, "get-delayed-delivery", scope) == "on, tick 1000 ms, at most 3600000 ms\n"
         run(layout, group, "remove-delayed-delivery", scope)
         assert run(layout, group, "get-delayed-delivery", scope, "--json") == "null\n"
-    assert [said(each).get("value") for each in broker.requests()] == ["0", "120000", "1", "1000", None, None]
+    assert [said(each).get("value") for each in broker.requests()] == [
+        *("0", "120000", "0"),
+        *("1", "1000", "0"),
+        *("1", "1000", "3600000"),
+        *(None, None, None),
+    ]
     for options in ((), ("-e", "--time", "soon"), ("-e", "--time", "0")):
         with pytest.raises(InvalidConfiguration):
             run(layout, group, "set-delayed-delivery", scope, *options)
-    with pytest.raises(OperationNotSupported):
-        run(layout, group, "set-delayed-delivery", scope, "-e", "--max-delay", "1h")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,7 @@ def test_by_command(layout, group, scope):
         ((True, 0), InvalidConfiguration),
         ((True, -5), InvalidConfiguration),
         ((True, "1"), InvalidConfiguration),
-        ((True, 1000, 60_000), OperationNotSupported),
+        ((True, 1000, -1), InvalidConfiguration),
         ((True, 1000, "0"), ValueError),
     ],
 )
@@ -98,6 +106,7 @@ def test_off_is_at_once_and_on_again_waits(tmp_path, scope):
     assert Admin(f"delta:{tmp_path}").get_delayed_delivery(TOPIC if scope == "topic" else "public/default") == {
         "active": False,
         "tickTime": 1000,
+        "maxDeliveryDelayInMillis": 0,
     }
     engine.publish(TOPIC, -1, [1, 1], deliver_at_ms=[HOUR, None])
     assert [delivery.position for delivery in engine.round([], 1)["deliveries"]] == [0, 1]

@@ -84,6 +84,9 @@ def test_one_message_acknowledged_or_not(admin, engine):
         == ids(admin.get_messages_at(TOPIC, 1))
     )
     assert ids(admin.get_messages_at(TOPIC, MessageId(-1, 3, 0))) == ["(3,0,-1,-1)"]
+    for place in ((None, 1), (1, "1"), ([], 1.5)):
+        with pytest.raises(ValueError, match="argument (ledger|entry)_id"):
+            admin.get_message_by_id(TOPIC, *place)
 
 
 @pytest.mark.parametrize("is_vacuumed", [False, True])

@@ -49,6 +49,23 @@ def test_a_consumer_whose_lease_ended_comes_back_by_itself(client, broker):
     assert receive_values(client.subscribe("t", "s"), 3) == ["m1", "m2", "m3"]
 
 
+@pytest.mark.parametrize("consumer_type", ["Exclusive", "Shared", "Failover", "KeyShared"])
+def test_a_consumer_of_a_topic_that_is_unloaded_comes_back_by_itself(client, broker, service_url, consumer_type):
+    producer = client.create_producer("t")
+    for number in range(4):
+        producer.send(f"m{number}".encode(), partition_key="k")
+    consumer = client.subscribe("t", "s", consumer_type=getattr(pulsar.ConsumerType, consumer_type), **EARLIEST)
+    messages = [consumer.receive(5000) for _ in range(4)]
+    consumer.acknowledge(messages[1])
+    eventually(lambda: broker.asked("ack"))
+    Admin(service_url, timeout_seconds=10).unload("t")
+    again = [consumer.receive(10_000) for _ in range(3)]
+    assert [(each.data(), each.redelivery_count()) for each in again] == [(b"m0", 0), (b"m2", 0), (b"m3", 0)]
+    consumer.acknowledge(messages[2])
+    producer.send(b"new", partition_key="k")
+    assert receive_values(consumer, 1) == ["new"]
+
+
 def test_a_refused_return_is_tried_again(client, other_client, broker, monkeypatch):
     monkeypatch.setattr(subscription_module, "_RECONNECT_SECONDS", 0.02)
     consumer = client.subscribe("t", "s")

@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import nothing_comes, receive_values
+from tests.client.waiting import eventually, nothing_comes, receive_values
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
 YEAR_10000 = 253_402_300_800_000
@@ -53,3 +54,21 @@ def test_what_64_bits_do_not_hold_and_what_is_no_number_is_refused_and_nothing_i
         with pytest.raises((pulsar.InvalidMessage, ValueError), match=said):
             send(b"x", **options)
     assert TableLog(read_topic(lonely_client._layout, "t").path).latest() == 0
+
+
+def test_what_waits_longer_than_the_maximum_is_refused(client, broker, service_url):
+    """As Pulsar 4 judges it: behind its publish time, strictly, and only while deliver times count (5.1)."""
+    admin, told = Admin(service_url, timeout_seconds=10), []
+    admin.set_delayed_delivery("public/default", True, max_delay_ms=60_000)
+    producer = client.create_producer("t")
+    with pytest.raises(pulsar.NotAllowedError, match="maximum of 60000 .*--max-delay"):
+        producer.send(b"late", deliver_after=HOUR)
+    producer.send_async(b"late", lambda result, message_id: told.append(result), deliver_after=HOUR)
+    producer.send(b"early", deliver_after=timedelta(seconds=59))
+    producer.send(b"past", deliver_at=1)
+    producer.send(b"plain")
+    assert told == [pulsar.Result.NotAllowedError]
+    admin.set_delayed_delivery("public/default", False, max_delay_ms=60_000)
+    eventually(lambda: client.create_producer("t").send(b"off", deliver_after=HOUR))
+    consumer = client.subscribe("t", "s", **SHARED)
+    assert receive_values(consumer, 4) == ["early", "past", "plain", "off"] and nothing_comes(consumer)

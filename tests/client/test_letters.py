@@ -1,11 +1,14 @@
 """Retry letters and the dead letters that follow from them (semantics 4.22-4.31)."""
 
+from functools import partial
+
 import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.letter_requests import LetterRequests
-from pulsar_spark.client.letters import letter_topics
+from pulsar_spark.client.letters import letter_topics as all_letter_topics
 from pulsar_spark.storage.data_files import read_file
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import append_lock
 from pulsar_spark.storage.topics import create_topic
@@ -317,7 +320,8 @@ def test_what_cannot_be_put_off(client, broker, consumer):
     assert broker.asked("ack") + broker.asked("reconsume_later") == []
 
 
-def test_letter_topics_are_named_after_the_first_topic_or_as_the_policy_says():
+def test_letter_topics_are_named_after_the_first_topic_or_as_the_policy_says(tmp_path):
+    letter_topics = partial(all_letter_topics, Layout(tmp_path), retry_enable=True)
     names = [f"persistent://public/default/{name}" for name in ("b", "a", "c")]
     found = letter_topics(names, "s", pulsar.ConsumerDeadLetterPolicy(3))
     assert (short(found.retry), short(found.dead)) == ("a-s-RETRY", "a-s-DLQ")
@@ -325,6 +329,39 @@ def test_letter_topics_are_named_after_the_first_topic_or_as_the_policy_says():
     assert short(letter_topics(names, "s", pulsar.ConsumerDeadLetterPolicy(3)).dead) == "\U0001d49c-s-DLQ"
     found = letter_topics(names, "s", pulsar.ConsumerDeadLetterPolicy(3, "dead", retry_letter_topic="x/y/later"))
     assert (short(found.retry), short(found.dead)) == ("persistent://x/y/later", "dead")
+
+
+def test_partitioned_letter_topics_that_are_named_after_the_subscription_alone_are_used_by_who_retries(client, broker):
+    """4.22; a topic without partitions, and one that the policy names another for, is not."""
+    layout = client._layout
+    for name, partitions in (("s-RETRY", 2), ("s-DLQ", 2), ("plain-RETRY", 0)):
+        create_topic(layout, name, partitions)
+    found = all_letter_topics(
+        layout, ["persistent://public/default/t"], "s", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=True
+    )
+    assert (short(found.retry), short(found.dead)) == ("s-RETRY", "s-DLQ")
+    found = all_letter_topics(
+        layout, ["persistent://public/default/t"], "s", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=False
+    )
+    assert (short(found.retry), short(found.dead)) == ("t-s-RETRY", "t-s-DLQ")
+    found = all_letter_topics(
+        layout, ["persistent://public/default/t"], "s", pulsar.ConsumerDeadLetterPolicy(3, "dead"), retry_enable=True
+    )
+    assert (short(found.retry), short(found.dead)) == ("s-RETRY", "dead")
+    found = all_letter_topics(
+        layout, ["persistent://public/default/t"], "plain", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=True
+    )
+    assert (short(found.retry), short(found.dead)) == ("t-plain-RETRY", "t-plain-DLQ")
+    consumer = client.subscribe(
+        "t", "s", retry_enable=True, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1), **SHARED
+    )
+    client.create_producer("t").send(b"x", partition_key="k")
+    for topic in ("t", "s-RETRY"):
+        message = consumer.receive(10_000)
+        assert short(message.topic_name().partition("-partition-")[0]) == topic
+        consumer.reconsume_later(message, delay_millis=0)
+    dead = client.subscribe("s-DLQ", "d", initial_position=pulsar.InitialPosition.Earliest)
+    assert dead.receive(10_000).data() == b"x"
 
 
 def test_the_consumer_joins_the_retry_topic_with_the_same_subscription_and_dead_letter_topic(client, broker):

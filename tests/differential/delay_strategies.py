@@ -57,7 +57,7 @@ administration = st.one_of(
     *[words("reschedule {} {}", spans, seconds)] * 4,
     words("skip {}", st.integers(1, 3)),
     words("expire {}", st.integers(0, 4)),
-    st.sampled_from(["clear", "create Earliest", "create Latest", "unsubscribe force"]),
+    st.sampled_from(["clear", "create Earliest", "create Latest", "unsubscribe force", "unload"]),
     words("policy delayed_delivery_active {}", st.sampled_from([0, 1, 1])),
     words("policy message_ttl_seconds {}", st.sampled_from([0, 2, 5])),
     words("policy ttl_check_seconds {}", st.sampled_from([1, 4])),

@@ -61,7 +61,7 @@ limits = st.one_of(
 )
 administration = st.one_of(
     words("skip {}", st.integers(1, 3)),
-    st.sampled_from(["clear", "create Earliest", "unsubscribe force"]),
+    st.sampled_from(["clear", "create Earliest", "unsubscribe force", "unload"]),
     limits,
     limits,
     limits,

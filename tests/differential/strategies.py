@@ -113,7 +113,7 @@ expiry = st.one_of(
 administration = st.one_of(
     words("skip {}", st.integers(1, 3)),
     words("expire {}", st.integers(0, 4)),
-    st.sampled_from(["clear", "create Earliest", "create Latest", "unsubscribe", "unsubscribe force"]),
+    st.sampled_from(["clear", "create Earliest", "create Latest", "unsubscribe", "unsubscribe force", "unload"]),
     limits,
     limits,
     expiry,

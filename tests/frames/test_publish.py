@@ -11,8 +11,9 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, TopicNotFound
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, NotAllowedError, TopicNotFound
 from pulsar_spark.frames import Published, producer, publish, publish_stream
+from pulsar_spark.link import quota
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.storage.announcements import take_announced
 from pulsar_spark.storage.log import TableLog
@@ -72,6 +73,20 @@ def test_every_column_arrives(spark, root, layout, clock):
         )
     )
     assert_df_equality(read(spark, layout, "t"), expected, ignore_nullable=True)
+
+
+def test_what_waits_longer_than_the_maximum_is_refused_and_nothing_is_written(spark, root, clock, monkeypatch):
+    """At the maximum is not above it (5.1, as Pulsar 4 judges)."""
+    monkeypatch.setattr(quota, "max_delay_ms", lambda policies, topic: 60_000)
+    at = [clock() + timedelta(minutes=1), clock() + timedelta(minutes=1, milliseconds=1), None]
+    frame = spark.createDataFrame([("x", each) for each in at], "payload string, deliver_at_time timestamp")
+    with pytest.raises(NotAllowedError, match="maximum of 60000 ms.*--max-delay"):
+        publish(frame, root, "t", clock=clock)
+    with pytest.raises(NotAllowedError):
+        publish(frame.select("payload"), root, "t", deliver_after=timedelta(hours=1), clock=clock)
+    assert publish(frame.filter(f"deliver_at_time is null or deliver_at_time <= '{at[0]}'"), root, "t", clock=clock)[
+        1:
+    ] == (1, 2)
 
 
 def test_a_publish_is_announced_once_it_is_committed(spark, root, layout):

@@ -16,6 +16,7 @@ REPLIED = {
     "skip",
     "clear_backlog",
     "expire",
+    "unload",
     "policy",
     "reschedule",
 }

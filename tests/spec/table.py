@@ -271,6 +271,7 @@ ADMIN_VERBS = {
     "create": lambda on, words: on.create_subscription(words[0]),
     "skip": lambda on, words: on.skip(int(words[0])),
     "clear": lambda on, words: on.clear_backlog(),
+    "unload": lambda on, words: on.unload(),
     "expire": lambda on, words: on.expire(int(words[0])),
     "policy": lambda on, words: on.policy(*words),
     "cancel": lambda on, words: on.cancel(*_span(words)),

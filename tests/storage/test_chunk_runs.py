@@ -41,6 +41,18 @@ def test_they_are_looked_up_as_among_all(engine):
     assert ChunkRuns().last_chunk_position == -1 and list(ChunkRuns().chunk_runs(0)) == []
 
 
+def test_positions_of_no_run_are_passed_over(engine):
+    """Before all runs, between them, behind them."""
+    few, _ = both(engine)
+    assert [(run.first_position, parts) for run, parts in few.spans_of([(0, 2), (3, 6), (8, 99)])] == [
+        (2, [(2, 2)]),
+        (4, [(4, 4)]),
+        (5, [(5, 5)]),
+        (8, [(8, 8)]),
+    ]
+    assert list(few.spans_of([(0, 1), (3, 3), (9, 12)])) == [] == list(ChunkRuns().spans_of([(0, 9)]))
+
+
 def test_groups_are_the_same_by_them(engine):
     table = engine.rounds.bundle.topic(TOPIC).topic.path
     few, every = (ChunkGroups(table, runs) for runs in both(engine))

@@ -33,6 +33,21 @@ CASES = [
     """,
     ),
     Case(
+        "unload lets go of everybody",
+        source="2.19, 3.25, 0.20; observed on 4.0.8",
+        says="""
+        A topic that is unloaded has no consumers: clients subscribe again, and what was not acknowledged comes again, with the count it had. Who subscribes again may
+        do so as another type.""",
+        table="""
+        | s | publish | requests                                        | delivered | acked | pending | replay  | permits  | type      |
+        | 0 | 1*5     | A subscribe Shared; A flow 9                    | A 0-4     | none  | A 0-4   | none    | A 4      | Shared    |
+        | 1 |         | A ack 1; A nack 2                               | A 2+1     | 1     | A 0 2+1 3-4 | none | A 3     | Shared    |
+        | 2 | 1       | unload                                          |           | 1     | none    | 0 2+1 3-4 | none   | none      |
+        | 3 |         | A flow 9                                        |           | 1     | none    | 0 2+1 3-4 | none   | none      |
+        | 4 |         | A subscribe Exclusive; A flow 9                 | A 0 2+1 3-5 | 1   | A 0 2+1 3-5 | none | A 4     | Exclusive |
+    """,
+    ),
+    Case(
         "max consumers per subscription",
         source="2.3",
         says="""
