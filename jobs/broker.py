@@ -19,7 +19,7 @@ from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 log = logging.getLogger("pulsar_spark.jobs.broker")
 
 
-def main(arguments: list[str] | None = None) -> None:
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--root", required=True, help="folder of the tables")
     parser.add_argument(
@@ -47,7 +47,11 @@ def main(arguments: list[str] | None = None) -> None:
         "--available-now", action="store_true", help="end when nothing is left to do and nobody is connected"
     )
     add_logging_arguments(parser)
-    given = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    given = parse_arguments(arguments)
     set_up_job_logging(given)
     run_broker(
         given.root,

@@ -18,7 +18,7 @@ from pulsar_spark.broker.side_jobs import SideJobs
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.compacted import is_in_order
 from pulsar_spark.storage.data_files import place_files, spark_writer_options
-from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.session import check_context, check_delta
 from pulsar_spark.storage.slices import PositionRange, message_pieces, read_pieces
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.table_specs import COMPACTED, MESSAGES
@@ -35,6 +35,7 @@ class SparkCompaction:
     """Writes the rows of compacted views; from another thread it can be ended with an error."""
 
     def __init__(self, spark: SparkSession):
+        check_context(spark, "compaction of a large topic")
         check_delta(spark)
         self._jobs = SideJobs(spark, "compaction", {"spark.sql.adaptive.enabled": "true"})
         self.cancel = self._jobs.cancel

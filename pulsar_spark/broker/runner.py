@@ -57,7 +57,7 @@ from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_at_start
-from pulsar_spark.storage.session import is_running
+from pulsar_spark.storage.session import check_context, is_running
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 
@@ -91,6 +91,8 @@ class Broker:
         delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
         housekeeping: bool = True,
     ):
+        if spark is not None:
+            check_context(spark, "a broker")
         if max_unacked_messages_per_broker < 0:
             raise InvalidConfiguration(
                 f"max_unacked_messages_per_broker {max_unacked_messages_per_broker!r}: give a number, 0 for no limit"
@@ -344,6 +346,10 @@ class Broker:
 
 
 def _count(moved: DataFrame | None) -> None:
-    """Read the micro-batch's own rows, so that Spark counts what came in. It is not on the way to the commit."""
-    if moved is not None:
-        moved._jdf.queryExecution().toRdd().count()
+    """Read the micro-batch's own rows, so that Spark counts what came in. It is not on the way to the commit: where
+    Spark cannot, as while its executors die, only its own figures suffer."""
+    try:
+        if moved is not None:
+            moved._jdf.queryExecution().toRdd().count()
+    except Py4JJavaError as failed:
+        log.info("the rows of a round's micro-batch were not counted: %s", str(failed).partition("\n")[0])

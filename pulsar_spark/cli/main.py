@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli import (
+    catalog,
     chunks,
     compaction,
     dead_letters,
@@ -54,6 +55,7 @@ dead_letters.app.command("drop-waiting")(waiting_letters.drop_waiting)
 app.add_typer(delayed.app, name="delayed", help="List, count, cancel and move what waits for its deliver time.")
 app.add_typer(chunks.app, name="chunks", help="List and count chunked messages that are not complete.")
 app.add_typer(maintain.app, name="maintain", help="Trim topics; optimize, vacuum and checkpoint tables.")
+app.add_typer(catalog.app, name="catalog", help="Register topics and tables under names of a catalog, for SQL.")
 app.add_typer(processes.broker_app, name="broker")
 app.add_typer(doctor.app, name="durability", help="Show and set whether writes outlive a power loss.")
 app.command()(doctor.doctor)

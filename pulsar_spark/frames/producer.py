@@ -46,7 +46,7 @@ from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.new_rows import NAMED_BY
-from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.session import check_delta, has_context
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, is_committed
 from pulsar_spark.storage.topics import prepare_root, resolve_topic
@@ -202,7 +202,7 @@ def publish_stream(
     *options* are those of :func:`publish`. The transaction is (*app_id*, batch id), where *app_id* defaults to the
     query's own id, which lives in its checkpoint: a restart with the same checkpoint publishes nothing twice, a new
     checkpoint starts a new stream. Give *app_id* only to go on under an id of your own, and then never with two
-    checkpoints at once.
+    checkpoints at once; or through Spark Connect, where it is needed.
     """
     refused = {"app_version", "publish_id"} & set(options)
     if refused:
@@ -219,7 +219,12 @@ def publish_stream(
     if options.get("create", True):
         prepare_root(layout)
     found, _ = resolve_topic(layout, topic, create=options.get("create", True))
-    options.setdefault("quota", BacklogQuota(layout, found))
+    if has_context(frame.sparkSession):
+        options.setdefault("quota", BacklogQuota(layout, found))
+    elif app_id is None:  # micro-batches are published by a process of Spark's, which is not told of the query
+        raise InvalidConfiguration(
+            "a stream through Spark Connect does not know its query's id: give app_id, another one for each checkpoint"
+        )
 
     def publish_batch(batch: DataFrame, batch_id: int) -> None:
         query = app_id or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")

@@ -98,7 +98,7 @@ def spark_session(
     settings stay. :class:`JavaNotFound` without a Java that Spark takes, :class:`InvalidConfiguration` for a session
     without Delta or a setting that comes too late.
     """
-    active = SparkSession.getActiveSession()
+    active = SparkSession.getActiveSession() or _platforms_session()
     if active is not None:
         check_delta(active)
         return _adapted(active, settings or {}, for_rounds)
@@ -126,6 +126,12 @@ def spark_session(
     spark = builder.getOrCreate()
     check_delta(spark)
     return spark
+
+
+def _platforms_session() -> SparkSession | None:
+    """The session of who starts Spark himself: Databricks, or a server of Spark Connect that the environment names."""
+    is_given = "DATABRICKS_RUNTIME_VERSION" in os.environ or "SPARK_REMOTE" in os.environ
+    return SparkSession.builder.getOrCreate() if is_given else None
 
 
 def check_delta(spark: SparkSession) -> None:
@@ -172,6 +178,20 @@ def has_context(spark: SparkSession) -> bool:
     return getattr(spark, "_sc", None) is not None
 
 
+def check_context(spark: SparkSession, what: str) -> None:
+    """:class:`InvalidConfiguration` where *what* is asked of a session of Spark Connect: it needs Spark's JVM."""
+    if not has_context(spark):
+        raise InvalidConfiguration(
+            f"{what} does not run through Spark Connect: give it a session with a SparkContext of its own, as "
+            "pulsar_spark.storage.session.spark_session() starts one where SPARK_REMOTE is not set"
+        )
+
+
+def runs_here(spark: SparkSession) -> bool:
+    """Whether the session's tasks run in this process's own JVM, so that they see what lies on this machine only."""
+    return has_context(spark) and re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master) is not None
+
+
 def delta_artifact() -> str:
     """Delta's artifact for the installed Spark, as a resolver names it: ``group:artifact:version``."""
     spark_version = ".".join(pyspark.__version__.split(".")[:2])
@@ -216,7 +236,7 @@ def _jar_settings(given: dict[str, str]) -> dict[str, str]:
 
 
 def _round_settings(master: str) -> dict[str, str]:
-    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
+    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:, ?\d+)?\])?", master)
     cores = (
         {} if not found else {"spark.sql.shuffle.partitions": str(os.cpu_count() if found[1] == "*" else found[1] or 1)}
     )

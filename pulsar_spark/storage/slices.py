@@ -190,7 +190,8 @@ def read_pieces(
     ] + ["partition"]
     missing = _LATER.intersection(names).difference(messages.columns)
     absent = {name: F.lit(None).cast(from_arrow_type(MESSAGES.schema.field(name).type)) for name in missing}
-    messages = messages.withColumns(absent)
+    if absent:  # Spark Connect adds no less than one column
+        messages = messages.withColumns(absent)
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")
 

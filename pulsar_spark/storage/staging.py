@@ -26,8 +26,18 @@ from pulsar_spark.storage.data_files import StagedFile, staging_folder
 from pulsar_spark.storage.file_statistics import staged_statistics
 
 _TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
-_FILE_SETTINGS = {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS", "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}
-"""What Delta's writer sets too: instants of any year, with statistics."""
+_FILE_SETTINGS = {
+    # What Delta's writer sets too: instants of any year, with statistics.
+    _TIMESTAMP_TYPE: "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    # What lies in the folder in the end are files of tasks that were done, once each. Platforms have other protocols,
+    # with which those of lost tasks lie beside them.
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+}
+_OPTIONS = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
+"""With the second one a task that is lost while its files are moved leaves some of them there."""
 MOST_FILES_AT_ONCE = 8
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 _writing = threading.Condition()
@@ -66,7 +76,7 @@ def staged(
             # Where there is no room for one more file than are open, Spark sorts the rows that come.
             settings |= {_WRITERS: str(MOST_FILES_AT_ONCE + 1 if side_by_side else 0)}
         with _file_settings(rows.sparkSession, settings):
-            rows.write.options(**options).partitionBy(*partition_by).parquet(str(folder))
+            rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder))
         found = (
             StagedFile(path, str(path.relative_to(folder)), staged_statistics(pq.read_metadata(path)))
             for path in sorted(folder.rglob("*.parquet"))

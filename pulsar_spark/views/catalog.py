@@ -1,62 +1,102 @@
-"""Tables by name: a root's topics and broker tables as external tables of a catalog, for people who write SQL.
+"""Tables by name: a root's topics and broker tables as external tables of a catalog, for people who write SQL, and the
+broker's state as views.
 
-A namespace becomes the schema ``<tenant>_ns_<namespace>`` and a topic a table in it. The parts are encoded as folder
-names are (see ``layout``), and ``-`` and ``.`` too, because catalogs know letters, digits and ``_`` only: nothing a
-topic can be called breaks out of its quotes or meets another. ``_ns_`` is not an escape, so it separates the two. The
-tables stay where they are; dropping one from the catalog deletes no message. Registering again adds what is new and
-lets go of what was deleted.
+A namespace becomes the schema ``<tenant>_ns_<namespace>``, or one of a name that is given, and a topic a table in it.
+The parts are encoded as folder names are (see ``layout``), and ``-`` and ``.`` too, because catalogs know letters,
+digits and ``_`` only: nothing a topic can be called breaks out of its quotes or meets another. ``_ns_`` is not an
+escape, so it separates the two. The tables stay where they are; dropping one from the catalog deletes no message.
+Registering again adds what is new and lets go of what was deleted. What lies elsewhere is left alone, as are views.
+
+A view in a catalog is a text of SQL, so those that need Python (``pending_acks``, ``history``...) are views of a
+session only (see views).
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.errors import InvalidConfiguration, shown
+from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
 from pulsar_spark.storage.layout import Layout, encode_name
 from pulsar_spark.storage.session import check_delta, quoted
 from pulsar_spark.storage.topics import list_topics
-from pulsar_spark.table_specs import BROKER_TABLES
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER
+from pulsar_spark.views.latest import VIEW_TEXTS, view_text
+from pulsar_spark.views.view_specs import VIEWS
 
 BROKER_SCHEMA = "pulsar_spark"
+_LOCATION = re.compile(r"^Location: (?:file:)?(?://(?=/))?(.*)$", re.MULTILINE)
 
 
-def register(spark: SparkSession, layout: Layout, catalog: str = "spark_catalog", prefix: str = "") -> dict[str, str]:
-    """Register every topic and broker table of the root in *catalog*; where each lies, by its name in SQL.
+def register(
+    spark: SparkSession,
+    layout: Layout,
+    catalog: str = "spark_catalog",
+    prefix: str = "",
+    schemas: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Register every topic and broker table of the root in *catalog*, and the views that are SQL; where each lies, by
+    its name in SQL.
 
-    Schemas are created as needed; *prefix* goes before their names, for several roots in one catalog.
-    :class:`InvalidConfiguration` when a name is taken by a table that lies somewhere else.
+    Schemas are created as needed. *schemas* names those of some namespaces (``{"public/default": "broker"}``);
+    *prefix* goes before the names of all others, for several roots in one catalog. :class:`InvalidConfiguration` when a
+    name is taken by something that lies somewhere else, or two namespaces were to share a schema.
     """
     check_delta(spark)
-    if not re.fullmatch(r"\w*", prefix, re.ASCII):
-        raise InvalidConfiguration(f"prefix {prefix!r} does not fit into a schema's name: use letters, digits and _")
+    named = _schemas(layout, prefix, schemas)
     registered = {}
-    for tenant, namespace in layout.namespaces():
-        topics = {
-            topic_table(topic.name, catalog, prefix): topic.path for topic in list_topics(layout, tenant, namespace)
-        }
-        if topics:
-            registered |= _register_schema(
-                spark, _schema(catalog, prefix + _namespace_schema(tenant, namespace)), layout.root, topics
+    for (tenant, namespace), name in named.items():
+        schema = _schema(catalog, name)
+        topics = {_encoded(topic.name.local_name): topic.path for topic in list_topics(layout, tenant, namespace)}
+        if topics or spark.catalog.databaseExists(schema):
+            registered |= _register_tables(spark, schema, layout.root, topics)
+    schema = _schema(catalog, prefix + BROKER_SCHEMA)
+    tables = {spec.name: layout.broker_table(spec.name) for spec in BROKER_TABLES}
+    registered |= _register_tables(spark, schema, layout.root, {name: at for name, at in tables.items() if at.exists()})
+    rows = f"{schema}.{quoted(CURSOR_LEDGER.name)}"
+    if rows in registered:
+        registered |= _register_views(spark, schema, rows, registered[rows])
+    return registered
+
+
+def _schemas(layout: Layout, prefix: str, schemas: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """The schema of each namespace of the root."""
+    for what, name in (("prefix", prefix), *(("schema", name) for name in schemas.values())):
+        if not re.fullmatch(r"\w*" if what == "prefix" else r"\w+", name, re.ASCII):
+            raise InvalidConfiguration(
+                f"{what} {shown(name)} does not fit into a schema's name: use letters, digits and _"
             )
-    tables = {
-        broker_table(spec.name, catalog, prefix): layout.broker_table(spec.name)
-        for spec in BROKER_TABLES
-        if layout.broker_table(spec.name).exists()
-    }
-    return registered | _register_schema(spark, _schema(catalog, prefix + BROKER_SCHEMA), layout.root, tables)
+    there = sorted({DEFAULT_NAMESPACE, *layout.namespaces()})
+    found = {"/".join(each): prefix + _namespace_schema(*each) for each in there}
+    if unknown := sorted(schemas.keys() - found.keys()):
+        raise InvalidConfiguration(
+            f"namespace {shown(unknown[0])} is none of the root: it has {', '.join(sorted(found))}"
+        )
+    found |= schemas
+    taken = [*(name.lower() for name in found.values()), (prefix + BROKER_SCHEMA).lower()]
+    for namespace, name in found.items():
+        if taken.count(name.lower()) > 1:
+            raise InvalidConfiguration(f"schema {shown(name)} of namespace {namespace!r} has another use: name another")
+    return {each: found["/".join(each)] for each in there}
 
 
-def topic_table(topic: TopicName | str, catalog: str = "spark_catalog", prefix: str = "") -> str:
+def topic_table(
+    topic: TopicName | str,
+    catalog: str = "spark_catalog",
+    prefix: str = "",
+    schemas: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """The topic's name in SQL, quoted.
 
     >>> topic_table("acme/billing/Orders")
     '`spark_catalog`.`acme_ns_billing`.`_4frders`'
     """
     name = topic if isinstance(topic, TopicName) else parse_topic_name(topic)
-    schema = _schema(catalog, prefix + _namespace_schema(name.tenant, name.namespace))
+    given = schemas.get(f"{name.tenant}/{name.namespace}")
+    schema = _schema(catalog, given or prefix + _namespace_schema(name.tenant, name.namespace))
     return f"{schema}.{quoted(_encoded(name.local_name))}"
 
 
@@ -65,34 +105,40 @@ def broker_table(table: str, catalog: str = "spark_catalog", prefix: str = "") -
     return f"{_schema(catalog, prefix + BROKER_SCHEMA)}.{quoted(table)}"
 
 
-def _register_schema(spark: SparkSession, schema: str, root: Path, tables: dict[str, Path]) -> dict[str, str]:
+def _register_tables(spark: SparkSession, schema: str, root: Path, tables: dict[str, Path]) -> dict[str, str]:
+    """See to it that of all tables of *schema* that lie under *root* there are these, by name."""
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-    for row in spark.sql(f"SHOW TABLES IN {schema}").collect():
-        name = f"{schema}.{quoted(row['tableName'])}"
-        if not row["isTemporary"] and name not in tables:
-            location = _location(spark, name)
-            if location is None or location.is_relative_to(root):
-                spark.sql(f"DROP TABLE IF EXISTS {name}")
+    there = _locations(spark, schema)
+    for name, path in there.items():
+        if name not in tables and path is not None and path.is_relative_to(root):
+            spark.sql(f"DROP TABLE IF EXISTS {schema}.{quoted(name)}")
     for name, path in tables.items():
-        if not spark.catalog.tableExists(name):
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION {_literal(str(path))}")
-        elif _location(spark, name) != path:
+        if name not in there:
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {schema}.{quoted(name)} USING DELTA LOCATION {_literal(str(path))}")
+        elif there[name] != path:
+            lies = f"lies in {str(there[name])!r}, not in {str(path)!r}" if there[name] else "is no table of the root"
             raise InvalidConfiguration(
-                f"table {name} lies in {str(_location(spark, name))!r}, not in {str(path)!r}: "
-                "drop it, or register with a prefix of your own"
+                f"table {schema}.{quoted(name)} {lies}: drop it, or register with a prefix of your own"
             )
-    return {name: str(path) for name, path in tables.items()}
+    return {f"{schema}.{quoted(name)}": str(path) for name, path in tables.items()}
 
 
-def _location(spark: SparkSession, table: str) -> Path | None:
-    """Where the table lies; None when nothing is there any more."""
-    try:
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
-    except AnalysisException as gone:
-        if gone.getCondition() == "DELTA_PATH_DOES_NOT_EXIST":
-            return None
-        raise
-    return Path(next(row["data_type"] for row in rows if row["col_name"] == "Location").removeprefix("file:"))
+def _register_views(spark: SparkSession, schema: str, rows: str, location: str) -> dict[str, str]:
+    views = [view for view in VIEWS if view.name in VIEW_TEXTS]
+    for view in views:
+        text = view_text(view).format(rows=rows)
+        spark.sql(f"CREATE OR REPLACE VIEW {schema}.{quoted(view.name)} COMMENT {_literal(view.row)} AS {text}")
+    return {f"{schema}.{quoted(view.name)}": location for view in views}
+
+
+def _locations(spark: SparkSession, schema: str) -> dict[str, Path | None]:
+    """Where the tables of a schema lie, as the catalog says it, whether anything is there or not; None for a view."""
+    found = {}
+    for row in spark.sql(f"SHOW TABLE EXTENDED IN {schema} LIKE '*'").collect():
+        if not row["isTemporary"]:
+            location = _LOCATION.search(row["information"])
+            found[row["tableName"]] = None if location is None else Path(location[1])
+    return found
 
 
 def _schema(catalog: str, schema: str) -> str:

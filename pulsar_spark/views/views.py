@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -27,10 +27,9 @@ from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
 from pulsar_spark.views.lane_rows import with_positions
+from pulsar_spark.views.latest import VIEW_TEXTS, cursors, latest, of_cursors_there, view_text
 from pulsar_spark.views.scheduled import all_scheduled
 from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
-
-_CURSOR = [*CursorKey._fields]
 
 
 def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
@@ -39,15 +38,10 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     layout = Layout(root)
     check_layout(layout)
     rows = spark.read.format("delta").load(str(layout.broker_table("cursor_ledger")))
-    frames = {
-        "cursors": latest_cursors,
-        "pending_acks": latest_pending_acks,
-        "consumers": latest_consumers,
-        "rounds": committed_rounds,
-        "housekeeping": done_housekeeping,
-    }
     for view in VIEWS:
-        frames[view.name](rows).select(*view.column_names).createOrReplaceTempView(view.name)
+        is_text = view.name in VIEW_TEXTS
+        found = spark.sql(view_text(view), rows=rows) if is_text else latest_pending_acks(rows)
+        found.select(*view.column_names).createOrReplaceTempView(view.name)
     for spec, rows_of in ((HASH_OWNERS, range_rows), (DRAINING_HASHES, draining_rows)):
         of_key_shared(rows, str(layout.root), spec, rows_of).createOrReplaceTempView(spec.name)
     partitions = rows.filter("kind = 'topic'").select("topic", "topic_id", "partition").distinct()
@@ -62,39 +56,12 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)]
 
 
-def committed_rounds(rows: DataFrame) -> DataFrame:
-    """Every round the table still holds."""
-    return rows.filter(F.col("kind") == "round")
-
-
-def done_housekeeping(rows: DataFrame) -> DataFrame:
-    """Everything that brokers did to keep tables small, as far back as the table goes."""
-    return rows.filter(F.col("kind") == "housekeeping")
-
-
-def latest_cursors(rows: DataFrame) -> DataFrame:
-    """The cursors there are: the latest row of each, unless it, or later its topic, was removed."""
-    cursors = _latest(rows, "cursor")
-    topics = (
-        rows.filter((F.col("kind") == "topic") & F.col("is_removed"))
-        .groupBy("topic_id")
-        .agg(F.max("round").alias("gone_round"))
-    )
-    left = cursors.join(topics, on="topic_id", how="left")
-    return left.filter(F.col("gone_round").isNull() | (F.col("gone_round") < F.col("round"))).drop("gone_round")
-
-
-def latest_consumers(rows: DataFrame) -> DataFrame:
-    """The consumers connected to a cursor that is there, since it was made."""
-    consumers = _latest(rows, "consumer")
-    return _of_cursors_there(rows, consumers)
-
-
 def latest_pending_acks(rows: DataFrame) -> DataFrame:
     """The ranges ``pending`` and ``replay`` of pages not rewritten since, all with the number of their entries. Those
     of the due lane are of positions where the latest round delivered them, or where they are kept apart; else of
     numbers, from 0 on."""
-    pages = _latest(rows, "page").select(*KEYS["page"], "round")
+    spark = rows.sparkSession
+    pages = spark.sql(latest("page"), rows=rows).select(*KEYS["page"], "round")
     ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin(PENDING, REPLAY))
     ranges = ranges.join(pages, on=[*KEYS["page"], "round"], how="inner")
     ranges = with_positions(ranges)
@@ -106,46 +73,19 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
         "lane": F.when(~is_apart, F.col("lane")),
         "entries": F.coalesce("entries", F.col("last") - F.col("first") + 1),
     }
-    return _of_cursors_there(rows, ranges.withColumns(named))
+    return spark.sql(of_cursors_there("{facts}"), rows=rows, facts=ranges.withColumns(named))
 
 
 def of_key_shared(
     rows: DataFrame, root: str, spec: TableSpec, rows_of: Callable[[KeyShared], Iterable[dict]]
 ) -> DataFrame:
     """The columns of *spec*: what *rows_of* says of each Key_Shared cursor with consumers."""
-    cursors = latest_cursors(rows).filter(F.col("subscription_type") == KEY_SHARED).select(*_CURSOR)
+    there = rows.sparkSession.sql(cursors(), rows=rows)
+    asked = there.filter(F.col("subscription_type") == KEY_SHARED).select(*CursorKey._fields)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keys = [CursorKey(**row) for batch in batches for row in batch.to_pylist()]
         found = rows_of_cursors(layout := Layout(root), read_latest(layout), keys, rows_of)
         yield from spec.rows(list(found)).to_batches()
 
-    return cursors.coalesce(1).mapInArrow(read, from_arrow_schema(spec.schema))
-
-
-def _of_cursors_there(rows: DataFrame, facts: DataFrame) -> DataFrame:
-    """The facts of cursors that are there, from after their last removal: a cursor made again starts without any."""
-    removed = (
-        rows.filter((F.col("kind") == "cursor") & F.col("is_removed"))
-        .groupBy(*_CURSOR)
-        .agg(F.max("round").alias("gone_round"))
-    )
-    there = latest_cursors(rows).select(*_CURSOR)
-    kept = facts.join(there, on=_CURSOR, how="left_semi").join(removed, on=_CURSOR, how="left")
-    return kept.filter(F.col("gone_round").isNull() | (F.col("gone_round") <= F.col("round"))).drop("gone_round")
-
-
-def _is_there(column: str) -> Column:
-    return ~F.coalesce(F.col(column), F.lit(False))
-
-
-def _latest(rows: DataFrame, kind: str) -> DataFrame:
-    """The row of the latest round of each key of a kind, unless it is removed there. What is removed and made again in
-    one round is there."""
-    others = [name for name in rows.columns if name not in KEYS[kind]]
-    newest = (
-        rows.filter(F.col("kind") == kind)
-        .groupBy(*KEYS[kind])
-        .agg(F.max_by(F.struct(*others), F.struct("round", _is_there("is_removed"))).alias("row"))
-    )
-    return newest.select(*KEYS[kind], "row.*").filter(_is_there("is_removed"))
+    return asked.coalesce(1).mapInArrow(read, from_arrow_schema(spec.schema))

@@ -1,13 +1,21 @@
 """Topics and broker tables under names of a catalog."""
 
+import json
+
 import pytest
 from chispa import assert_df_equality
 
+import pulsar_spark as pulsar
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames import publish
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root, read_topic
+from pulsar_spark.views import create_views
 from pulsar_spark.views.catalog import broker_table, register, topic_table
+from pulsar_spark.views.latest import VIEW_TEXTS
+from tests.commands import say
+from tests.plain_broker import PlainBroker
 
 NAMES = ["acme/billing/Orders", "acme/billing/orders", "acme/billing/o=r-d:e.rs", "a/_b/t"]
 
@@ -51,3 +59,90 @@ def test_a_name_taken_by_another_root_is_an_error(spark, root, layout, tmp_path)
 def test_a_prefix_cannot_leave_its_quotes(spark, layout):
     with pytest.raises(InvalidConfiguration, match="does not fit"):
         register(spark, layout, prefix="a`.`b")
+
+
+def test_a_namespace_may_have_a_schema_of_a_name_of_its_own(spark, root, layout):
+    """``SELECT * FROM broker.orders``, and nothing is written to the topic for it."""
+    publish(spark.createDataFrame([("first",)], "payload string"), root, "orders")
+    create_topic(layout, "acme/shop/orders")
+    version = TableLog(read_topic(layout, "orders").path).latest()
+    schemas = {"public/default": "broker"}
+    registered = register(spark, layout, prefix="named_", schemas=schemas)
+    assert topic_table("orders", prefix="named_", schemas=schemas) in registered
+    assert topic_table("acme/shop/orders", prefix="named_", schemas=schemas) in registered
+    assert [bytes(row.payload) for row in spark.sql("SELECT * FROM broker.orders").collect()] == [b"first"]
+    assert spark.table("named_acme_ns_shop.orders").count() == 0
+    assert TableLog(read_topic(layout, "orders").path).latest() == version
+
+
+def test_who_registers_again_lets_go_of_deleted_topics_only(spark, root, layout, tmp_path):
+    """A topic that was made again is found under its old name; a table of others in the same schema stays, also the
+    schema's last topic goes."""
+    schemas = {"x/go": "letting_go"}
+    for name in ("x/go/again", "x/go/deleted"):
+        create_topic(layout, name)
+    register(spark, layout, prefix="go_", schemas=schemas)
+    spark.sql(f"CREATE TABLE letting_go.own USING DELTA LOCATION '{tmp_path / 'own'}' AS SELECT 1 AS number")
+    spark.sql("CREATE VIEW letting_go.view AS SELECT 2 AS number")
+    delete_topic(layout, "x/go/deleted"), delete_topic(layout, "x/go/again")
+    publish(spark.createDataFrame([("new life",)], "payload string"), root, "x/go/again")
+    assert [bytes(row.payload) for row in spark.table("letting_go.again").collect()] == [b"new life"]
+    register(spark, layout, prefix="go_", schemas=schemas)
+    assert {row.tableName for row in spark.sql("SHOW TABLES IN letting_go").collect()} == {"again", "own", "view"}
+    delete_topic(layout, "x/go/again")
+    register(spark, layout, prefix="go_", schemas=schemas)
+    assert {row.tableName for row in spark.sql("SHOW TABLES IN letting_go").collect()} == {"own", "view"}
+
+
+def test_dropping_a_table_from_the_catalog_deletes_no_message(spark, root, layout):
+    publish(spark.createDataFrame([("kept",)], "payload string"), root, "drop/me/t")
+    register(spark, layout, prefix="drop_")
+    spark.sql("DROP TABLE drop_drop_ns_me.t")
+    register(spark, layout, prefix="drop_")
+    assert spark.table("drop_drop_ns_me.t").count() == 1
+
+
+def test_views_in_the_catalog_say_what_those_of_a_session_say(spark, tmp_path):
+    schema = "views_pulsar_spark"
+    with PlainBroker(tmp_path / "root") as broker:
+        create_topic(broker.layout, "t")
+        client = pulsar.Client(f"delta:{broker.layout.root}")
+        client.subscribe("t", "s", consumer_name="c")
+        client.subscribe("t", "gone").unsubscribe()
+        register(spark, broker.layout, prefix="views_")
+        create_views(spark, broker.layout.root)
+        with broker.paused():
+            for name in VIEW_TEXTS:
+                there, shown = (sorted(map(str, spark.table(each).collect())) for each in (f"{schema}.{name}", name))
+                assert there == shown and (there or name == "housekeeping")
+            found = spark.sql(f"SELECT topic, subscription, consumer_name FROM {schema}.consumers").collect()
+        client.close()
+    assert [tuple(row) for row in found] == [("persistent://public/default/t", "s", "c")]
+
+
+@pytest.mark.parametrize(
+    ("schemas", "said"),
+    [
+        ({"public/default": "a.b"}, "does not fit"),
+        ({"public/default": ""}, "does not fit"),
+        ({"no/such": "broker"}, "is none of the root"),
+        ({"one/a": "same", "one/b": "SAME"}, "has another use"),
+        ({"one/a": "one_ns_b"}, "has another use"),
+        ({"one/a": "pulsar_spark"}, "has another use"),
+    ],
+)
+def test_a_schema_that_cannot_be_is_refused_before_anything_is_registered(spark, layout, schemas, said):
+    for name in ("t", "one/a/t", "one/b/t"):
+        create_topic(layout, name)
+    with pytest.raises(InvalidConfiguration, match=said):
+        register(spark, layout, schemas=schemas)
+    assert not spark.catalog.databaseExists("one_ns_a")
+
+
+def test_the_command_and_the_job_say_where_tables_lie(spark, root, layout):
+    create_topic(layout, "cmd/line/orders")
+    found = json.loads(say(root, "catalog", "register", "--prefix", "cmd_", "--schema", "cmd/line=lines", "--json"))
+    assert found["`spark_catalog`.`lines`.`orders`"] == str(read_topic(layout, "cmd/line/orders").path)
+    assert "`lines`" in say(root, "catalog", "register", "--prefix", "cmd_", "--schema", "cmd/line=lines", columns=400)
+    with pytest.raises(InvalidConfiguration, match="<tenant>/<namespace>=<schema>"):
+        say(root, "catalog", "register", "--schema", "lines")

@@ -1,11 +1,13 @@
 """The session's settings and its errors; all but the last two tests need no JVM."""
 
 import os
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
 from pulsar_spark.storage import session
 
@@ -74,6 +76,40 @@ def test_an_active_session_is_used_and_rounds_get_a_sibling(spark):
     )
     with pytest.raises(InvalidConfiguration, match="spark.driver.memory"):
         session.spark_session(settings={"spark.driver.memory": "9g"})
+
+
+@pytest.mark.parametrize("name", ["DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE"])
+def test_who_starts_spark_himself_gives_the_session(monkeypatch, name):
+    """None is made beside it, and none of its settings is changed; a thread of its own knows no active session."""
+    conf = {"spark.sql.extensions": session._EXTENSION, "spark.sql.catalog.spark_catalog": session._CATALOG}
+    given = SimpleNamespace(conf=conf)
+    monkeypatch.setenv(name, "18.0")
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(SparkSession, "builder", SimpleNamespace(getOrCreate=lambda: given))
+    assert session.spark_session() is given
+
+
+@pytest.mark.parametrize(
+    ("master", "here"),
+    [
+        ("local", True),
+        ("local[2]", True),
+        ("local[*, 4]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("yarn", False),
+        ("spark://local:7077", False),
+    ],
+)
+def test_tasks_run_in_the_drivers_process_on_a_local_master_only(master, here):
+    assert session.runs_here(SimpleNamespace(_sc=object(), sparkContext=SimpleNamespace(master=master))) is here
+
+
+def test_a_session_of_spark_connect_serves_no_broker(tmp_path):
+    """It has no context; that it cannot is said before anything is made."""
+    with pytest.raises(InvalidConfiguration, match="a broker does not run through Spark Connect"):
+        Broker(SimpleNamespace(), tmp_path / "root")
+    assert not session.has_context(SimpleNamespace()) and not session.runs_here(SimpleNamespace())
+    assert not (tmp_path / "root").exists()
 
 
 def test_a_session_without_delta_is_refused(spark: SparkSession):

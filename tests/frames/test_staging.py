@@ -106,6 +106,17 @@ def test_a_topic_deleted_while_files_are_written_is_named(spark, root, layout, m
     assert not is_made_anew or TableLog(topic.path).latest() == 0
 
 
+def test_files_of_lost_tasks_are_left_out_whatever_the_session_commits_by(spark, root):
+    """Platforms have protocols of their own, with which a folder holds more than what was committed."""
+    protocol = "spark.sql.sources.commitProtocolClass"
+    spark.conf.set(protocol, "no.such.protocol.OfAPlatform")
+    try:
+        assert publish(spark.range(3).selectExpr("cast(id as string) payload"), root, "t").messages == 3
+        assert spark.conf.get(protocol) == "no.such.protocol.OfAPlatform"
+    finally:
+        spark.conf.unset(protocol)
+
+
 def test_settings_of_the_session_are_as_before(spark, root):
     spark.conf.set(TIMESTAMP_TYPE, "INT96")
     try:

@@ -1,21 +1,102 @@
-"""The settings file for spark-submit says what the package sets where it starts Spark itself."""
+"""The settings files for spark-submit say what the package sets where it starts Spark itself, in names that Spark has;
+the Databricks bundle gives the jobs arguments that they take."""
 
+import importlib.util
+import re
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+import yaml
+from py4j.protocol import Py4JJavaError
+
 from pulsar_spark.storage import session
 
-CONF = Path(__file__).parents[2] / "conf" / "spark-defaults.conf"
+PROJECT = Path(__file__).parents[2]
+CONF = PROJECT / "conf"
+LOCAL = CONF / "spark-defaults.conf"
+CLUSTERS = [CONF / f"{name}.conf" for name in ("standalone", "yarn", "kubernetes")]
+BUNDLE = CONF / "databricks" / "databricks.yml"
+OF_ONE_MACHINE = {"spark.ui.enabled", "spark.ui.showConsoleProgress"}
+ENTRIES = ["deploy.k8s.Config", "deploy.yarn.config.package", "internal.config.package", "internal.config.UI"]
+"""The objects of Spark in which it names settings that are not of SQL."""
+FAMILIES = [
+    r"spark\.hadoop\.parquet\..+",
+    r"spark\.databricks\.delta\..+",
+    r"spark\.(executorEnv|yarn\.appMasterEnv)\.[A-Z_]+",
+    r"spark\.kubernetes\.(driver|executor)\.volumes\.persistentVolumeClaim\.\w+\.(options\.claimName|mount\.path)",
+    r"spark\.sql\.catalog\.\w+",
+]
+"""Settings whose names hold one of somebody else's."""
 
 
-def settings_file() -> dict[str, str]:
-    lines = (line.strip() for line in CONF.read_text().splitlines())
+def settings_of(path: Path) -> dict[str, str]:
+    lines = (line.strip() for line in path.read_text().splitlines())
     return dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
 
 
-def test_the_file_and_the_session_agree():
-    given = settings_file()
-    for name, value in session._SETTINGS.items():
-        assert given[name] == value
+@pytest.mark.parametrize("path", [LOCAL, *CLUSTERS], ids=lambda path: path.stem)
+def test_the_file_and_the_session_agree(path):
+    given = settings_of(path)
+    for name in session._SETTINGS.keys() - (OF_ONE_MACHINE if path in CLUSTERS else set()):
+        assert given[name] == session._SETTINGS[name]
     assert given["spark.jars.excludes"] == session._NOT_NEEDED
     assert given["spark.jars.packages"].endswith(f":{version('delta-spark')}")
+
+
+@pytest.mark.parametrize("path", [LOCAL, *CLUSTERS], ids=lambda path: path.stem)
+def test_spark_knows_each_setting_by_its_name(spark, path):
+    java, config = spark._jvm, spark._jvm.org.apache.spark.internal.config.ConfigEntry
+    for name in ENTRIES:  # a setting is known once the object that names it was made
+        try:
+            java.java.lang.Class.forName(f"org.apache.spark.{name}$")
+        except Py4JJavaError as failed:
+            pytest.fail(f"Spark has no {name}: {failed.java_exception}")
+    of_sql = spark._jsparkSession.sessionState().conf()
+    of_sql.isModifiable("spark.sql.session.timeZone")
+    for name in settings_of(path):
+        is_of_family = any(re.fullmatch(family, name) for family in FAMILIES)
+        assert is_of_family or config.findEntry(name) is not None, f"{path.name}: Spark knows no {name}"
+
+
+def test_the_bundle_gives_each_job_what_it_takes():
+    """With the defaults of its variables, and something for those without; every job has a task."""
+    bundle = yaml.safe_load(BUNDLE.read_text())
+    variables = {name: each.get("default", f"/data/{name}") for name, each in bundle["variables"].items()}
+    found = {}
+    for job in bundle["resources"]["jobs"].values():
+        clusters = {each["job_cluster_key"] for each in job["job_clusters"]}
+        tasks = {each["task_key"] for each in job["tasks"]}
+        for task in job["tasks"]:
+            assert task["job_cluster_key"] in clusters
+            assert {each["task_key"] for each in task.get("depends_on", ())} <= tasks
+            script = (BUNDLE.parent / task["spark_python_task"]["python_file"]).resolve()
+            arguments = [filled(each, variables) for each in task["spark_python_task"]["parameters"]]
+            found[script.stem] = job_of(script).parse_arguments(arguments)
+    assert found.keys() == {path.stem for path in (PROJECT / "jobs").glob("*.py")}
+    assert found["consume"].available_now and found["broker"].root == "/data/root"
+    assert found["register_tables"].schema == ["public/default=broker"]
+
+
+def test_the_bundle_sets_on_its_machines_what_the_session_sets():
+    bundle = yaml.safe_load(BUNDLE.read_text())
+    for job in bundle["resources"]["jobs"].values():
+        given = job["job_clusters"][0]["new_cluster"]["spark_conf"]
+        assert {name: value for name, value in given.items() if name in session._SETTINGS}.items() <= (
+            session._SETTINGS.items()
+        )
+        assert all(isinstance(value, str) for value in given.values()), "Databricks takes texts only"
+
+
+def filled(text: str, variables: dict[str, str]) -> str:
+    """A parameter as Databricks gives it: variables of the bundle, and values of a run, which are numbers."""
+    known = re.sub(r"\$\{var\.(\w+)\}", lambda found: variables[found[1]], text)
+    assert "${" not in known
+    return re.sub(r"\{\{job\.(run_id|start_time\.timestamp_ms)\}\}", "1700000000000", known)
+
+
+def job_of(script: Path):
+    made = importlib.util.spec_from_file_location(f"job_{script.stem}", script)
+    module = importlib.util.module_from_spec(made)
+    made.loader.exec_module(module)
+    return module

@@ -1,0 +1,62 @@
+"""``pulsar-spark catalog``: topics, broker tables and views under names of a catalog."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import Json, Root, print_json, print_table, shows_work
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.layout import Layout
+
+app = typer.Typer(no_args_is_help=True)
+DEFAULT_CATALOG = "spark_catalog"
+
+
+@app.callback()
+def catalog():
+    """So that ``register`` is a command by its name, though it is the only one."""
+
+
+def schemas_of(given: Sequence[str]) -> dict[str, str]:
+    """What ``--schema`` says: the schema of each namespace.
+
+    >>> schemas_of(["public/default=broker", "acme/shop=shop"])
+    {'public/default': 'broker', 'acme/shop': 'shop'}
+    """
+    found = {}
+    for each in given:
+        namespace, _, schema = each.partition("=")
+        if not namespace or not schema:
+            raise InvalidConfiguration(f"--schema {each!r}: give <tenant>/<namespace>=<schema>")
+        if namespace in found:
+            raise InvalidConfiguration(f"--schema names namespace {namespace!r} twice: give it one schema")
+        found[namespace] = schema
+    return found
+
+
+@app.command()
+@shows_work("registering")
+def register(
+    root: Root,
+    catalog: Annotated[str, typer.Option("--catalog", help="Of Spark's catalogs.")] = DEFAULT_CATALOG,
+    prefix: Annotated[str, typer.Option("--prefix", help="Goes before the names of schemas.")] = "",
+    schema: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--schema", help="'tenant/namespace=schema': what the schema of a namespace is called; repeatable."
+        ),
+    ] = None,
+    as_json: Json = False,
+):
+    """Register all topics, the broker's tables and the views that are SQL; new ones come, deleted ones go. It starts
+    Spark, whose settings (SPARK_CONF_DIR) say where the catalog is kept."""
+    from pulsar_spark.storage.session import spark_session
+    from pulsar_spark.views.catalog import register as register_in
+
+    schemas = schemas_of(schema or [])
+    found = register_in(spark_session("pulsar_spark catalog"), Layout(root), catalog, prefix, schemas)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["name in SQL", "lies in"], [*found.items()])

@@ -1,0 +1,76 @@
+"""What the rows of ``cursor_ledger`` say is so now, as SQL: of each key the row of the latest round, unless that says
+that the key is gone, or what it hangs on is.
+
+These are texts, because a text is what a catalog keeps of a view (see catalog). ``{rows}`` stands for the table: its
+name, or a frame that ``SparkSession.sql`` is given.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey
+from pulsar_spark.storage.session import quoted
+from pulsar_spark.table_specs import CURSOR_LEDGER
+from pulsar_spark.views.view_specs import ViewSpec
+
+_CURSOR = CursorKey._fields
+
+
+def latest(kind: str) -> str:
+    """The latest row of each key of a kind, unless it is removed there. What is removed and made again in one round is
+    there."""
+    keys = _names(KEYS[kind])
+    others = _names(name for name in CURSOR_LEDGER.schema.names if name not in KEYS[kind])
+    newest = (
+        f"SELECT {keys}, max_by(struct({others}), struct(round, NOT coalesce(is_removed, false))) AS latest "
+        f"FROM {{rows}} WHERE kind = '{kind}' GROUP BY {keys}"
+    )
+    return f"SELECT {keys}, latest.* FROM ({newest}) WHERE NOT coalesce(latest.is_removed, false)"
+
+
+def cursors() -> str:
+    """The cursors there are: the latest row of each, unless it, or later its topic, was removed."""
+    return (
+        f"SELECT cursor.* FROM ({latest('cursor')}) AS cursor "
+        f"LEFT JOIN ({_last_removal('topic', ['topic_id'])}) AS gone "
+        f"ON {_same('cursor', 'gone', ['topic_id'])} WHERE gone.gone_round IS NULL OR gone.gone_round < cursor.round"
+    )
+
+
+def of_cursors_there(facts: str) -> str:
+    """The *facts*, a table's name or a query in brackets, of cursors that are there, from after their last removal: a
+    cursor made again starts without any."""
+    return (
+        f"SELECT fact.* FROM {facts} AS fact "
+        f"LEFT SEMI JOIN ({cursors()}) AS there ON {_same('fact', 'there', _CURSOR)} "
+        f"LEFT JOIN ({_last_removal('cursor', _CURSOR)}) AS gone ON {_same('fact', 'gone', _CURSOR)} "
+        "WHERE gone.gone_round IS NULL OR gone.gone_round <= fact.round"
+    )
+
+
+def _last_removal(kind: str, key: Sequence[str]) -> str:
+    return (
+        f"SELECT {_names(key)}, max(round) AS gone_round FROM {{rows}} "
+        f"WHERE kind = '{kind}' AND is_removed GROUP BY {_names(key)}"
+    )
+
+
+def _same(one: str, other: str, key: Iterable[str]) -> str:
+    return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in key)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+VIEW_TEXTS = {
+    "cursors": cursors(),
+    "consumers": of_cursors_there(f"({latest('consumer')})"),
+    "rounds": "SELECT * FROM {rows} WHERE kind = 'round'",
+    "housekeeping": "SELECT * FROM {rows} WHERE kind = 'housekeeping'",
+}
+"""The views that are SQL and nothing else; the others need Python."""
+
+
+def view_text(view: ViewSpec) -> str:
+    """A view of :data:`VIEW_TEXTS` with the columns that people are shown."""
+    return f"SELECT {_names(view.column_names)} FROM ({VIEW_TEXTS[view.name]})"
