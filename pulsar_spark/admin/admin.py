@@ -7,7 +7,6 @@ from pulsar_spark.admin.chunks import IncompleteChunks
 from pulsar_spark.admin.compaction import TopicCompaction, compaction_stats
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.key_hashes import KeyHashes
-from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.raw_chunks import RawChunks
 from pulsar_spark.admin.scheduled import ScheduledMessages
@@ -192,7 +191,7 @@ class Admin(
         prepare_root(self.layout)
         for topic in list_topics(self.layout, tenant, name):
             delete_topic(self.layout, topic.name)
-        self.layout.namespace(tenant, name).mkdir(parents=True, exist_ok=True)
+        self.layout.make_namespace(tenant, name)
         self.remove_policies(namespace, *self.get_policies(namespace))
 
     def lost_messages(self, topic: str) -> list[dict]:

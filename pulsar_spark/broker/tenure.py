@@ -104,7 +104,7 @@ def remove_what_others_left(layout: Layout, broker_id: str) -> None:
     """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its
     inputs again when it needs them."""
     before = time.time() - STALE_SECONDS
-    inputs, checkpoints = layout.bundle_folder() / "inputs", layout.checkpoint()
+    inputs, checkpoints = layout.local_folder() / "inputs", layout.checkpoint()
     for folder, is_stale in ((inputs, lambda _: True), (checkpoints, lambda found: _changed(found) < before)):
         for found in folder.iterdir() if folder.is_dir() else ():
             if found.name != broker_id and is_stale(found):

@@ -49,6 +49,7 @@ class Channel(Worker):
         super().__init__(f"client-{client_id}", threading.Condition())
         self._root = layout.root
         self._path = layout.broker_table(CURSOR_LEDGER.name)
+        self._least_poll = layout.store.look_seconds
         self.logger = logging.getLogger(NAME) if logger is None else logger
         self._broker = BrokerWatch(layout, self.logger, clock)
         self._broker.look()
@@ -250,7 +251,8 @@ class Channel(Worker):
             now = self._clock()
             if self._is_stopping or self._log.has_news(self._seen):
                 return
-            wake_at = now + (FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL)
+            poll = FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL
+            wake_at = now + max(poll, self._least_poll)
             if self._outbox or self._sources:
                 wanted = now if self._outbox else min(self._sources.values())
                 wake_at = min(wake_at, now if self._is_urgent else max(wanted, self._last_commit + SPACING))

@@ -16,6 +16,7 @@ from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.data_files import conform, read_parts
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.store import store_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _FEW_ROWS = 10_000
@@ -67,7 +68,8 @@ def _read_file(
             for rows in read_parts(path, file, CURSOR_LEDGER.schema, columns):
                 yield rows if of_kinds is None else rows.filter(of_kinds)
             return
-        rows = pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
+        source = store_of(path).parquet(f"{path}/{file.path}")
+        rows = pq.read_table(source, schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
     except FileNotFoundError:
         of_round = pc.field("round") == file.min_values["round"]
         rows = dataset_of(path).to_table(filter=of_round if of_kinds is None else of_round & of_kinds)

@@ -19,6 +19,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from pulsar_spark.storage.held_object import HeldObject
+from pulsar_spark.storage.object_path import ObjectPath
+from pulsar_spark.storage.store import AnyPath, store_of
+
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """Held for reading only, which is enough for a lock and lets an operator make the file system read-only meanwhile."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -96,6 +100,14 @@ class HeldFile:
             os.close(file)
 
 
+def hold(place: AnyPath, more: dict | None = None) -> HeldFile | HeldObject:
+    """The same wherever the root lies: in an object store something that is there as long, on which nobody has a
+    lock."""
+    if isinstance(place, ObjectPath):
+        return HeldObject(place, {**machine(), "process": _process, **(more or {})})
+    return HeldFile(place, more)
+
+
 def _forked() -> None:
     global _process
     _process = uuid.uuid4().hex
@@ -106,9 +118,11 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def is_let_go(path: Path | None, do: Callable[[Path], None] = lambda path: None) -> bool:
+def is_let_go(path: AnyPath | None, do: Callable[[Path], None] = lambda path: None) -> bool:
     """Is it certain that the process which held the file is gone? Then *do* it, under the lock. False of a file of this
-    process or of another machine, and of one that cannot be opened."""
+    process or of another machine, of one that cannot be opened, and in an object store."""
+    if path is None or not store_of(path).is_local:
+        return False
     with opened(path) as file:
         if file is None:
             return False

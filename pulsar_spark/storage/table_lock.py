@@ -1,4 +1,5 @@
-"""A table's inter-process lock, which lies beside it: held alone, or shared with all who append."""
+"""A table's inter-process lock, which lies beside it: held alone, or shared with all who append. In an object store
+there is none, and nothing that would need one is done there."""
 
 import contextlib
 import fcntl
@@ -6,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from pulsar_spark.storage.layout import LOCK, beside
+from pulsar_spark.storage.store import store_of
 
 
 @contextlib.contextmanager
@@ -25,6 +27,9 @@ def shared_lock(table: str | os.PathLike) -> Iterator[None]:
 @contextlib.contextmanager
 def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
     """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
+    if not store_of(table).is_local:
+        yield
+        return
     lock = beside(table, LOCK)
     lock.parent.mkdir(parents=True, exist_ok=True)
     opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaProtocolError
 from deltalake.table import SUPPORTED_READER_FEATURES
-from pyarrow import fs
 
 from pulsar_spark.storage.data_files import conform, partition_values
 from pulsar_spark.storage.file_statistics import group_bounds
+from pulsar_spark.storage.scan import folder_of
+from pulsar_spark.storage.store import store_of
 
 PART_ROWS = 1 << 12
 _MASKS: dict[str, Callable] = {
@@ -77,7 +78,7 @@ def read_parts(
     columns, wanted = list(columns), list(wanted)
     asked = dict.fromkeys(name for each in wanted for name in each.columns)
     read = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, *asked])])
-    folder = fs.FileSystem.from_uri(opened.table_uri)[1]
+    folder = folder_of(opened)
     for path in _files(opened, wanted):
         for rows in _rows_of(f"{folder}/{path}", read, wanted, partition_values(path)):
             if wanted:
@@ -112,7 +113,7 @@ def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
 
 def _rows_of(path: str, schema: pa.Schema, wanted: list[Term], values: dict[str, str]) -> Iterator[pa.Table]:
     """Rows of one file, without the row groups that can hold none that is wanted."""
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+    with pq.ParquetFile(store_of(path).parquet(path), pre_buffer=False) as file:
         bounds = {name: group_bounds(file.metadata, name) for each in wanted for name in each.columns}
         groups = [
             number
