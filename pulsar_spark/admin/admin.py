@@ -7,6 +7,7 @@ from pulsar_spark.admin.chunks import IncompleteChunks
 from pulsar_spark.admin.compaction import TopicCompaction, compaction_stats
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.key_hashes import KeyHashes
+from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.raw_chunks import RawChunks
 from pulsar_spark.admin.scheduled import ScheduledMessages

@@ -135,7 +135,7 @@ class PartitionMessages:
         return Joining(self._chunked, dict(zip(lasts.tolist(), firsts.tolist())))
 
 
-def path_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[PartitionMessages, int]:
+def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[PartitionMessages, int]:
     """The partition that *topic* names, or else the id *at*, and the position that *at* is, or means."""
     is_id = isinstance(at, MessageId)
     if not is_id and (not isinstance(at, int) or isinstance(at, bool) or at < 0):
