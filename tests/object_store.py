@@ -10,6 +10,7 @@ import pytest
 
 from pulsar_spark.storage import object_store
 
+LOCAL, S3 = "local", "s3"
 BUCKET = "pulsar-spark-tests"
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "tests",

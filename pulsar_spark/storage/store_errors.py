@@ -24,7 +24,7 @@ _SAY_WHO = (
 
 def as_fault(error: BaseError, name: str) -> OSError:
     """An error of one call, for who tries again or waits; of *name* in the store."""
-    number = errno.EACCES if isinstance(error, PermissionDeniedError | UnauthenticatedError) else errno.EIO
+    number = errno.EACCES if _is_refused(error) else errno.EIO
     return OSError(number, f"{code_of(error)}: {_first_line(error)}", name)
 
 
@@ -39,7 +39,7 @@ def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
     code, text = code_of(error), str(error)
     if code == "NoSuchBucket":
         return NotARoot(f"root {root!r}: there is no bucket {url!r}: make it, or give another root")
-    if code in _REGION or "301 Moved Permanently" in text or "307 Temporary" in text:
+    if code in _REGION or "incorrectly configured region" in text:
         return ConnectError(
             f"root {root!r}: the bucket {url!r} lies in another region ({code}): set AWS_REGION to the bucket's"
         )
@@ -47,7 +47,7 @@ def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
         return ConnectError(f"root {root!r}: the store does not know who asks ({code}): {_SAY_WHO}")
     if any(words in text for words in _CREDENTIALS):
         return ConnectError(f"root {root!r}: there are no credentials for {url!r}: {_SAY_WHO}")
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    if _is_refused(error):
         return ConnectError(
             f"root {root!r}: the store refuses ({code}): let these credentials list {url!r}, and read, write and "
             "remove what is in it"
@@ -56,6 +56,10 @@ def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
         f"root {root!r}: {url!r} does not answer ({_first_line(error)}): see whether the network lets it be reached, "
         "and AWS_ENDPOINT_URL, where it is not Amazon's"
     )
+
+
+def _is_refused(error: BaseError) -> bool:
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or "403 Forbidden" in str(error)
 
 
 def _first_line(error: BaseError) -> str:

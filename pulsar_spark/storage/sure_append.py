@@ -2,7 +2,9 @@
 
 An append that raised may have committed all the same: the fault may have come behind the link that puts the commit in
 place. So the log behind the last version that was known is searched for the rows, by the one column that names a
-commit; only where they are not is the same append tried again. Publishes and requests both go into their tables so.
+commit; only where they are not is the same append tried again. Publishes and requests both go into their tables so. A
+store's write that got no answer may even take place behind that search: a try that follows one looks again wherever it
+finds a version taken.
 """
 
 import os
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
+from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 
@@ -38,29 +41,36 @@ class SureAppend:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
         raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
         again."""
-        return self._append(rows, lambda: self._table.append(rows), wait)
+        return self._append(rows, lambda is_there: self._table.append(rows, is_there), wait)
 
     def append_behind(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
         """The same, with *transactions* that were chosen by the table as it was in version *known*; None where somebody
         else has committed one of them since."""
-        return self._append(rows, lambda: self._table.append_behind(known, rows, transactions), wait)
+        return self._append(rows, lambda is_there: self._table.append_behind(known, rows, transactions, is_there), wait)
 
     def _append(
-        self, rows: pa.Table, append: Callable[[], int | None], wait: Callable[[Exception], None]
+        self, rows: pa.Table, append: Callable[[Callable[[], bool]], int | None], wait: Callable[[Exception], None]
     ) -> int | None:
-        self._known = self._log.latest(self._known)
+        self._known, may_come = self._log.latest(self._known), False
+
+        def find() -> int | None:
+            return self._find(pc.min(rows[self._identity]).as_py())
+
         while True:
             try:
-                version = append()
+                version = append(lambda: may_come and find() is not None)
             except FileNotFoundError:
                 raise
             except (DeltaError, OSError) as unclear:
-                version = self._find(pc.min(rows[self._identity]).as_py())
+                version = find()
                 if version is None:
+                    may_come |= isinstance(unclear, UnclearWrite)
                     wait(unclear)
                     continue
+            if version is None and may_come:
+                version = find()
             self._known = self._known if version is None else version
             return version
 

@@ -191,12 +191,13 @@ class AppendTable:
         self._is_partitioned = bool(self.definition.properties.get("partitions"))
         self._known = -1
 
-    def append(self, rows: pa.Table) -> int:
-        """Append *rows* in one commit, unless ``check`` raises; the version committed."""
+    def append(self, rows: pa.Table, is_there: Callable[[], bool] = lambda: False) -> int | None:
+        """Append *rows* in one commit, unless ``check`` raises; the version committed. None where somebody else took
+        that which was next and they *are there* already, by an earlier try."""
 
         def goes_on(seen: int) -> bool:
             self._check()
-            return True
+            return not is_there()
 
         self._update()
         self._check()
@@ -215,24 +216,34 @@ class AppendTable:
         adds = write_files(self._folder, rows, self._is_partitioned)
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
-    def append_behind(self, known: int, rows: pa.Table, transactions: dict[str, int]) -> int | None:
+    def append_behind(
+        self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
+    ) -> int | None:
         """Append *rows*, unless ``check`` raises, with *transactions* that were chosen by the table as it was in
-        version *known*; the version committed, None where somebody else has committed one of them since."""
+        version *known*; the version committed, None where somebody else has committed one of them since, and as of
+        :meth:`append`."""
         self._check_life()
         self._check()
         adds = write_files(self._folder, rows, self._is_partitioned)
-        return self._commit_behind(known, adds, transactions)
+        return self._commit_behind(known, adds, transactions, is_there)
 
     def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
         """The same of *files*, which are moved into the table, or gone where they are not."""
         self._check_life()
         return self._commit_behind(known, place_files(self._folder, files), transactions)
 
-    def _commit_behind(self, known: int, adds: list[dict], transactions: dict[str, int]) -> int | None:
+    def _commit_behind(
+        self, known: int, adds: list[dict], transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
+    ) -> int | None:
         def are_ours(seen: int) -> bool:
             self._check()
-            return not self._log.is_shortened(seen) and all(
-                transactions.keys().isdisjoint(commit.transactions) for commit in self._log.commits(seen, self._known)
+            return (
+                not is_there()
+                and not self._log.is_shortened(seen)
+                and all(
+                    transactions.keys().isdisjoint(commit.transactions)
+                    for commit in self._log.commits(seen, self._known)
+                )
             )
 
         self._known = known
