@@ -8,7 +8,6 @@ partition, and changes nothing on a dry run.
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pyarrow.compute as pc
 
@@ -18,6 +17,7 @@ from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage import upkeep
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic, list_topics, resolve_topic
 from pulsar_spark.storage.trimming import trim_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -107,7 +107,7 @@ def housekeeping(layout: Layout) -> list[dict]:
     ]
 
 
-def _tables(layout: Layout, topic: str | None, namespace: str | None) -> Iterator[tuple[str, Path]]:
+def _tables(layout: Layout, topic: str | None, namespace: str | None) -> Iterator[tuple[str, AnyPath]]:
     """One topic's table, those of a namespace's topics, or all of the root with the broker's."""
     if topic:
         found, _ = resolve_topic(layout, topic)

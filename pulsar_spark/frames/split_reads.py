@@ -22,7 +22,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +41,7 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import is_as_published
 from pulsar_spark.storage.session import has_context
 from pulsar_spark.storage.slices import DELIVERED
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topic_files import READ_ERRORS
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
@@ -171,7 +171,7 @@ def read_split(
 
 def _folder_of(
     of_round: _Round, topic: Topic, ledgers: LedgerIndex, consumer_id: str, asked: _Asked, mine: set[LaneRange]
-) -> Path | None:
+) -> AnyPath | None:
     """Where a consumer's part of a round is; the first who asks splits it."""
     with of_round.lock:
         if of_round.asked is None:
@@ -290,7 +290,7 @@ class _Owners:
 class _Split:
     """Writes the rows of *ranges*, which are by consumer, into folders of their names."""
 
-    def __init__(self, topic: Topic, ranges: dict[str, set[LaneRange]], asked: _Asked, folder: Path):
+    def __init__(self, topic: Topic, ranges: dict[str, set[LaneRange]], asked: _Asked, folder: AnyPath):
         self._topic, self._asked, self._folder = topic, asked, folder
         self._consumers = list(ranges)
         lanes = list({held.hashes: None for each in ranges.values() for held in each})

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -61,7 +60,7 @@ class StagedFile(NamedTuple):
     """A file that was written elsewhere on the table's file system; *name* is to be its path in the table, whose
     folders name values of partition columns."""
 
-    source: Path
+    source: AnyPath
     name: str
     statistics: dict
 
@@ -95,7 +94,7 @@ def staging_folder(table: str | os.PathLike) -> AnyPath:
     return beside(table, STAGED)
 
 
-def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
+def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
     """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants
     that. They count as written now, however long ago that was: who removes files that no commit names goes by it."""
     if is_durable(table):

@@ -6,7 +6,6 @@ commits are put in place in order, each complete, so nobody will write them.
 """
 
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import REQUESTS
 
 MOST_COMMITS = 1000
@@ -41,7 +41,7 @@ class RequestCommit(NamedTuple):
         return self.version if self.until is None else self.until
 
 
-def read_requests(path: Path, *, after: int) -> list[RequestCommit]:
+def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
     """The commits above version *after*, in order: whole, and as many as stay within :data:`MOST_COMMITS` and
     :data:`MOST_ROWS`, but at least one."""
     log, found, rows, version = TableLog(path), [], 0, after
@@ -60,7 +60,7 @@ def read_requests(path: Path, *, after: int) -> list[RequestCommit]:
     return found
 
 
-def read_request_commit(path: Path, version: int) -> RequestCommit:
+def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
     """One commit, which is in the log. What the machine lacks, such as open files, is raised: the commit is not to
     blame."""
     try:

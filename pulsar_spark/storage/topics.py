@@ -17,7 +17,6 @@ from pulsar_spark.errors import (
     InvalidTopicName,
     NotAllowedError,
     NotARoot,
-    OperationNotSupported,
     TopicNotFound,
 )
 from pulsar_spark.protocol.topic_name import TopicName, parse_namespace, parse_topic_name
@@ -246,11 +245,6 @@ def delete_topic(layout: Layout, name: TopicName | str) -> None:
     """Delete the topic's table. The folder is renamed first, so that nobody meets half a table; :class:`TopicNotFound`
     when there is none."""
     topic = read_topic(layout, name)
-    if not layout.store.is_local:
-        raise OperationNotSupported(
-            f"topic {str(name)!r} lies in an object store, where this release deletes none: stop all who use it, and "
-            f"remove what lies below {str(topic.path)!r}"
-        )
     with append_lock(topic.path):
         doomed = topic.path.with_name(f".deleted-{uuid.uuid4().hex}")
         topic.path.rename(doomed)
