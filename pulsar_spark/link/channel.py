@@ -23,6 +23,7 @@ from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
@@ -31,6 +32,8 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 FAST_POLL = 0.01
 SLOW_POLL = 0.05
 SPACING = 0.05
+FAULT_SECONDS = 1.0
+"""Between two looks at a log that cannot be read for now."""
 
 
 class Channel(Worker):
@@ -216,8 +219,11 @@ class Channel(Worker):
                 self._broker.look()
                 self._call_timers()
                 self._send()
-                self._receive()
-                self._pause()
+                try:
+                    self._receive()
+                    self._pause()
+                except OSError as fault:  # what was heard is heard; the rest is when the disk or the store answers
+                    self._bear(fault)
             failure = AlreadyClosed("the client is closed")
         except PulsarSparkError as error:
             failure = error
@@ -225,6 +231,14 @@ class Channel(Worker):
         finally:
             self._presence.end()
             self._fail(failure)
+
+    def _bear(self, fault: OSError) -> None:
+        if not is_fault_of_disk(fault):
+            raise fault
+        self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
+        with self._condition:
+            if not self._is_stopping:
+                self._condition.wait(FAULT_SECONDS)
 
     def _fail(self, failure: PulsarSparkError) -> None:
         with self._condition:

@@ -9,14 +9,17 @@ finds a version taken.
 
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from pulsar_spark.storage.faults import UnclearWrite
+from pulsar_spark.storage.faults import UnclearWrite, is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
+
+T = TypeVar("T")
 
 
 class SureAppend:
@@ -53,24 +56,25 @@ class SureAppend:
     def _append(
         self, rows: pa.Table, append: Callable[[Callable[[], bool]], int | None], wait: Callable[[Exception], None]
     ) -> int | None:
-        self._known, may_come = self._log.latest(self._known), False
+        may_come = False
 
         def find() -> int | None:
             return self._find(pc.min(rows[self._identity]).as_py())
 
+        self._known = _patiently(lambda: self._log.latest(self._known), wait)
         while True:
             try:
                 version = append(lambda: may_come and find() is not None)
             except FileNotFoundError:
                 raise
             except (DeltaError, OSError) as unclear:
-                version = find()
+                may_come |= isinstance(unclear, UnclearWrite)
+                version = _patiently(find, wait)
                 if version is None:
-                    may_come |= isinstance(unclear, UnclearWrite)
                     wait(unclear)
                     continue
             if version is None and may_come:
-                version = find()
+                version = _patiently(find, wait)
             self._known = self._known if version is None else version
             return version
 
@@ -80,3 +84,14 @@ class SureAppend:
             if any(file.min_values.get(self._identity) == named for file in commit.added):
                 return commit.version
         return None
+
+
+def _patiently(read: Callable[[], T], wait: Callable[[Exception], None]) -> T:
+    """What *read* gives, once the disk or the store lets it."""
+    while True:
+        try:
+            return read()
+        except OSError as fault:
+            if not is_fault_of_disk(fault):
+                raise
+            wait(fault)
