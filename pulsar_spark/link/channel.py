@@ -74,6 +74,7 @@ class Channel(Worker):
         self._eager = 0
         self._last_commit = self._last_sign = float("-inf")
         self._failure: PulsarSparkError | None = None
+        self._is_bearing = False
         self._start()
 
     # What consumers ask for, from any thread.
@@ -221,6 +222,7 @@ class Channel(Worker):
                 self._send()
                 try:
                     self._receive()
+                    self._is_bearing = False
                     self._pause()
                 except OSError as fault:  # what was heard is heard; the rest is when the disk or the store answers
                     self._bear(fault)
@@ -235,7 +237,9 @@ class Channel(Worker):
     def _bear(self, fault: OSError) -> None:
         if not is_fault_of_disk(fault):
             raise fault
-        self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
+        if not self._is_bearing:
+            self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
+        self._is_bearing = True
         with self._condition:
             if not self._is_stopping:
                 self._condition.wait(FAULT_SECONDS)

@@ -123,3 +123,21 @@ def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch
             cursor = eventually(lambda: broker.cursor("t", "s"))
             assert (cursor.mark_delete, cursor.read_position) == (19, 20)
     assert counts["bad"] > 20
+
+
+def test_a_store_that_is_away_for_a_while_is_waited_for(s3, monkeypatch, caplog):
+    monkeypatch.setattr(object_store, "RETRY_SECONDS", 1)
+    is_away = False
+    with s3_proxy(s3, lambda asked: SLOW_DOWN if is_away else PASS) as proxy, asking(proxy):
+        url = new_root()
+        with PlainBroker(url):
+            client = client_of(url)
+            consumer = client.subscribe("t", "s", **SHARED)
+            send(client, "t", "a")
+            assert receive_values(consumer, 1) == ["a"]
+            is_away = True
+            eventually(lambda: "cannot be read for now" in caplog.text and "waits: its " in caplog.text, 60)
+            is_away = False
+            send(client, "t", "b")
+            assert receive_values(consumer, 1) == ["b"]
+            client.close()
