@@ -85,7 +85,7 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
             )
         return
     path = settings_path(root)
-    store.replace(path, (json.dumps({_NAME: value}) + "\n").encode(), sync_file)
+    store.replace(path, json.dumps({_NAME: value}) + "\n", sync_file)
     sync_folder(path.parent)
 
 

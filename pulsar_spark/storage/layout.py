@@ -19,7 +19,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from pulsar_spark.errors import InvalidTopicName, InvalidUrl
+from pulsar_spark.errors import InvalidTopicName, InvalidUrl, OperationNotSupported
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.root import log, parse_root
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
@@ -108,6 +108,13 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
         raise InvalidUrl(f"service URL {url[:80]!r}: {refused}; {advice}") from refused
 
 
+def layout_for_frames(root: str | os.PathLike) -> "Layout":
+    """Of a root that Spark reads and writes; :class:`OperationNotSupported` for one in an object store."""
+    layout = Layout(root)
+    layout.require_local("DataFrames and views")
+    return layout
+
+
 class Layout:
     """Places of one root, wherever that lies (see store)."""
 
@@ -115,6 +122,14 @@ class Layout:
         self.root = parse_root(root)
         self.store = store_of(self.root)
         self.bundle = bundle
+
+    def require_local(self, what: str) -> None:
+        """:class:`OperationNotSupported` in an object store, for *what* this release has on local disks alone."""
+        if not self.store.is_local:
+            raise OperationNotSupported(
+                f"root {str(self.root)!r} is in an object store, where this release has no {what}: clients and their "
+                "broker work there; give a root on a local disk for the rest"
+            )
 
     def topic(self, topic: TopicName) -> AnyPath:
         folder = self.root / encode_name(topic.tenant) / encode_name(topic.namespace)

@@ -65,7 +65,7 @@ class LeaseFile(Generic[Said]):
             said = decide(self._parsed(content))
             if said is None:
                 return False
-            if self._store.put_over(self.path, self._text(said), known):
+            if self._store.put_over(self.path, self._text(said).encode(), known):
                 return True
 
     def _parsed(self, content: bytes) -> Said | None:
@@ -74,10 +74,10 @@ class LeaseFile(Generic[Said]):
         except (ValueError, TypeError):
             return None
 
-    def _text(self, said: dict[str, Any]) -> bytes:
+    def _text(self, said: dict[str, Any]) -> str:
         is_held = said.pop("is_held")
         of_here = {"host": socket.gethostname(), "pid": os.getpid(), **said}
-        return json.dumps(of_here | {"until": time.time() + self._seconds if is_held else 0.0}).encode()
+        return json.dumps(of_here | {"until": time.time() + self._seconds if is_held else 0.0})
 
 
 def _runs(pid: int) -> bool:

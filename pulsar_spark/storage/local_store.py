@@ -101,11 +101,11 @@ class LocalStore:
             path.unlink(missing_ok=True)
 
     @staticmethod
-    def replace(path: Path, content: bytes, ready: Callable[[Path], None] = lambda fresh: None) -> None:
+    def replace(path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None) -> None:
         """Put *content* there in one step, whatever was there. *ready* is called with the file that holds it before."""
         fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
-            fresh.write_bytes(content)
+            fresh.write_text(content)
             ready(fresh)
             os.replace(fresh, path)
         finally:

@@ -256,9 +256,9 @@ class ObjectStore:
         self._ask("put", key, lambda obstore: obstore.put(self._raw, key, memoryview(content).cast("B")))
         self._is_there(key)
 
-    def replace(self, path: ObjectPath, content: bytes, _ready: object = None) -> None:
+    def replace(self, path: ObjectPath, content: str, _ready: object = None) -> None:
         """The same, as a local disk has it."""
-        self.put(path, content)
+        self.put(path, content.encode())
 
     def put_if_absent(self, name: str | ObjectPath, content: bytes) -> bool:
         """Put it there if nothing is; False where something else is. *content* is like nobody else's."""

@@ -36,7 +36,6 @@ NOT_YET = {
     "frames/split_folder",
     "frames/split_reads",
     "storage/commits",
-    "storage/compacted",
     "storage/compaction_status",
     "storage/data_files",
     "storage/delay_files",
