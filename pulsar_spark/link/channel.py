@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
+from pulsar_spark.errors import AlreadyClosed, LogShortened, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.broker_watch import NAME, BrokerWatch
 from pulsar_spark.link.inbox import Answers, Inbox, Reply, Subscriber
@@ -267,7 +267,8 @@ class Channel(Worker):
     def _pause(self) -> None:
         with self._condition:
             now = self._clock()
-            if self._is_stopping or self._log.has_news(self._seen):
+            is_free = not self._least_poll  # to look again
+            if self._is_stopping or (is_free and self._log.has_news(self._seen)):
                 return
             poll = FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL
             wake_at = now + max(poll, self._least_poll)
@@ -310,12 +311,13 @@ class Channel(Worker):
                 callback(version)
 
     def _receive(self) -> None:
-        if self._log.is_shortened(self._seen):
+        try:
+            for commit in self._log.commits(after=self._seen):
+                self._broker.heard()
+                self._inbox.hear(self._path, commit, self._condition)
+                self._seen = commit.version
+        except LogShortened:
             self._begin_again()
-        for commit in self._log.commits(after=self._seen):
-            self._broker.heard()
-            self._inbox.hear(self._path, commit, self._condition)
-            self._seen = commit.version
 
     def _begin_again(self) -> None:
         """Follow the log from its end: what the rounds said that are gone, nobody will. The leases that were held are

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
+from itertools import chain
 
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.actions import Commit, parse_actions, parse_commit
@@ -18,6 +19,8 @@ from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
 FIRST_COMMIT = ".first_commit.json"
 """The first commit of a table whose log begins later; nobody else reads it."""
+_NEAR = 62
+"""How many versions are asked for one by one where a later one is looked for."""
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -96,6 +99,15 @@ class TableLog:
             known += 1
         return known
 
+    def next_there(self, first: int) -> int | None:
+        """The lowest version from *first* on that is there; None where none is found. On a local disk the next are
+        asked for one by one, and then some: a list of the whole log would cost more."""
+        if not self._store.is_local:
+            return min(_versions(self._store.names_behind(self.folder, self.file(first - 1).name)), default=None)
+        reach = chain(range(first, first + _NEAR), (first + (1 << power) for power in range(7, 16)))
+        beyond = next((found for found in reach if self.has(found)), None)
+        return None if beyond is None else next(found for found in range(first, beyond + 1) if self.has(found))
+
     def versions(self) -> list[int]:
         """The versions whose commit files exist, in no order; FileNotFoundError without a table, also where a file or a
         link to nowhere, stands in the place of one of its folders."""
@@ -164,7 +176,7 @@ class TableLog:
         version = after + 1
         while until is None or version <= until:
             if not self.has(version):
-                if version == after + 1 and self.is_shortened(after):
+                if version == after + 1 and self._begins_behind(after):
                     raise LogShortened(
                         f"{str(self.folder.parent)!r}: commits {version} to {self.earliest() - 1} are no longer in the "
                         "log: whoever was away for so long begins again with the table as it is"

@@ -5,7 +5,6 @@ a commit without rows that says why, and the next one is read. So do versions th
 commits are put in place in order, each complete, so nobody will write them.
 """
 
-from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,10 +20,6 @@ MOST_COMMITS = 1000
 MOST_ROWS = 20_000
 """Commits read at a time, and rows after which no further one is, so that a broker that was away long works
 through them in rounds of a few seconds."""
-
-_NEAR = 64
-"""How many versions are asked for one by one where the next one is not there; a list of the whole log would cost each
-round more."""
 
 
 class RequestCommit(NamedTuple):
@@ -73,11 +68,9 @@ def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
 
 def _gap(log: TableLog, version: int) -> RequestCommit | None:
     """The versions behind *version* that are gone, if later ones are there."""
-    reach = chain(range(version + 2, version + _NEAR), (version + (1 << power) for power in range(7, 16)))
-    beyond = next((found for found in reach if log.has(found)), None)
-    if beyond is None or log.has(version + 1):
+    later = log.next_there(version + 2)
+    if later is None or log.has(version + 1):
         return None
-    later = next(found for found in range(version + 2, beyond + 1) if log.has(found))
     failure = CorruptState(
         f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, "
         f"{later} is there: restore them if you can"
