@@ -44,19 +44,20 @@ class SureAppend:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
         raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
         again."""
-        return self._append(rows, lambda is_there: self._table.append(rows, is_there), wait)
+        return self._append(rows, lambda *more: self._table.append(rows, *more), wait)
 
     def append_behind(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
         """The same, with *transactions* that were chosen by the table as it was in version *known*; None where somebody
         else has committed one of them since."""
-        return self._append(rows, lambda is_there: self._table.append_behind(known, rows, transactions, is_there), wait)
+        return self._append(rows, lambda *more: self._table.append_behind(known, rows, transactions, *more), wait)
 
     def _append(
-        self, rows: pa.Table, append: Callable[[Callable[[], bool]], int | None], wait: Callable[[Exception], None]
+        self, rows: pa.Table, append: Callable[..., int | None], wait: Callable[[Exception], None]
     ) -> int | None:
-        may_come = False
+        more = ()
+        """What a try is told that follows one which may yet take place: how to see that it did."""
 
         def find() -> int | None:
             return self._find(pc.min(rows[self._identity]).as_py())
@@ -64,16 +65,17 @@ class SureAppend:
         self._known = _patiently(lambda: self._log.latest(self._known), wait)
         while True:
             try:
-                version = append(lambda: may_come and find() is not None)
+                version = append(*more)
             except FileNotFoundError:
                 raise
             except (DeltaError, OSError) as unclear:
-                may_come |= isinstance(unclear, UnclearWrite)
+                if isinstance(unclear, UnclearWrite):
+                    more = (lambda: find() is not None,)
                 version = _patiently(find, wait)
                 if version is None:
                     wait(unclear)
                     continue
-            if version is None and may_come:
+            if version is None and more:
                 version = _patiently(find, wait)
             self._known = self._known if version is None else version
             return version
