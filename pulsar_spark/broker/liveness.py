@@ -104,10 +104,16 @@ class Liveness:
 
     def _look_at_all(self, connected: Collection[str]) -> None:
         self._next_look = self._clock() + STORE_LOOK_SECONDS
-        if connected:
-            found = all_signs(self._layout)
-            self._heard += [client_id for client_id in connected if self._is_new(client_id, found.get(client_id))]
-            self._signs = {client_id: self._signs[client_id] for client_id in connected if client_id in self._signs}
+        is_tidying = self._clock() >= self._next_tidying
+        if not connected and not is_tidying:
+            return
+        found = all_signs(self._layout)
+        self._heard += [client_id for client_id in connected if self._is_new(client_id, found.get(client_id))]
+        self._signs = {client_id: self._signs[client_id] for client_id in connected if client_id in self._signs}
+        if is_tidying:
+            self._next_tidying = self._clock() + TIDY_SECONDS
+            for client_id in [client_id for client_id in found if client_id not in connected][:MOST_LOOKS]:
+                remove_old(self._layout, client_id)
 
     def _tidy(self, connected: Collection[str]) -> None:
         """Now and then look at the files of all other clients too, so that none is left behind."""

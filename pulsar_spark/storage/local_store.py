@@ -44,7 +44,7 @@ class LocalStore:
         """The names in a folder, in no order; FileNotFoundError without one."""
         return os.listdir(folder)
 
-    def check(self, root: Path) -> None:
+    def check(self, root: Path, folder: Path) -> None:
         """Whether a root may lie there the first write says."""
 
     @staticmethod

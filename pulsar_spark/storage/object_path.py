@@ -84,10 +84,15 @@ class ObjectPath:
     # What is there.
 
     def exists(self) -> bool:
-        return self.is_dir() or self.store.has(self)
+        return self.is_dir() or self.is_file()
 
     def is_file(self) -> bool:
-        return self.store.has(self)
+        """Is there something of just this name, at this moment?"""
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
 
     def is_dir(self) -> bool:
         """Does anything lie below it?"""

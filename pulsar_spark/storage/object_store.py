@@ -85,9 +85,9 @@ class ObjectStore:
     def __reduce__(self) -> tuple:
         return bucket_at, (self.url,)
 
-    def check(self, root: ObjectPath) -> None:
-        """Once for each process: may a root lie there? A named error says what is missing: the bucket, a right, a
-        region, credentials, or that the store puts things where something is."""
+    def check(self, root: ObjectPath, folder: ObjectPath) -> None:
+        """Once for each process: may a root lie there, by what can be done in a *folder* of it? A named error says what
+        is missing: the bucket, a right, a region, credentials, or that the store puts things where something is."""
         if str(root) in self._checked:
             return
         import obstore
@@ -95,7 +95,7 @@ class ObjectStore:
 
         from pulsar_spark.storage.store_errors import what_is_wrong
 
-        raw, probe = _open(self.url, is_hasty=True), f"{root.key}/_bundles/.probe-{uuid.uuid4().hex}"
+        raw, probe = _open(self.url, is_hasty=True), f"{folder.key}/.probe-{uuid.uuid4().hex}"
         try:
             next(iter(obstore.list(raw, prefix=root.key, chunk_size=1)), None)
             obstore.put(raw, probe, b"first", mode="create")
@@ -113,7 +113,8 @@ class ObjectStore:
     # What is there.
 
     def has(self, name: str | ObjectPath) -> bool:
-        """Is there something of just this name?"""
+        """Is there something of just this name, or was a moment ago? For what is written once, and asked for again and
+        again."""
         key = self._key(name)
         with self._lock:
             if self._there.get(key, 0.0) > time.monotonic():

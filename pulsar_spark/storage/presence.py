@@ -99,7 +99,7 @@ def remove_old(layout: Layout, client_id: str) -> None:
         if (
             path
             and path.stat().st_mtime + FOREIGN_SECONDS < time.time()
-            and not is_of_another_process_here(path.read_bytes())
+            and not (layout.store.is_local and is_of_another_process_here(path.read_bytes()))
         ):
             path.unlink()
 

@@ -24,7 +24,7 @@ from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.store_lock import store_lock
 
 FOREIGN_SECONDS = 60 * 60
-"""So long a producer of another machine, or of an earlier boot, counts as there."""
+"""So long a producer of another machine, of an earlier boot, or in an object store, counts as there."""
 
 
 class Connected(NamedTuple):
@@ -111,8 +111,10 @@ def _read(path: AnyPath) -> Connected | None:
         return None
     try:
         said = json.loads(path.read_text())
-        is_foreign = {name: said[name] for name in machine()} != machine()
+        is_foreign = not store_of(path).is_local or {name: said[name] for name in machine()} != machine()
         if is_foreign and path.stat().st_mtime + FOREIGN_SECONDS < time.time():
+            if not store_of(path).is_local:
+                path.unlink()
             return None
         return Connected(str(said["name"]), list(said["partitions"]), bool(said["is_waiting"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -70,7 +70,7 @@ def prepare_root(layout: Layout) -> None:
 
 def _prepare_root(layout: Layout) -> None:
     root = layout.root
-    layout.store.check(root)
+    layout.store.check(root, layout.bundle_folder())
     if layout.store.is_local and root.exists() and not root.is_dir():
         raise NotARoot(f"root {str(root)!r} is a file: give a folder")
     if root.exists() and not layout.bundle_folder().exists() and any(root.iterdir()):

@@ -5,9 +5,11 @@ import pytest
 from pulsar_spark.broker import topic_news
 from pulsar_spark.broker.liveness import STORE_LOOK_SECONDS, Liveness
 from pulsar_spark.broker.topic_news import A_SECOND_OF_A_STORE, TopicNews
+from pulsar_spark.storage import presence, producers
 from pulsar_spark.storage.discovery import CALLS, LIST_SECONDS, ListedTopics
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.presence import Presence
+from pulsar_spark.storage.presence import Presence, present_clients
+from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.topics import create_topic, prepare_root
 from tests.object_store import new_root
 
@@ -95,3 +97,23 @@ def test_signs_of_life_of_all_clients_are_one_call(layout):
     clients[0].end()
     now[0] += STORE_LOOK_SECONDS
     assert liveness.gone(connected) == [], "a lease ends by itself"
+
+
+def test_what_a_killed_client_left_goes_when_it_is_old(layout, monkeypatch):
+    Presence(layout, "killed")
+    liveness = Liveness(layout, lambda: 0.0)
+    liveness.gone([])
+    assert present_clients(layout) == ["killed"]
+    monkeypatch.setattr(presence.time, "time", lambda now=presence.time.time(): now + presence.FOREIGN_SECONDS + 60)
+    Liveness(layout, lambda: 0.0).gone([])
+    assert present_clients(layout) == []
+
+
+def test_a_producer_that_says_nothing_for_an_hour_is_there_no_more(layout, monkeypatch):
+    path = create_topic(layout, "t").path
+    TopicProducers(path, "killed", [-1]).enter()
+    other = TopicProducers(path, "other", [-1])
+    assert [each.name for each in other.others()] == ["killed"]
+    monkeypatch.setattr(producers.time, "time", lambda now=producers.time.time(): now + producers.FOREIGN_SECONDS + 60)
+    assert other.others() == []
+    assert layout.store.names_behind(path / "_producers", "") == []
