@@ -46,7 +46,6 @@ NOT_YET = {
     "storage/layout",
     "storage/lease_file",
     "storage/log",
-    "storage/missing",
     "storage/new_rows",
     "storage/padded",
     "storage/repair",
