@@ -40,7 +40,7 @@ class ExclusiveClaim:
 
     def __init__(self, path: AnyPath, topic: str, producer_name: str):
         self._table, self._topic, self._producer_name = path_of(path), topic, producer_name
-        self._file = LeaseFile(self._table / "_exclusive_producer.json", _Claim, LEASE_SECONDS)
+        self._file = LeaseFile(self._table / "_exclusive_producer.json", _Claim, lambda: LEASE_SECONDS)
         self._store = store_of(self._table)
         self._owner = uuid.uuid4().hex
         self._seen: tuple | None = None

@@ -1,7 +1,7 @@
 """What a process keeps in an object store as long as it is there, as :class:`~.held_file.HeldFile` does on a disk.
 
-Nobody can hold a lock on it, so that its process is gone is never certain: who looks sees whether it was renewed, and
-counts by a clock of his own.
+Nobody can hold a lock on it, so that its process is gone is certain on its own machine alone, where no process of its
+number runs: elsewhere who looks sees whether it was renewed, and counts by a clock of his own.
 """
 
 import contextlib

@@ -27,7 +27,7 @@ class BundleLease:
     def __init__(self, layout: Layout, broker_id: str):
         self.path = layout.bundle_folder() / "lease.json"
         self.broker_id = broker_id
-        self._file = LeaseFile(self.path, Holder, LEASE_SECONDS)
+        self._file = LeaseFile(self.path, Holder, lambda: LEASE_SECONDS)
 
     def holder(self) -> Holder | None:
         """Who holds the lease now; None when nobody alive does."""

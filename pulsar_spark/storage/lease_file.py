@@ -24,9 +24,11 @@ Said = TypeVar("Said", bound=NamedTuple)
 
 class LeaseFile(Generic[Said]):
     """The file at *path*, whose fields are those of *kind*, with ``host``, ``pid`` and ``until`` among them. A lease
-    lasts *seconds* from when it was renewed."""
+    lasts *seconds()* from when it was renewed."""
 
-    def __init__(self, path: AnyPath, kind: type[Said], seconds: float, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, path: AnyPath, kind: type[Said], seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
+    ):
         self.path, self._kind, self._seconds, self._clock = path, kind, seconds, clock
         self._store = store_of(path)
         self._seen: tuple[Said, float] | None = None
@@ -43,10 +45,10 @@ class LeaseFile(Generic[Said]):
         if said is None or said.until == 0:
             return False
         if self._store.is_local:
-            return said.until > time.time() and (said.host != socket.gethostname() or _runs(said.pid))
+            return said.until > time.time() and (said.host != socket.gethostname() or runs(said.pid))
         if self._seen is None or self._seen[0] != said:
             self._seen = said, self._clock()
-        return self._clock() - self._seen[1] < self._seconds
+        return self._clock() - self._seen[1] < self._seconds()
 
     def change(self, decide: Callable[[Said | None], dict[str, Any] | None]) -> bool:
         """Let it say what *decide* makes of what it says: the fields but for ``host``, ``pid`` and ``until``, and
@@ -77,10 +79,11 @@ class LeaseFile(Generic[Said]):
     def _text(self, said: dict[str, Any]) -> str:
         is_held = said.pop("is_held")
         of_here = {"host": socket.gethostname(), "pid": os.getpid(), **said}
-        return json.dumps(of_here | {"until": time.time() + self._seconds if is_held else 0.0})
+        return json.dumps(of_here | {"until": time.time() + self._seconds() if is_held else 0.0})
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Is there a process of this number on this machine, which has not ended?"""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -168,8 +168,7 @@ def test_of_many_who_claim_at_once_one_wins(lonely_client):
     assert len(outcomes) == 8 and winner.send(b"x")
 
 
-@pytest.mark.local_disk
-@pytest.mark.parametrize("mode", [MODE.Shared, MODE.Exclusive])
+@pytest.mark.parametrize("mode", [MODE.Shared, pytest.param(MODE.Exclusive, marks=pytest.mark.local_disk)])
 def test_a_process_that_is_gone_has_let_go(lonely_client, service_url, mode):
     program = (
         "import os, pulsar_spark as pulsar\n"
