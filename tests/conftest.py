@@ -15,6 +15,7 @@ import pytest
 from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
+from tests.object_store import LOCAL, S3, asking, new_root, s3_server
 
 os.environ.setdefault(ENVIRONMENT, "none")
 """No test but those of durability cuts the power."""
@@ -43,7 +44,18 @@ class Clock:
         self.now = now
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--store",
+        choices=(LOCAL, S3),
+        default=LOCAL,
+        help="where roots of tests lie: on the local disk, or on an S3 server in the process of the tests; then those "
+        "that ask for the fixture `root_url` run, and no others",
+    )
+
+
 def pytest_configure(config):
+    config.addinivalue_line("markers", "local_disk: of what only a local disk has; not run with --store s3")
     config.addinivalue_line("markers", "spark: needs a JVM (set by itself for tests that use the spark fixture)")
     config.addinivalue_line("markers", "java: starts a JVM in a process of its own, and so is marked spark, too")
 
@@ -55,7 +67,13 @@ def pytest_unconfigure():
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--store") != LOCAL:
+        on_any = [
+            item for item in items if "root_url" in item.fixturenames and not item.get_closest_marker("local_disk")
+        ]
+        config.hook.pytest_deselected(items=[item for item in items if item not in on_any])
+        items[:] = on_any
     for item in items:
         is_process = item.get_closest_marker("java") is not None
         if is_process or "spark" in getattr(item, "fixturenames", ()):
@@ -89,12 +107,34 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def s3_url():
+    """The URL of an S3 server of this run."""
+    with s3_server() as url:
+        yield url
+
+
 @pytest.fixture
-def root(tmp_path):
-    """An empty root with its bundle's tables, as a path."""
-    path = tmp_path / "root"
-    prepare_root(Layout(path))
-    return path
+def s3(s3_url):
+    """Stores of this process are on that server."""
+    with asking(s3_url):
+        yield s3_url
+
+
+@pytest.fixture
+def root_url(request, tmp_path):
+    """Where a root may be made, on the disk or in the store that the run is for."""
+    if request.config.getoption("--store") == LOCAL:
+        return tmp_path / "root"
+    request.getfixturevalue("s3")
+    return new_root()
+
+
+@pytest.fixture
+def root(root_url):
+    """An empty root with its bundle's tables: a path, with ``--store s3`` a URL."""
+    prepare_root(Layout(root_url))
+    return root_url
 
 
 @pytest.fixture

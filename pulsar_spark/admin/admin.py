@@ -193,7 +193,7 @@ class Admin(
         prepare_root(self.layout)
         for topic in list_topics(self.layout, tenant, name):
             delete_topic(self.layout, topic.name)
-        self.layout.namespace(tenant, name).mkdir(parents=True, exist_ok=True)
+        self.layout.make_namespace(tenant, name)
         self.remove_policies(namespace, *self.get_policies(namespace))
 
     def lost_messages(self, topic: str) -> list[dict]:

@@ -8,7 +8,6 @@ partition, and changes nothing on a dry run.
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pyarrow.compute as pc
 
@@ -18,6 +17,7 @@ from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage import upkeep
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic, list_topics, resolve_topic
 from pulsar_spark.storage.trimming import trim_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -40,6 +40,7 @@ def trim(
     With *before* (and one partition of a topic) all below that position, whatever retention says;
     :class:`NotAllowedError` when a subscription needs it.
     """
+    layout.require_local("trimming")
     chosen = (
         [resolve_topic(layout, topic)]
         if topic
@@ -68,6 +69,7 @@ def optimize(
     layout: Layout, topic: str | None = None, namespace: str | None = None, *, dry_run: bool = False
 ) -> list[dict]:
     """Join small files of the tables chosen to larger ones; a dry run counts the files there are."""
+    layout.require_local("joining of files")
     return [
         {"table": name, **upkeep.optimize(path, dry_run=dry_run)._asdict()}
         for name, path in _tables(layout, topic, namespace)
@@ -84,6 +86,7 @@ def vacuum(
 ) -> list[dict]:
     """Delete the files that left the tables chosen more than *hours* ago, but for those of requests that wait for a
     broker; :class:`NotAllowedError` while clients may still read them."""
+    layout.require_local("removal of files")
     return [
         {"table": name, "files": len(upkeep.vacuum(layout, path, hours=hours, dry_run=dry_run))}
         for name, path in _tables(layout, topic, namespace)
@@ -107,7 +110,7 @@ def housekeeping(layout: Layout) -> list[dict]:
     ]
 
 
-def _tables(layout: Layout, topic: str | None, namespace: str | None) -> Iterator[tuple[str, Path]]:
+def _tables(layout: Layout, topic: str | None, namespace: str | None) -> Iterator[tuple[str, AnyPath]]:
     """One topic's table, those of a namespace's topics, or all of the root with the broker's."""
     if topic:
         found, _ = resolve_topic(layout, topic)

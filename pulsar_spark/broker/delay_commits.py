@@ -4,7 +4,6 @@ where there are too many of them some become one. From one thread at a time."""
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from pulsar_spark.protocol.delays import buckets_to_merge
 from pulsar_spark.storage.delay_buckets import EVER, Bucket
 from pulsar_spark.storage.delay_merge import merge_buckets, write_entries
 from pulsar_spark.storage.delay_notes import NewBucket
+from pulsar_spark.storage.store import AnyPath
 
 GRACE_SECONDS = 600.0
 """How long a file that left the table stays for those who are reading it."""
@@ -24,9 +24,9 @@ class DelayCommits:
 
     def __init__(self, index: DelayIndex, max_num_buckets: int):
         self.index, self._most = index, max_num_buckets
-        self._gone: list[tuple[float, Path]] = []
+        self._gone: list[tuple[float, AnyPath]] = []
 
-    def retire(self, files: Sequence[Path]) -> None:
+    def retire(self, files: Sequence[AnyPath]) -> None:
         """Remove files that are not the table's, some time from now."""
         self._gone += [(time.monotonic() + GRACE_SECONDS, path) for path in files]
 

@@ -8,7 +8,6 @@ One thread does one thing at a time, so whatever is committed to the table follo
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +27,7 @@ from pulsar_spark.storage.delay_segments import NO_ENTRIES, Entries, together
 from pulsar_spark.storage.delayed import has_delayed, read_delayed
 from pulsar_spark.storage.file_statistics import file_bounds
 from pulsar_spark.storage.needed_runs import delayed_runs
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
 
@@ -220,7 +220,7 @@ def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:
     return has_delayed(run) and all(run.last_position < first or run.first_position > last for first, last in stretches)
 
 
-def earliest_delivery(table: Path, run: Run) -> int:
+def earliest_delivery(table: AnyPath, run: Run) -> int:
     """An instant before which no delayed entry of the run is due, from its file's footer."""
     earliest = run.delayed_after + 1
     try:

@@ -5,12 +5,12 @@ topic: what was dropped is read again when it is asked for.
 """
 
 from collections import OrderedDict
-from pathlib import Path
 
 import numpy as np
 
 from pulsar_spark.storage.key_hashes import are_gone, read_hashes
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.store import AnyPath
 
 BLOCK_ENTRIES = 1 << 16
 MOST_BLOCKS = 512
@@ -27,7 +27,7 @@ def first_needed(visible: int, mark_delete: int | None, is_key_shared: bool) -> 
 class EntryHashes:
     """The hashes of one partition of the topic in *table*."""
 
-    def __init__(self, table: Path, ledgers: PartitionLedgers):
+    def __init__(self, table: AnyPath, ledgers: PartitionLedgers):
         self._table, self._ledgers = table, ledgers
         self._blocks: OrderedDict[int, np.ndarray] = OrderedDict()
 

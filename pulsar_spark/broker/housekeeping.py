@@ -18,7 +18,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 
@@ -30,6 +29,7 @@ from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_parts import give_memory_back
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -55,7 +55,7 @@ class Housekeeping:
     ):
         self._layout, self._lease, self._note = layout, BundleLease(layout, broker_id), note
         self._background = Background("housekeeping")
-        self._next_look: dict[Path, tuple[int, float]] = {}
+        self._next_look: dict[AnyPath, tuple[int, float]] = {}
         """By table: from which version on, or else when."""
         self._found: list[Kept] = []
         self._found_at = -1

@@ -12,10 +12,21 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.presence import is_gone, is_watched, last_sign, present_clients, remove_gone, remove_old
+from pulsar_spark.storage.presence import (
+    all_signs,
+    is_gone,
+    is_watched,
+    last_sign,
+    present_clients,
+    remove_gone,
+    remove_old,
+)
 
 LOOK_SECONDS = 0.05
 MOST_LOOKS = 50
+STORE_LOOK_SECONDS = 2.0
+"""The same in an object store, where one call tells of all of them, and nobody is known to be gone before his lease
+ends."""
 TIDY_SECONDS = 60.0
 REMEMBERED_SECONDS = 30.0
 
@@ -28,7 +39,7 @@ class Liveness:
         self._next_look = self._next_tidying = float("-inf")
         self._queue: deque[str] = deque()
         self._is_watched: dict[str, bool] = {}
-        self._signs: dict[str, int] = {}
+        self._signs: dict[str, object] = {}
         self._heard: list[str] = []
         self._went: OrderedDict[str, float] = OrderedDict()
         self._left: set[str] = set()
@@ -51,7 +62,9 @@ class Liveness:
 
     def has_sign(self, client_id: str) -> bool:
         """Did the client give a sign of life since it was last looked at? The first look tells nothing."""
-        sign = last_sign(self._layout, client_id)
+        return self._is_new(client_id, last_sign(self._layout, client_id))
+
+    def _is_new(self, client_id: str, sign: object) -> bool:
         before = self._signs.get(client_id)
         if sign is not None:
             self._signs[client_id] = sign
@@ -69,6 +82,9 @@ class Liveness:
         return client_id in self._went
 
     def _look(self, connected: Collection[str]) -> None:
+        if not self._layout.store.is_local:
+            self._look_at_all(connected)
+            return
         self._next_look = self._clock() + LOOK_SECONDS
         if not self._queue:
             self._is_watched = {
@@ -85,6 +101,19 @@ class Liveness:
                 self._is_watched.setdefault(client_id, is_watched(self._layout, client_id))
         while self._went and next(iter(self._went.values())) <= self._clock() - REMEMBERED_SECONDS:
             self._went.popitem(last=False)
+
+    def _look_at_all(self, connected: Collection[str]) -> None:
+        self._next_look = self._clock() + STORE_LOOK_SECONDS
+        is_tidying = self._clock() >= self._next_tidying
+        if not connected and not is_tidying:
+            return
+        found = all_signs(self._layout)
+        self._heard += [client_id for client_id in connected if self._is_new(client_id, found.get(client_id))]
+        self._signs = {client_id: self._signs[client_id] for client_id in connected if client_id in self._signs}
+        if is_tidying:
+            self._next_tidying = self._clock() + TIDY_SECONDS
+            for client_id in [client_id for client_id in found if client_id not in connected][:MOST_LOOKS]:
+                remove_old(self._layout, client_id)
 
     def _tidy(self, connected: Collection[str]) -> None:
         """Now and then look at the files of all other clients too, so that none is left behind."""

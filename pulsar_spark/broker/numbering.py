@@ -8,7 +8,6 @@ until the commit is mended (``pulsar-spark topics mend``) or the table no longer
 """
 
 import logging
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from pulsar_spark.storage.condition import check_features, stopped_text
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.ledger_rows import ledger_rows, note_rows
 from pulsar_spark.storage.publishes import foreign_files, number_commit
+from pulsar_spark.storage.store import store_of
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.topics import TopicState
@@ -55,11 +55,12 @@ def may_go_on(state: "TopicState") -> bool:
 
 
 def _stamp(state: "TopicState") -> tuple:
+    file = state.log.file(state.version + 1)
     try:
-        found = os.stat(state.log.file(state.version + 1))
+        found = store_of(file).stamp(file)
     except FileNotFoundError:
         return ()
-    return found.st_ino, found.st_mtime_ns, found.st_size, state.log.latest(state.version + 1)
+    return *found, state.log.latest(state.version + 1)
 
 
 def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], int]) -> list[dict]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow as pa
 from pulsar_spark.broker.drafts import Request, requests_of
 from pulsar_spark.storage.requests import RequestCommit, read_request_commit, read_requests
 from pulsar_spark.storage.set_aside import REQUEST, SetAside
+from pulsar_spark.storage.store import AnyPath
 
 
 class Asked(NamedTuple):
@@ -21,7 +21,7 @@ class Asked(NamedTuple):
     unreadable: list[SetAside]
 
 
-def read_asked(path: Path, *, after: int) -> Asked:
+def read_asked(path: AnyPath, *, after: int) -> Asked:
     """What was asked above version *after*."""
     asked = Asked([], after, [])
     for commit in read_requests(path, after=after):
@@ -29,7 +29,7 @@ def read_asked(path: Path, *, after: int) -> Asked:
     return asked
 
 
-def read_again(path: Path, entry: SetAside) -> Asked:
+def read_again(path: AnyPath, entry: SetAside) -> Asked:
     """What an entry that was set aside asks: one request, or a whole commit; unreadable again, or not there any more,
     it is given as such."""
     last = entry.requests_version if entry.last is None else entry.last
@@ -39,7 +39,7 @@ def read_again(path: Path, entry: SetAside) -> Asked:
     return asked._replace(requests=[request for request in asked.requests if entry.first in (None, request.row)])
 
 
-def read_places(path: Path, places: Iterable[tuple[int, int]]) -> list[Request]:
+def read_places(path: AnyPath, places: Iterable[tuple[int, int]]) -> list[Request]:
     """The requests that lie there, by version and row, without those that cannot be read any more."""
     found = []
     for version, same in groupby(sorted(places), key=itemgetter(0)):

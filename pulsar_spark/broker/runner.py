@@ -124,12 +124,12 @@ class Broker:
             waits,
             self._fail,
         )
-        self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
+        self._planner = Planner(spark, self.layout.local_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self._journal = Journal()
         self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
         self._index = Patience(self._stopping, waits, "something is asked of what waits for its deliver time")
-        self._has_more = False
+        self._has_more, self._next_look = False, float("-inf")
         self._available_now = available_now
 
     def __enter__(self) -> "Broker":
@@ -171,11 +171,18 @@ class Broker:
         return False
 
     def _keep_house(self) -> None:
-        if self._is_housekeeping:
+        if self._is_housekeeping and not self.layout.store.is_local:
+            log.warning(
+                "root %s is in an object store, where this release keeps no house: logs and delivered messages stay",
+                self.layout.root,
+            )
+        elif self._is_housekeeping:
             self._housekeeping = Housekeeping(self.layout, self.broker_id, self.rounds.note_housekeeping)
             self._housekeeping.start()
 
     def _compact(self) -> None:
+        if not self.layout.store.is_local:
+            return
         job = SparkCompaction(self.spark) if self.spark is not None else None
         self._compaction = CompactionUpkeep(self.layout, job, job.cancel if job else lambda: None)
         self._compaction.start()
@@ -241,7 +248,7 @@ class Broker:
     def _look(self) -> News | None:
         """What the next round is for; None while there is nothing to do, or a round is under way."""
         self._journal.look()
-        if not self._batch.acquire(blocking=False):
+        if time.monotonic() < self._next_look or not self._batch.acquire(blocking=False):
             return None
         try:
             moved = self._moved()
@@ -252,6 +259,7 @@ class Broker:
             self._batch.release()
         bundle = self.rounds.bundle
         if not moved:
+            self._next_look = time.monotonic() + self.layout.store.look_seconds
             if self._available_now:
                 self._end_or_wait()
             return None
@@ -329,7 +337,7 @@ class Broker:
 
     def _take_over(self) -> None:
         """Begin from what is committed, and write what a crash may have left unwritten."""
-        index = DelayIndex(self.layout, is_attended=True)
+        index = DelayIndex(self.layout, is_attended=self.layout.store.is_local)
         rounds = Rounds(
             load_bundle(self.layout, index),
             self._planner.run,
@@ -342,7 +350,8 @@ class Broker:
         self.rounds = rounds
         build = SparkBuild(self.spark, index.table, index.places) if self.spark is not None else None
         self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)
-        self._delays.start()
+        if self.layout.store.is_local:  # elsewhere the index is in memory alone
+            self._delays.start()
 
 
 def _count(moved: DataFrame | None) -> None:

@@ -6,12 +6,12 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
+from pulsar_spark.storage.store import AnyPath
 
 STALE_SECONDS = 600.0
 """A checkpoint in which nothing has changed for so long belongs to no query that runs: one that does writes to it every
@@ -104,13 +104,13 @@ def remove_what_others_left(layout: Layout, broker_id: str) -> None:
     """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its
     inputs again when it needs them."""
     before = time.time() - STALE_SECONDS
-    inputs, checkpoints = layout.bundle_folder() / "inputs", layout.checkpoint()
+    inputs, checkpoints = layout.local_folder() / "inputs", layout.checkpoint()
     for folder, is_stale in ((inputs, lambda _: True), (checkpoints, lambda found: _changed(found) < before)):
         for found in folder.iterdir() if folder.is_dir() else ():
             if found.name != broker_id and is_stale(found):
                 shutil.rmtree(found, ignore_errors=True)
 
 
-def _changed(folder: Path) -> float:
+def _changed(folder: AnyPath) -> float:
     """When something in the folder changed last."""
     return max((path.lstat().st_mtime for path in (folder, *folder.rglob("*")) if path.exists()), default=0)

@@ -21,6 +21,10 @@ IN_TURN, A_SECOND = 32, 4000
 each second that went by. They cost a fiftieth of a core."""
 
 
+A_SECOND_OF_A_STORE = 4
+"""The same in an object store, where each is a call, which costs its price and is not to be quicker for many topics."""
+
+
 class TopicNews:
     """Of the *topics* of a bundle, by name. For one thread at a time."""
 
@@ -30,6 +34,7 @@ class TopicNews:
         self._by_announcement: dict[str, str] = {}
         self._turn: list[str] = []
         self._looked_at = time.monotonic()
+        self._owed = 0.0
 
     def add(self, name: str) -> None:
         """A topic that was not known before: its log is asked at the next look."""
@@ -56,7 +61,14 @@ class TopicNews:
 
     def _ask_in_turn(self) -> None:
         now = time.monotonic()
-        count, self._looked_at = max(IN_TURN, int(A_SECOND * (now - self._looked_at))), now
+        seconds, self._looked_at = now - self._looked_at, now
+        count = max(IN_TURN, int(A_SECOND * seconds))
+        if not self._layout.store.is_local:
+            self._owed = min(self._owed + A_SECOND_OF_A_STORE * seconds, len(self._topics))
+            count = int(self._owed)
+            self._owed -= count
+            if not count:
+                return
         if not self._turn:
             self._turn = list(self._topics)
         self.ask(self._turn[-count:])

@@ -18,7 +18,7 @@ from pulsar_spark.errors import InvalidTopicName, TopicNotFound
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage.chunk_groups import ChunkGroups
-from pulsar_spark.storage.discovery import TopicFolders
+from pulsar_spark.storage.discovery import topic_folders
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -113,7 +113,7 @@ class Topics:
         self.topics: dict[str, TopicState] = {}
         self.stopped: list[TopicState] = []
         """Topics whose error was found since the last round, other than by numbering."""
-        self._folders = TopicFolders(layout)
+        self._folders = topic_folders(layout)
         self._news = TopicNews(layout, self.topics)
         self._passed_over: dict[str, str] = {}
         self._unreadable: set[str] = set()

@@ -18,7 +18,6 @@ error, and one that OPTIMIZE has moved is found where it is now.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -40,6 +39,7 @@ from pulsar_spark.storage.chunks import ChunkedMessages, SpansOf
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.lost import is_as_published
 from pulsar_spark.storage.session import local_frame
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 
@@ -169,7 +169,7 @@ def _spans(
     return found
 
 
-def _function(table: Path, runs: Sequence[Run], *, with_scans: bool = False) -> Callable[..., Column]:
+def _function(table: AnyPath, runs: Sequence[Run], *, with_scans: bool = False) -> Callable[..., Column]:
     def whole(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         entries = EntryReader(CACHED_BYTES)
         for batch in batches:
@@ -179,7 +179,7 @@ def _function(table: Path, runs: Sequence[Run], *, with_scans: bool = False) -> 
 
 
 def _payloads(
-    table: Path, entries: EntryReader, runs: Sequence[Run], parts: pa.ListArray, sizes: pa.Array, *, with_scans: bool
+    table: AnyPath, entries: EntryReader, runs: Sequence[Run], parts: pa.ListArray, sizes: pa.Array, *, with_scans: bool
 ) -> Iterator[tuple[bytes | None, str | None]]:
     """The payload of each message, or why there is none; *with_scans* neither of one whose chunks all lie where they
     were published."""

@@ -22,7 +22,7 @@ from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import Decoding
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.layout import layout_for_frames
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.topics import prepare_root, resolve_topic
@@ -98,7 +98,7 @@ def consume(
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
     if max_messages < 1:
         raise InvalidConfiguration(f"max_messages {max_messages!r}: ask for 1 message or more")
-    layout = Layout(root)
+    layout = layout_for_frames(root)
     if create:
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)

@@ -40,7 +40,7 @@ from pulsar_spark.frames.reprocess_run import Reprocessed, Run, Selection
 from pulsar_spark.frames.routing_columns import checked_scheme
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import check_name
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.layout import layout_for_frames
 from pulsar_spark.storage.session import check_delta
 
 MAX_REPLAYS = 3
@@ -102,7 +102,7 @@ def reprocess_dead_letters(
     check_name("job id", job_id)
     _check_numbers(rate=rate, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters)
     checked_scheme(hashing_scheme)
-    layout = Layout(root)
+    layout = layout_for_frames(root)
     target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
     if letters_in is None:
         return Reprocessed(

@@ -20,7 +20,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
@@ -35,6 +34,7 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import is_as_published
 from pulsar_spark.storage.session import runs_here
 from pulsar_spark.storage.slices import DELIVERED
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topic_files import READ_ERRORS
 from pulsar_spark.storage.topics import Topic
 
@@ -150,7 +150,7 @@ def read_split(
 
 def _folder_of(
     of_round: _Round, topic: Topic, ledgers: LedgerIndex, consumer_id: str, asked: _Asked, mine: set[LaneRange]
-) -> Path | None:
+) -> AnyPath | None:
     """Where a consumer's part of a round is; the first who asks splits it."""
     with of_round.lock:
         if of_round.asked is None:

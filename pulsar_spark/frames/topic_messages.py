@@ -17,7 +17,7 @@ from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.compacted import CompactedView
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.layout import Layout, layout_for_frames
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import check_delta
@@ -47,7 +47,7 @@ def read_messages(
     """
     check_delta(spark)
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
-    layout = Layout(root)
+    layout = layout_for_frames(root)
     found, partitions = resolve_topic(layout, topic)
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
     if is_read_compacted:

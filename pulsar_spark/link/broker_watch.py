@@ -44,7 +44,7 @@ class BrokerWatch:
         self._next_look = now + LOOK_SECONDS
         before = self._holder
         try:
-            self._holder, self._has_no_lease = self._lease.holder(), not self._lease.path.exists()
+            self._holder, self._has_no_lease = self._lease.holder(), not self._lease.path.is_file()
         except OSError as unclear:
             self._logger.debug("the lease of root %r cannot be read: %s", str(self._root), unclear)
             return

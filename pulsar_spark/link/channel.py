@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
+from pulsar_spark.errors import AlreadyClosed, LogShortened, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.broker_watch import NAME, BrokerWatch
 from pulsar_spark.link.inbox import Answers, Inbox, Reply, Subscriber
@@ -23,6 +23,7 @@ from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
@@ -31,6 +32,8 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 FAST_POLL = 0.01
 SLOW_POLL = 0.05
 SPACING = 0.05
+FAULT_SECONDS = 1.0
+"""Between two looks at a log that cannot be read for now."""
 
 
 class Channel(Worker):
@@ -49,6 +52,7 @@ class Channel(Worker):
         super().__init__(f"client-{client_id}", threading.Condition())
         self._root = layout.root
         self._path = layout.broker_table(CURSOR_LEDGER.name)
+        self._least_poll = layout.store.look_seconds
         self.logger = logging.getLogger(NAME) if logger is None else logger
         self._broker = BrokerWatch(layout, self.logger, clock)
         self._broker.look()
@@ -70,6 +74,7 @@ class Channel(Worker):
         self._eager = 0
         self._last_commit = self._last_sign = float("-inf")
         self._failure: PulsarSparkError | None = None
+        self._is_bearing = False
         self._start()
 
     # What consumers ask for, from any thread.
@@ -215,8 +220,12 @@ class Channel(Worker):
                 self._broker.look()
                 self._call_timers()
                 self._send()
-                self._receive()
-                self._pause()
+                try:
+                    self._receive()
+                    self._is_bearing = False
+                    self._pause()
+                except OSError as fault:  # what was heard is heard; the rest is when the disk or the store answers
+                    self._bear(fault)
             failure = AlreadyClosed("the client is closed")
         except PulsarSparkError as error:
             failure = error
@@ -224,6 +233,16 @@ class Channel(Worker):
         finally:
             self._presence.end()
             self._fail(failure)
+
+    def _bear(self, fault: OSError) -> None:
+        if not is_fault_of_disk(fault):
+            raise fault
+        if not self._is_bearing:
+            self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
+        self._is_bearing = True
+        with self._condition:
+            if not self._is_stopping:
+                self._condition.wait(FAULT_SECONDS)
 
     def _fail(self, failure: PulsarSparkError) -> None:
         with self._condition:
@@ -248,9 +267,11 @@ class Channel(Worker):
     def _pause(self) -> None:
         with self._condition:
             now = self._clock()
-            if self._is_stopping or self._log.has_news(self._seen):
+            is_free = not self._least_poll  # to look again
+            if self._is_stopping or (is_free and self._log.has_news(self._seen)):
                 return
-            wake_at = now + (FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL)
+            poll = FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL
+            wake_at = now + max(poll, self._least_poll)
             if self._outbox or self._sources:
                 wanted = now if self._outbox else min(self._sources.values())
                 wake_at = min(wake_at, now if self._is_urgent else max(wanted, self._last_commit + SPACING))
@@ -290,12 +311,13 @@ class Channel(Worker):
                 callback(version)
 
     def _receive(self) -> None:
-        if self._log.is_shortened(self._seen):
+        try:
+            for commit in self._log.commits(after=self._seen):
+                self._broker.heard()
+                self._inbox.hear(self._path, commit, self._condition)
+                self._seen = commit.version
+        except LogShortened:
             self._begin_again()
-        for commit in self._log.commits(after=self._seen):
-            self._broker.heard()
-            self._inbox.hear(self._path, commit, self._condition)
-            self._seen = commit.version
 
     def _begin_again(self) -> None:
         """Follow the log from its end: what the rounds said that are gone, nobody will. The leases that were held are

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from pulsar_spark.protocol.packing import unpacked
 from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.cursor_ledger import KEYS, concerned_name, lane_hashes
 from pulsar_spark.storage.data_files import read_added
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 COLUMNS = [
@@ -153,7 +153,7 @@ class Inbox:
             return True
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
 
-    def hear(self, path: Path, commit: Commit, lock: AbstractContextManager = nullcontext()) -> None:
+    def hear(self, path: AnyPath, commit: Commit, lock: AbstractContextManager = nullcontext()) -> None:
         """Tell everybody what the round says that made a *commit* to the table at *path*. The *lock* is held while it
         is found out whom that concerns."""
         with lock:

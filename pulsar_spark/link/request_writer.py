@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from pulsar_spark.errors import ConnectError
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.table_specs import REQUESTS
@@ -36,6 +37,15 @@ class RequestWriter:
             raise ConnectError(f"{self.path!r} was deleted or made again: open a new client") from gone
 
     def _wait(self, unclear: Exception) -> None:
-        if self._is_ending() or not self._table.exists():
+        if self._is_ending() or not self._is_there():
             raise ConnectError(f"{self.path!r} cannot be written: {unclear}") from unclear
         time.sleep(RETRY_SECONDS)
+
+    def _is_there(self) -> bool:
+        """Is there a table still, as far as one can tell now?"""
+        try:
+            return self._table.exists()
+        except OSError as fault:
+            if not is_fault_of_disk(fault):
+                raise
+            return True

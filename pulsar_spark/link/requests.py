@@ -6,10 +6,10 @@ A request id is ``<client id>-<number>`` with the number padded, so that the ids
 import itertools
 import time
 from datetime import datetime, timezone
-from pathlib import Path
 
 from pulsar_spark.errors import Timeout
 from pulsar_spark.protocol.delays import CANCEL
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import VALID_UNTIL
 
 EXPIRING = frozenset(
@@ -56,7 +56,7 @@ def valid_for(rows: list[dict], timeout: float) -> list[dict]:
     ]
 
 
-def no_answer(root: Path, timeout: float) -> Timeout:
+def no_answer(root: AnyPath, timeout: float) -> Timeout:
     """What is raised where nobody has answered for so many seconds."""
     return Timeout(
         f"no broker answered on root {str(root)!r} within {timeout:g} s: start one with 'pulsar-spark broker --root "

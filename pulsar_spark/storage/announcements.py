@@ -15,14 +15,14 @@ import contextlib
 import hashlib
 import os
 from functools import lru_cache
-from pathlib import Path
 
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, MAX_FILE_NAME, Layout
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
 _NAME = "announced"
 
 
-def announcements_folder(layout: Layout) -> Path:
+def announcements_folder(layout: Layout) -> AnyPath:
     """Where the files of a bundle lie; a broker's root has the folder, one of an older release may not."""
     return layout.bundle_folder() / _NAME
 
@@ -34,7 +34,7 @@ def announcement_of(table: str | os.PathLike) -> str:
     >>> announcement_of("/data/pulsar/public/default/flights")
     'public,default,flights'
     """
-    name = ",".join(Path(table).parts[-3:])
+    name = ",".join(path_of(table).parts[-3:])
     return name if len(os.fsencode(name)) <= MAX_FILE_NAME else hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
@@ -43,12 +43,12 @@ def announce(table: str | os.PathLike) -> None:
     file = _file_of(str(table))
     if file is not None:
         with contextlib.suppress(OSError):  # then it is found in its turn
-            os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o666))
+            store_of(file).touch(file)
 
 
 @lru_cache(maxsize=10_000)
 def _file_of(table: str) -> str | None:
-    folder = Path(table).absolute()
+    folder = path_of(table).absolute()
     if folder.parents[1].name == BUNDLES:
         return None
     return str(folder.parents[2] / BUNDLES / DEFAULT_BUNDLE / _NAME / announcement_of(folder))
@@ -56,12 +56,4 @@ def _file_of(table: str) -> str | None:
 
 def take_announced(layout: Layout) -> list[str]:
     """The files there are, removed: logs that are asked from now on have what they are about."""
-    folder = f"{layout.bundle_folder()}{os.sep}{_NAME}"
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    for name in names:
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
-            os.unlink(f"{folder}{os.sep}{name}")
-    return names
+    return layout.store.take_names(f"{layout.bundle_folder()}/{_NAME}")

@@ -15,7 +15,6 @@ import re
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from deltalake.exceptions import DeltaError
@@ -23,6 +22,7 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath
 
 CHECKPOINT_EVERY = 100
 """Versions apart at least; only such a version begins one, so that of many writers one does."""
@@ -44,13 +44,13 @@ class Checkpoint(NamedTuple):
     """One that lies in the log, in one file or several, and when it was written."""
 
     version: int
-    files: tuple[Path, ...]
+    files: tuple[AnyPath, ...]
     written: float
 
 
-def checkpoints(table: Path) -> list[Checkpoint]:
+def checkpoints(table: AnyPath) -> list[Checkpoint]:
     """Those that lie in the table's log, by version; one that goes meanwhile is passed over."""
-    found: dict[int, list[Path]] = {}
+    found: dict[int, list[AnyPath]] = {}
     with suppress(FileNotFoundError):
         for file in TableLog(table).folder.iterdir():
             if match := _FILE.fullmatch(file.name):
@@ -62,7 +62,7 @@ def checkpoints(table: Path) -> list[Checkpoint]:
     return each
 
 
-def is_due(table: Path, version: int) -> bool:
+def is_due(table: AnyPath, version: int) -> bool:
     """Is the commit of *version* one behind which a checkpoint is to be made?"""
     if version % CHECKPOINT_EVERY:
         return False
@@ -79,7 +79,7 @@ def checkpoint_behind(table: Path, followed: int, version: int) -> None:
         start_checkpoint(table)
 
 
-def last_checkpoint(table: Path) -> tuple[int, int]:
+def last_checkpoint(table: AnyPath) -> tuple[int, int]:
     """Version of the latest checkpoint and how many actions it holds; 0 and 0 where there is none, or where nobody can
     tell."""
     return _last_checkpoint(table)[:2]
@@ -94,7 +94,7 @@ def _last_checkpoint(table: Path) -> tuple[int, int, int]:
         return 0, 0, 0
 
 
-def start_checkpoint(table: Path) -> None:
+def start_checkpoint(table: AnyPath) -> None:
     """Make one on a thread that the process waits for at its end: one that is killed in the middle of native code takes
     the process with it."""
     try:
@@ -103,7 +103,7 @@ def start_checkpoint(table: Path) -> None:
         log.info("no checkpoint of %s: the process is ending", table)
 
 
-def _try(table: Path) -> None:
+def _try(table: AnyPath) -> None:
     """One at a time; a table deleted meanwhile needs none, and one that cannot be made now is made another time."""
     with _checkpointing:
         try:
@@ -113,7 +113,7 @@ def _try(table: Path) -> None:
             log.warning("no checkpoint of %s for now, it only makes opening quicker: %s", table, failed)
 
 
-def make_checkpoint(table: Path) -> int:
+def make_checkpoint(table: AnyPath) -> int:
     """Write a checkpoint of the table as it is, and remove those that nobody needs behind it; its version."""
     opened = open_table(table)
     opened.create_checkpoint()
@@ -125,7 +125,7 @@ def make_checkpoint(table: Path) -> int:
     return opened.version()
 
 
-def remove_checkpoints(table: Path) -> list[int]:
+def remove_checkpoints(table: AnyPath) -> list[int]:
     """Remove those that nobody needs any more; their versions. A crash in between leaves the others for the next
     time."""
     found, gone = checkpoints(table), []

@@ -8,7 +8,6 @@ be read again from there.
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.columns_of_numbers import Columns
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic
 
 MOST_READ = 1 << 18
@@ -46,7 +46,7 @@ class ChunkGroups:
     """The groups of the topic partition of *ledgers*, whose table is *table*. What lies before *first* was trimmed: it
     is part of no message any more."""
 
-    def __init__(self, table: Path, ledgers: PartitionLedgers | ChunkRuns, first: int = 0):
+    def __init__(self, table: AnyPath, ledgers: PartitionLedgers | ChunkRuns, first: int = 0):
         self._table, self._ledgers, self._first = table, ledgers, first
         self.begin = self.end = ledgers.end_position
         self._changes = self.rewritten = 0

@@ -6,7 +6,6 @@ chunks leaves the message what it was, one that is gone, and not one that might 
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.entries import EntryReader, is_in_table, read_slice
 from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import MESSAGES
 
 PAYLOAD_BYTES = "payload_bytes"
@@ -38,12 +38,12 @@ class Chunks(NamedTuple):
     times: np.ndarray
 
 
-def read_chunks(table: Path, run: Run) -> Chunks:
+def read_chunks(table: AnyPath, run: Run) -> Chunks:
     """The chunks of *run* that the table has."""
     return _chunks_in(_rows_of(table, run))
 
 
-def read_published_chunks(table: Path, run: Run) -> tuple[Chunks, np.ndarray]:
+def read_published_chunks(table: AnyPath, run: Run) -> tuple[Chunks, np.ndarray]:
     """The chunks of *run*, as the table has them or, of those that were deleted, as they were published; and the
     positions of these."""
     there = _rows_of(table, run)
@@ -75,7 +75,7 @@ class Room:
 
 
 def rows_of_chunks(
-    table: Path, run: Run, spans: Iterable[tuple[int, int]], columns: Sequence[str], room: Room | None = None
+    table: AnyPath, run: Run, spans: Iterable[tuple[int, int]], columns: Sequence[str], room: Room | None = None
 ) -> pa.Table:
     """``position`` and *columns* of the chunks at positions of *spans* of *run*, in order: of what is deleted or lost
     nothing. A row group is read at a time. With :data:`PAYLOAD_BYTES` the size of each payload is told; of
@@ -100,7 +100,7 @@ def rows_of_chunks(
     return pa.concat_tables(found)
 
 
-def _rows_of(table: Path, run: Run, *, as_published: bool = False) -> pa.Table:
+def _rows_of(table: AnyPath, run: Run, *, as_published: bool = False) -> pa.Table:
     """The rows that are chunks. Of many entries those of which any is one are found out first."""
     if run.entries <= _FEW:
         rows = read_slice(table, [run], COLUMNS, as_published=as_published)

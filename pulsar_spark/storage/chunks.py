@@ -8,7 +8,6 @@ these entries alone, a row group at a time, so that memory holds the message and
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.chunk_rows import read_chunks
 from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.store import AnyPath
 
 _PAYLOAD, _SIZE = "payload", "total_chunk_msg_size"
 _PLACE = ("uuid", "producer_name", "num_chunks_from_msg", "chunk_id")
@@ -65,7 +65,7 @@ class _Payload:
 class ChunkedMessages(NamedTuple):
     """Those of one topic partition, whose table is *table*."""
 
-    table: Path
+    table: AnyPath
     entries: EntryReader
     spans_of: SpansOf
 

@@ -1,10 +1,11 @@
 """Writing one append commit (or one that removes files, see trimming) to a Delta log: data files first, then the commit
-file, put in place by a hard link, which the file system does only once. Nobody needs a lock for that (design 3.4,
-rule 5): who finds a version taken links the same file under the next.
+file, put in place if nothing is there: by a hard link, which a file system does only once, or as a store's call (see
+local_store and object_store). Nobody needs a lock for that (design 3.4, rule 5): who finds a version taken puts the
+same under the next.
 
-What a crash or an error in between leaves: before the link files that no commit names, which the writer takes away
-if it can and ``maintain vacuum`` otherwise; after it the commit, whatever the writer was told. So a writer that was
-told of an error looks for its rows in the log before it writes them again.
+What a crash or an error in between leaves: before the commit's file is there files that no commit names, which the
+writer takes away if it can and ``maintain vacuum`` otherwise; after it the commit, whatever the writer was told. So a
+writer that was told of an error looks for its rows in the log before it writes them again.
 
 Why not through ``deltalake``: its append brings the whole table's file list into play, so it takes 20 ms on a table
 of 60 commits and 200 to 500 ms on one of 300 to 800, and a broker makes that many in minutes. An append needs none
@@ -20,20 +21,21 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from pulsar_spark.storage.actions import ENGINE
 from pulsar_spark.storage.announcements import announce
 from pulsar_spark.storage.checkpoints import is_due, start_checkpoint
 from pulsar_spark.storage.data_files import remove_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
+from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath, store_of
 
 WRITER_VERSION = 4
 
 
 def commit(
-    table: Path,
+    table: AnyPath,
     versions: Iterable[int],
     adds: list[dict],
     transactions: dict[str, int],
@@ -53,25 +55,26 @@ def commit(
     *concerns* names all whom the rows concern, so that others need not read them (see Commit); the link is made inside
     *held*; without *makes_checkpoint* somebody else makes the table's (see checkpoints). Where the commit does not come
     to be, the files of *adds* are taken away. An error means that, but for one of the last step, which brings the log's
-    folder to the disk."""
-    log_folder = table / "_delta_log"
-    fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
-    version = None
+    folder to the disk, and :class:`UnclearWrite` of a store, which leaves the files: the commit may yet come to be."""
+    log, is_synced = TableLog(table), is_durable(table)
+    text = commit_text(adds, transactions, removes, metadata, is_rearranged, concerns)
+    put, is_unclear = None, False
     try:
-        fresh.write_text(commit_text(adds, transactions, removes, metadata, is_rearranged, concerns))
-        if is_durable(table):
-            sync_file(fresh)
-        version = _link(fresh, TableLog(table), versions, held)
+        put = store_of(table).put_in_first_free(
+            map(log.file, versions), text, log.folder, held, sync_file if is_synced else None
+        )
+    except UnclearWrite:
+        is_unclear = True
+        raise
     finally:
-        if version is None:
+        if put is None and not is_unclear:
             remove_files(table, adds)
-        with contextlib.suppress(OSError):  # it is in nobody's way, and what it says is decided
-            fresh.unlink()
-    if version is None:
+    if put is None:
         return None
+    version = int(put.name[:20])
     announce(table)
-    if is_durable(table):
-        sync_folder(log_folder)
+    if is_synced:
+        sync_folder(log.folder)
     if makes_checkpoint and is_due(table, version):
         start_checkpoint(table)
     return version
@@ -100,6 +103,7 @@ def commit_text(
                 **operation,
                 "isBlindAppend": not removes and metadata is None,
                 "engineInfo": ENGINE,
+                "txnId": str(uuid.uuid4()),
                 "operationMetrics": {"numFiles": str(len(adds) + len(removes))},
                 **({} if concerns is None else {"concerns": list(concerns)}),
             }
@@ -125,7 +129,7 @@ def commit_text(
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 
-def replace_commit(table: Path, version: int, text: str, *, keep_as: str | None = "broken") -> None:
+def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | None = "broken") -> None:
     """Put *text* in the place of a commit, in one step: a crash or power loss leaves either.
 
     What was there stays beside it, under a hidden name that nobody reads and that says what it was; with None it goes.
@@ -143,33 +147,6 @@ def replace_commit(table: Path, version: int, text: str, *, keep_as: str | None 
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
     sync_folder(log.folder)
-
-
-def _link(
-    fresh: Path, log: TableLog, versions: Iterable[int], held: Callable[[], contextlib.AbstractContextManager]
-) -> int | None:
-    """The first version that nobody had taken. An error of a link that was made all the same, as network file systems
-    have them, is none."""
-    for version in versions:
-        try:
-            with held():
-                os.link(fresh, log.file(version))
-            return version
-        except FileExistsError:
-            if _is_linked(fresh):
-                return version
-        except OSError:
-            if not _is_linked(fresh):
-                raise
-            return version
-    return None
-
-
-def _is_linked(fresh: Path) -> bool:
-    try:
-        return fresh.stat().st_nlink > 1
-    except FileNotFoundError:  # with its folder: the table was deleted
-        return False
 
 
 def now_micros() -> int:

@@ -4,7 +4,6 @@ A round is found by its version; where OPTIMIZE has moved its rows and its file 
 """
 
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.data_files import conform, read_parts
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _FEW_ROWS = 10_000
@@ -23,13 +23,13 @@ SNAPSHOT = "snapshot"
 """Whom a round that is a snapshot concerns, besides: see storage.cursor_ledger.concerned."""
 
 
-def read_round(path: Path, version: int, kinds: Collection[str] | None = None) -> pa.Table:
+def read_round(path: AnyPath, version: int, kinds: Collection[str] | None = None) -> pa.Table:
     """All rows of one round, or those of *kinds*, for which the millions of ranges of a large snapshot are passed
     over."""
     return rows_of(path, TableLog(path).commit(version), kinds)
 
 
-def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int | None:
+def version_of_round(path: AnyPath, round_number: int, *, after: int = -1) -> int | None:
     """The version that committed a round, looked for behind version *after*: the round's number and what OPTIMIZE and
     vacuum added to the log before it. None where the log was shortened and no longer has it."""
     log = TableLog(path)
@@ -41,12 +41,12 @@ def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int |
     raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: {DOCTOR}")
 
 
-def rows_of(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
+def rows_of(path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
     return pa.concat_tables(rows_by_part(path, commit, kinds, columns))
 
 
 def rows_by_part(
-    path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None
+    path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
     """The rows of a round, of *kinds*, in *columns*, of very many some row groups at a time; none first, so that there
     is a table."""
@@ -57,7 +57,7 @@ def rows_by_part(
 
 
 def _read_file(
-    path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None
+    path: AnyPath, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None
 ) -> Iterator[pa.Table]:
     """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
     them and the file is gone."""
@@ -67,7 +67,8 @@ def _read_file(
             for rows in read_parts(path, file, CURSOR_LEDGER.schema, columns):
                 yield rows if of_kinds is None else rows.filter(of_kinds)
             return
-        rows = pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
+        source = store_of(path).parquet(f"{path}/{file.path}")
+        rows = pq.read_table(source, schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
     except FileNotFoundError:
         of_round = pc.field("round") == file.min_values["round"]
         rows = dataset_of(path).to_table(filter=of_round if of_kinds is None else of_round & of_kinds)
@@ -83,7 +84,7 @@ class Round(NamedTuple):
 
 
 def since_snapshot(
-    path: Path, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
+    path: AnyPath, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round]]:
     """Version and rows of the rounds from the newest snapshot on; with *kinds* of those alone that may have such facts,
     and of the newest."""
@@ -105,7 +106,7 @@ def since_snapshot(
 
 
 def since(
-    path: Path, read: Callable[[Commit], Round], version: int, kinds: Collection[str] | None = None
+    path: AnyPath, read: Callable[[Commit], Round], version: int, kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round | None]]:
     """Version and rows of the rounds behind *version*, None for rows of one that says it has no facts of *kinds*;
     :class:`LogShortened` where the next ones are gone from the log, or their rows from the table. *read* keeps the row

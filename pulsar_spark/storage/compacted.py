@@ -24,7 +24,6 @@ no more. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -40,6 +39,7 @@ from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.file_statistics import group_bounds
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath, path_of
 from pulsar_spark.storage.tables import create_table
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
@@ -76,8 +76,8 @@ class CompactedView:
     """The view of the topic whose table is at a path, as it was when it was looked at last. A topic that was never
     compacted has one without rows, whose horizons are 0."""
 
-    def __init__(self, table: Path | str):
-        self.path = Path(table) / FOLDER
+    def __init__(self, table: AnyPath | str):
+        self.path = path_of(table) / FOLDER
         self._log = TableLog(self.path)
         self._opened: DeltaTable | None = None
         self._said: dict[str, int] = {}
@@ -246,7 +246,7 @@ def _blocks(rows: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
         yield rows.slice(at, min(BLOCK_ROWS, int(end) - at))
 
 
-def is_in_order(path: Path) -> bool:
+def is_in_order(path: AnyPath) -> bool:
     """Are the rows of a file in order of position, as its readers search them?"""
     last = -1
     with pq.ParquetFile(path) as opened:

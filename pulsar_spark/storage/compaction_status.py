@@ -17,6 +17,7 @@ from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.compacted import IN_PROGRESS, CompactedView
 from pulsar_spark.storage.held_file import NO_LOCKS
+from pulsar_spark.storage.store import store_of
 from pulsar_spark.storage.topics import Topic
 
 FILE = "_compaction"
@@ -56,6 +57,8 @@ def compacting(topic: Topic) -> Iterator[None]:
 def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
     """What became of the last compaction of the topic, whose *view* it is."""
     done = SUCCESS if view.is_made else NOT_RUN
+    if not store_of(topic.path).is_local:  # where nobody compacts yet
+        return CompactionStatus(done)
     try:
         opened = os.open(topic.path / FILE, os.O_RDONLY)
     except FileNotFoundError:

@@ -6,7 +6,6 @@ what it has numbered the log itself is looked at, so it is known without a broke
 """
 
 from collections import Counter
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from pulsar_spark.storage.ledgers import stored_rows
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import check_statistics, foreign_files, number_commit
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_parts import Term, term
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
@@ -48,7 +48,7 @@ class Condition(NamedTuple):
     unnumbered: dict[int, int]
 
 
-def check_features(table: Path, commit: Commit) -> None:
+def check_features(table: AnyPath, commit: Commit) -> None:
     """:class:`TopicStopped` for a commit that asks for a feature we do not know, unless the table, as it is now, does
     without."""
     if commit.asks_for is None:

@@ -11,7 +11,6 @@ so that the others need not open its file, which costs them ten times as much as
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.python_rows import python_rows, uncollected
 from pulsar_spark.storage.range_rows import facts_and_ranges, ranges_by_place
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
+from pulsar_spark.storage.store import AnyPath
 
 
 class CursorKey(NamedTuple):
@@ -122,7 +122,7 @@ class LatestRows:
         """By the version of the requests table that holds each, and its row there."""
         self.letterless: dict[CursorKey, dict] = {}
 
-    def catch_up(self, path: Path, columns: list[str] | None = None) -> None:
+    def catch_up(self, path: AnyPath, columns: list[str] | None = None) -> None:
         """Take in the rounds behind the last one that was: of the table at *path*, from its newest snapshot on where
         there was none, or where they are no longer kept. Who looks often reads just the *columns* that facts of his
         kinds have."""
@@ -275,7 +275,7 @@ def lane_hashes(row: dict) -> LaneHashes:
     return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
 
 
-def _read_round(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
+def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
     """The rows of a round. Its ranges are packed part by part: the rows of millions take ten times as much memory."""
     return _round_of(rows_by_part(path, commit, kinds, columns))
 

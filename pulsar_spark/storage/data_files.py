@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.file_statistics import empty_columns, file_statistics, statistics
 from pulsar_spark.storage.layout import STAGED, beside
 from pulsar_spark.storage.packed_columns import null_column
+from pulsar_spark.storage.store import AnyPath, store_of
 
 _ROW_GROUP_ROWS = 1 << 17
 """So few that a reader with a filter passes over most of a large file."""
@@ -60,7 +60,7 @@ class StagedFile(NamedTuple):
     """A file that was written elsewhere on the table's file system; *name* is to be its path in the table, whose
     folders name values of partition columns."""
 
-    source: Path
+    source: AnyPath
     name: str
     statistics: dict
 
@@ -91,12 +91,12 @@ def spark_writer_options(largest: int | None = None, files_at_once: int = 1) -> 
     }
 
 
-def staging_folder(table: str | os.PathLike) -> Path:
+def staging_folder(table: str | os.PathLike) -> AnyPath:
     """Where files for the table are written that an append is to move into it."""
     return beside(table, STAGED)
 
 
-def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
+def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
     """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants
     that. They count as written now, however long ago that was: who removes files that no commit names goes by it."""
     if is_durable(table):
@@ -113,7 +113,7 @@ def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
     return adds
 
 
-def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]:
+def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool) -> list[dict]:
     """Write *rows* as Parquet files, one per partition if the table has partitions, more where there are millions of
     rows; their ``add`` actions.
 
@@ -135,7 +135,7 @@ def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]
 
 
 @contextlib.contextmanager
-def removing(table: Path, adds: list[dict]) -> Iterator[None]:
+def removing(table: AnyPath, adds: list[dict]) -> Iterator[None]:
     """Remove the files, of which some may not be there yet, where what is inside fails."""
     is_done = False
     try:
@@ -146,14 +146,15 @@ def removing(table: Path, adds: list[dict]) -> Iterator[None]:
             remove_files(table, adds)
 
 
-def remove_files(table: Path, adds: Iterable[dict]) -> None:
+def remove_files(table: AnyPath, adds: Iterable[dict]) -> None:
     """Take away files that no commit will name, as far as the file system lets them go."""
+    store = store_of(table)
     for add in adds:
         with contextlib.suppress(OSError):
-            (table / add["path"]).unlink(missing_ok=True)
+            store.remove([table / add["path"]])
 
 
-def _sync_folders_of(table: Path, adds: list[dict]) -> None:
+def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
     """The names of the files, and of the folders they lie in, on the disk where the root wants that."""
     if is_durable(table):
         folders = {(table / add["path"]).parent for add in adds}
@@ -161,18 +162,17 @@ def _sync_folders_of(table: Path, adds: list[dict]) -> None:
             sync_folder(folder)
 
 
-def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
+def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path = named["path"]
     write_parts(table, path, rows.schema, _small_enough(rows))
     return _add(table, path, values, statistics(rows))
 
 
-def write_parts(table: Path, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
     """Write a file of *schema* in the table's folder, each of *parts* as a row group or, of many rows, several."""
     counting = [name for name in _COUNTING if name in schema.names]
-    # Opened here, because a writer that fails on a full disk leaves open what it opened itself.
     with (
-        pa.OSFile(str(table / path), "wb") as sink,
+        store_of(table).create(table / path) as sink,
         pq.ParquetWriter(
             sink,
             schema,
@@ -231,11 +231,11 @@ def _leaves(schema: pa.Schema) -> Iterator[str]:
         yield from (f"{field.name}.{leaf}" for leaf in below) if below else (field.name,)
 
 
-def _add(table: Path, path: str, values: dict[str, str], of_file: dict) -> dict:
+def _add(table: AnyPath, path: str, values: dict[str, str], of_file: dict) -> dict:
     return {
         "path": path,
         "partitionValues": values,
-        "size": os.path.getsize(table / path),
+        "size": store_of(table).size(table / path),
         "modificationTime": time.time_ns() // 1_000_000,
         "dataChange": True,
         "stats": json.dumps(of_file),
@@ -251,9 +251,11 @@ def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str
         yield f"{_PARTITION}={value}/", {_PARTITION: str(value)}, data.filter(pc.equal(rows[_PARTITION], value))
 
 
-def file_add(table: Path, path: str) -> dict:
+def file_add(table: AnyPath, path: str) -> dict:
     """The ``add`` action of a file that lies in the table, with what its footer says."""
-    return _add(table, path, partition_values(path), file_statistics(pq.read_metadata(table / path)))
+    return _add(
+        table, path, partition_values(path), file_statistics(pq.read_metadata(store_of(table).parquet(table / path)))
+    )
 
 
 def partition_values(path: str) -> dict[str, str]:
@@ -276,7 +278,7 @@ def read_parts(
     path = file.path if isinstance(file, AddedFile) else file
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    opened = pq.ParquetFile(f"{table}/{path}")
+    opened = pq.ParquetFile(store_of(table).parquet(f"{table}/{path}"))
     names = [field.name for field in wanted if field.name not in values]
     if opened.metadata.num_rows <= _ROWS_FOR_THREADS:
         yield conform(opened.read(columns=names, use_threads=False), wanted, values)

@@ -8,7 +8,6 @@ that one is being read anyway.
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.storage.delay_segments import Entries, Places, SegmentFile, Statistics
 from pulsar_spark.storage.delayed import Due, in_order
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
 EVER = 1 << 62
@@ -28,7 +28,7 @@ _OPEN_FILES = 64
 class BucketLost(CorruptState):
     """A file of a bucket is gone, or its bytes are no longer what was written."""
 
-    def __init__(self, bucket: "Bucket", path: Path, cause: Exception):
+    def __init__(self, bucket: "Bucket", path: AnyPath, cause: Exception):
         super().__init__(
             f"delay index: {str(path)!r} of bucket {bucket.number} cannot be read ({cause}): a broker makes it again "
             "by itself, 'pulsar-spark repair delay-index' has it made at once"
@@ -48,7 +48,7 @@ class Known(NamedTuple):
 class Bucket:
     """One bucket: *files* in *folder* by name, with their sizes, and what is in their segments."""
 
-    def __init__(self, number: int, folder: Path, files: dict[str, int], found: Statistics):
+    def __init__(self, number: int, folder: AnyPath, files: dict[str, int], found: Statistics):
         self.number, self.folder, self.files = number, folder, files
         self.names = list(files)
         self.statistics = found = found.part(np.lexsort((found.segments, found.files, found.firsts, found.places)))
@@ -105,8 +105,8 @@ class Segments:
 
     def __init__(self, places: Places, cached_bytes: int = _CACHED_BYTES):
         self._places, self._cached_bytes, self._bytes = places, cached_bytes, 0
-        self._decoded: OrderedDict[tuple[Path, int], _Decoded] = OrderedDict()
-        self._open: OrderedDict[Path, SegmentFile] = OrderedDict()
+        self._decoded: OrderedDict[tuple[AnyPath, int], _Decoded] = OrderedDict()
+        self._open: OrderedDict[AnyPath, SegmentFile] = OrderedDict()
         self._lock = threading.RLock()
         self.read = 0
         """How many were read from the disk."""
@@ -131,7 +131,7 @@ class Segments:
             self._decoded.move_to_end((path, segment))
             return found
 
-    def _file(self, path: Path) -> SegmentFile:
+    def _file(self, path: AnyPath) -> SegmentFile:
         if path not in self._open:
             self._open[path] = SegmentFile(path)
             if len(self._open) > _OPEN_FILES:

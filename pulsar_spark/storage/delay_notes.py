@@ -2,7 +2,6 @@
 of topic partitions are indexed. As it is held in memory, and as rows."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.delay_segments import Places, Statistics
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import DELAY_INDEX, TIME
 
 ENTRY, SEGMENT, INDEXED = "entry", "segment", "indexed"
@@ -35,7 +35,7 @@ class NewBucket(NamedTuple):
     """A bucket that is written and that no commit names yet."""
 
     number: int
-    folder: Path
+    folder: AnyPath
     files: list[str]
     statistics: Statistics
 

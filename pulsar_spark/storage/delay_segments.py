@@ -9,7 +9,6 @@ milliseconds (protocol.delays.whole_ms) and written as such.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from pulsar_spark.protocol.sticky_key import NO_KEY_HASH
 from pulsar_spark.storage.delay_files import check_name, footer_of
 from pulsar_spark.storage.delayed import NONE_DUE, Due
 from pulsar_spark.storage.file_statistics import footer_columns
+from pulsar_spark.storage.store import AnyPath
 
 SEGMENT_ENTRIES = 1 << 15
 FILE_ENTRIES = 1 << 21
@@ -121,7 +121,7 @@ def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
     return Statistics(places[starts], *same, times[starts], times[ends - 1], ends - starts)
 
 
-def write_segments(path: Path, segments: Iterable[Entries], places: Sequence[Place], *, file: int) -> Statistics:
+def write_segments(path: AnyPath, segments: Iterable[Entries], places: Sequence[Place], *, file: int) -> Statistics:
     """Write *segments*, whose entries are in order, to a new file; *file* is its number in the bucket."""
     found = []
     schema = pa.schema(
@@ -172,7 +172,7 @@ def _table_of(entries: Entries, places: Sequence[Place], schema: pa.Schema) -> p
 class SegmentFile:
     """A file of a bucket, open for reading; an OSError, or one of Arrow's, where it cannot be read."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: AnyPath):
         check_name(path, footer_of(path))
         self._file = pq.ParquetFile(path, page_checksum_verification=True)
         self.segments = self._file.num_row_groups

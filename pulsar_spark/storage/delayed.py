@@ -3,7 +3,6 @@ of."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.store import AnyPath
 
 
 class Due(NamedTuple):
@@ -86,7 +86,7 @@ def has_delayed(run: Run) -> bool:
     return run.has_delayed and run.delayed_after is not None
 
 
-def deliver_times(table: Path, run: Run) -> pa.Array:
+def deliver_times(table: AnyPath, run: Run) -> pa.Array:
     """The deliver time of each entry of *run*, as its producer gave it, in microseconds (protocol.delays.whole_ms),
     null without one. An entry's first message decides.
 
@@ -98,7 +98,7 @@ def deliver_times(table: Path, run: Run) -> pa.Array:
     return pa.array(whole_ms(times.fill_null(0).to_numpy()), mask=times.is_null().to_numpy(zero_copy_only=False))
 
 
-def delayed_in(table: Path, run: Run, chunks: ChunkGroups) -> tuple[np.ndarray, np.ndarray]:
+def delayed_in(table: AnyPath, run: Run, chunks: ChunkGroups) -> tuple[np.ndarray, np.ndarray]:
     """The positions, ascending, and deliver times of the delayed entries of a run that :func:`has_delayed`. Every chunk
     of a message says its deliver time: the one that completes it counts. *chunks* are those of the topic partition."""
     times = deliver_times(table, run).fill_null(run.delayed_after).to_numpy()
@@ -110,12 +110,12 @@ def delayed_in(table: Path, run: Run, chunks: ChunkGroups) -> tuple[np.ndarray, 
     return positions, times[places]
 
 
-def read_delayed(table: Path, runs: Iterable[Run], chunks: ChunkGroups) -> Due:
+def read_delayed(table: AnyPath, runs: Iterable[Run], chunks: ChunkGroups) -> Due:
     """The delayed entries of *runs* of a topic partition in *table*, read from its files."""
     return in_order(_delayed_of(table, run, chunks) for run in runs if has_delayed(run))
 
 
-def _delayed_of(table: Path, run: Run, chunks: ChunkGroups) -> Due:
+def _delayed_of(table: AnyPath, run: Run, chunks: ChunkGroups) -> Due:
     positions, times = delayed_in(table, run, chunks)
     hashes = read_hashes(table, [run])[positions - run.first_position] if len(positions) else NONE_DUE.hashes
     return Due(positions, times, hashes)

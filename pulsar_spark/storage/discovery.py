@@ -1,8 +1,10 @@
-"""Noticing that topics were made or deleted, for the price of a ``stat`` per folder."""
+"""Noticing that topics were made or deleted: on a local disk for the price of a ``stat`` per folder, in an object
+store, where a folder has no time, by listing the names now and then, the less often the more there are."""
 
 import math
 import os
 import time
+from collections.abc import Callable
 
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.layout import Layout
@@ -63,6 +65,44 @@ class TopicFolders:
 
     def _folder(self, tenant: str, namespace: str) -> str:
         return str(self._layout.topic(TopicName(tenant, namespace, "t")).parent)
+
+
+LIST_SECONDS, CALLS = 10.0, 10
+"""Between two looks at the names in an object store, and calls that one may take: one that takes more is followed by as
+many times the pause. Who subscribes to a topic, or asks anything of it, names it, so that is not waited for."""
+NAMES_A_CALL = 1000
+
+
+class ListedTopics:
+    """The same in an object store."""
+
+    def __init__(self, layout: Layout, clock: Callable[[], float] = time.monotonic):
+        self._layout, self._clock = layout, clock
+        self._found: dict[tuple[str, str], frozenset[str]] = {}
+        self._seen: dict[tuple[str, str], frozenset[str]] = {}
+        self._next_list = float("-inf")
+
+    def changed(self) -> list[tuple[str, str]]:
+        if self._clock() >= self._next_list:
+            self._found = {
+                namespace: frozenset(self._layout.store.folders(self._layout.namespace(*namespace)))
+                for namespace in self._layout.namespaces()
+            }
+            calls = (
+                1
+                + len({tenant for tenant, _ in self._found})
+                + sum(1 + len(names) // NAMES_A_CALL for names in self._found.values())
+            )
+            self._next_list = self._clock() + LIST_SECONDS * max(1.0, calls / CALLS)
+        return [name for name, topics in self._found.items() if topics != self._seen.get(name)]
+
+    def seen(self) -> None:
+        self._seen = dict(self._found)
+
+
+def topic_folders(layout: Layout) -> TopicFolders | ListedTopics:
+    """Where topics of a root lie, as one sees what became of them."""
+    return TopicFolders(layout) if layout.store.is_local else ListedTopics(layout)
 
 
 def _stamp(folder: str) -> int:

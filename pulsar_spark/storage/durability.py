@@ -5,6 +5,7 @@ The order is what makes it so: the rows' files and the folders that name them fi
 its link under the version's name, then the log's folder. So a power loss leaves a commit whole or not at all, and no
 commit names a file that is not there. Files that Spark staged are synced before they are taken in. What only says
 who is alive (leases, locks), and what is made again from a table (checkpoints, inputs of plans), is not waited for.
+What an object store has answered is there to stay, so there is nothing to set.
 
 The setting is a file of the root, which every writer looks at for the price of a stat. A root that is made gets
 :data:`DEFAULT`, or what the environment variable :data:`ENVIRONMENT` says; one without the file has the default: a
@@ -14,11 +15,11 @@ running; ``python -m tests.benchmarks.durability``), while a round takes 70 ms.
 
 import json
 import os
-import uuid
 from pathlib import Path
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration
 from pulsar_spark.storage.layout import BUNDLES
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
 FSYNC, NONE = "fsync", "none"
 DURABILITIES = (FSYNC, NONE)
@@ -28,13 +29,15 @@ _NAME = "durability"
 _read: dict[str, tuple[tuple[int, int], str]] = {}
 
 
-def settings_path(root: str | os.PathLike) -> Path:
+def settings_path(root: str | os.PathLike) -> AnyPath:
     """The file of a root's settings, beside its bundles."""
-    return Path(root) / BUNDLES / "settings.json"
+    return path_of(root) / BUNDLES / "settings.json"
 
 
 def read_durability(root: str | os.PathLike) -> str:
     """The root's durability; :class:`CorruptState` for a file that says none."""
+    if not store_of(root).is_local:
+        return FSYNC
     path = str(settings_path(root))
     try:
         found = os.stat(path)
@@ -74,20 +77,22 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
             f"durability {value!r}: give 'fsync' (a write that returned outlives a power loss) "
             "or 'none' (it is quicker)"
         )
+    store = store_of(root)
+    if not store.is_local:
+        if value != FSYNC:
+            raise InvalidConfiguration(
+                f"durability {value!r}: what an object store has answered outlives a power loss: it is 'fsync' there"
+            )
+        return
     path = settings_path(root)
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        fresh.write_text(json.dumps({_NAME: value}) + "\n")
-        sync_file(fresh)
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    store.replace(path, json.dumps({_NAME: value}) + "\n", sync_file)
     sync_folder(path.parent)
 
 
 def is_durable(table: str | os.PathLike) -> bool:
-    """Whether appends to a table of a root are to be synced; all tables lie three folders below it."""
-    return read_durability(Path(table).absolute().parents[2]) == FSYNC
+    """Whether appends to a table of a root are to be synced; all tables lie three folders below it. In a store nothing
+    is."""
+    return store_of(table).is_local and read_durability(Path(table).absolute().parents[2]) == FSYNC
 
 
 def sync_file(path: str | os.PathLike) -> None:

@@ -8,7 +8,6 @@ What counts is what a reader would meet. A file that no commit names is none of 
 import contextlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -29,6 +28,7 @@ from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.needed_runs import last_runs
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING, SCHEMAS
 
@@ -61,7 +61,7 @@ def examine_root(layout: Layout) -> list[Finding]:
     return findings
 
 
-def tables_of(layout: Layout) -> Iterator[tuple[str, Path, TopicName | None]]:
+def tables_of(layout: Layout) -> Iterator[tuple[str, AnyPath, TopicName | None]]:
     """(name, path, topic) of every table of the root: the broker's, which have no topic, and those of topics, or of
     what lies in their place."""
     for spec in (*BROKER_TABLES, REPROCESSING, SCHEMAS):
@@ -80,7 +80,7 @@ def _examine_settings(layout: Layout) -> Iterator[Finding]:
         yield Finding("settings", "", str(layout.root), None, str(broken), "pulsar-spark durability set fsync")
 
 
-def examine_table(name: str, path: Path, topic: TopicName | None) -> Iterator[Finding]:
+def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator[Finding]:
     """Definition, commits, data files and checkpoints of one table."""
     try:
         definition = read_definition(path)
@@ -137,7 +137,7 @@ def _remedy_of_definition(refused: Exception) -> str:
     return f"{_RESTORE}, or delete the folder"
 
 
-def broken_commits(path: Path) -> Iterator[tuple[int, str]]:
+def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
     """(version, what is wrong) of every commit that is empty, cut off, no commit, or missing between others."""
     log = TableLog(path)
     for version in range(max(log.earliest(), 0), log.latest() + 1):
@@ -157,7 +157,7 @@ def broken_commits(path: Path) -> Iterator[tuple[int, str]]:
         )
 
 
-def named_files(path: Path, without: set[int] = frozenset()) -> dict[str, int]:
+def named_files(path: AnyPath, without: set[int] = frozenset()) -> dict[str, int]:
     """The data files that the log's commits leave in the table, with their sizes; *without* are versions to pass
     over."""
     log, files, opened = TableLog(path), {}, -1
@@ -176,7 +176,7 @@ def named_files(path: Path, without: set[int] = frozenset()) -> dict[str, int]:
     return files
 
 
-def _broken_files(path: Path, broken: set[int]) -> Iterator[tuple[str, str]]:
+def _broken_files(path: AnyPath, broken: set[int]) -> Iterator[tuple[str, str]]:
     for name, size in named_files(path, broken).items():
         try:
             found = (path / name).stat().st_size
@@ -187,7 +187,7 @@ def _broken_files(path: Path, broken: set[int]) -> Iterator[tuple[str, str]]:
             yield name, f"has {found} bytes instead of {size}"
 
 
-def _examine_checkpoints(name: str, path: Path) -> Iterator[Finding]:
+def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
     for file in broken_checkpoints(path):
         yield Finding(
             "broken_checkpoint",
@@ -199,7 +199,7 @@ def _examine_checkpoints(name: str, path: Path) -> Iterator[Finding]:
         )
 
 
-def broken_checkpoints(path: Path) -> Iterator[Path]:
+def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
     """Checkpoints, and the file that names the latest, that cannot be read."""
     for file in sorted((path / "_delta_log").glob("*.checkpoint*.parquet")):
         try:
@@ -214,7 +214,7 @@ def broken_checkpoints(path: Path) -> Iterator[Path]:
             yield last
 
 
-def _examine_state(layout: Layout, topics: list[tuple[str, Path]]) -> Iterator[Finding]:
+def _examine_state(layout: Layout, topics: list[tuple[str, AnyPath]]) -> Iterator[Finding]:
     """What the tables say together: whether the state can be read, and every topic numbered. Asked only where each of
     them is sound."""
     try:
@@ -247,7 +247,7 @@ def _examine_delay_index(layout: Layout) -> Iterator[Finding]:
         )
 
 
-def _examine_numbering(layout: Layout, name: str, path: Path, latest: LatestRows) -> Iterator[Finding]:
+def _examine_numbering(layout: Layout, name: str, path: AnyPath, latest: LatestRows) -> Iterator[Finding]:
     topic_id = read_definition(path).table_id
     try:
         last_runs(open_table(layout.broker_table(LEDGERS.name)), topic_id, STRETCH)

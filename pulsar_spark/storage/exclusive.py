@@ -11,14 +11,12 @@ Two who claim at a time take the file's lock in turn. A claim ends when its owne
 machine is gone, or when it was not renewed for so long; its owner may go on publishing until somebody else claims.
 """
 
-import os
-import time
 import uuid
-from pathlib import Path
 from typing import NamedTuple
 
 from pulsar_spark.errors import ProducerFenced
-from pulsar_spark.storage.lease_file import LeaseFile, is_held
+from pulsar_spark.storage.lease_file import LeaseFile
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.tables import AppendTable
 
 LEASE_SECONDS = 10.0
@@ -36,69 +34,77 @@ class _Claim(NamedTuple):
     pid: int
     until: float
 
-    def is_alive(self) -> bool:
-        return is_held(self.host, self.pid, self.until)
-
 
 class ExclusiveClaim:
     """One producer's view of the claim on its topic, whether it has made one or not."""
 
-    def __init__(self, path: Path, topic: str, producer_name: str):
-        self._table, self._topic, self._producer_name = Path(path), topic, producer_name
-        self._file = LeaseFile(self._table / "_exclusive_producer.json", _Claim)
+    def __init__(self, path: AnyPath, topic: str, producer_name: str):
+        self._table, self._topic, self._producer_name = path_of(path), topic, producer_name
+        self._file = LeaseFile(self._table / "_exclusive_producer.json", _Claim, lambda: LEASE_SECONDS)
+        self._store = store_of(self._table)
         self._owner = uuid.uuid4().hex
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple | None = None
         self._is_mine = False
 
     def holder(self) -> str | None:
         """The name of another producer that has the topic for itself; None where nobody has."""
         claim = self._file.read()
-        return claim.producer_name if claim and claim.is_alive() and claim.owner != self._owner else None
+        return claim.producer_name if claim and self._is_others(claim) and self._file.is_held(claim) else None
 
     def take(self, *, is_fencing: bool = False) -> bool:
         """Claim the topic; False where somebody else has it, unless that one *is* to be *fenced*."""
-        with self._file.lock():
-            claim = self._file.read()
-            if not is_fencing and claim and claim.is_alive() and claim.owner != self._owner:
-                return False
-            epoch, self._is_mine = (claim.epoch if claim else 0) + 1, True
-            self._write(epoch, time.time() + LEASE_SECONDS)
-            AppendTable(self._table).append_transaction(_APPLICATION, epoch)
-            return True
+        epoch = 0
+
+        def take(claim: _Claim | None) -> dict | None:
+            nonlocal epoch
+            if not is_fencing and claim and self._is_others(claim) and self._file.is_held(claim):
+                return None
+            epoch = (claim.epoch if claim else 0) + 1
+            return self._said(epoch, is_held=True)
+
+        if not self._file.change(take):
+            return False
+        self._is_mine = True
+        AppendTable(self._table).append_transaction(_APPLICATION, epoch)
+        return True
 
     def renew(self) -> None:
         """Say that the owner is there still; nothing where it is the owner no more."""
-        self._write_own(LEASE_SECONDS)
+        self._write_own(is_held=True)
 
     def let_go(self) -> None:
         """End the claim, if it is this producer's; it is not renewed any more, whoever is about to."""
-        self._write_own(0.0)
+        self._write_own(is_held=False)
 
     def check(self) -> None:
         """:class:`ProducerFenced` where somebody else has claimed the topic; the price of a stat where nobody has."""
         try:
-            now = os.stat(self._file.path)
+            now = self._store.stamp(self._file.path)
         except FileNotFoundError:
             return
-        if self._seen == (now.st_ino, now.st_mtime_ns):
+        if self._seen == now:
             return
         claim = self._file.read()
-        is_others = claim is not None and claim.owner != self._owner
-        if is_others and (self._is_mine or claim.is_alive()):
+        is_others = claim is not None and self._is_others(claim)
+        if is_others and (self._is_mine or self._file.is_held(claim)):
             raise ProducerFenced(
                 f"producer {claim.producer_name!r} has topic {self._topic!r} for itself: producer "
                 f"{self._producer_name!r} publishes nothing any more; close it"
             )
         if not is_others or claim.until == 0:
-            self._seen = now.st_ino, now.st_mtime_ns
+            self._seen = now
 
-    def _write_own(self, seconds: float) -> None:
-        with self._file.lock():
-            claim = self._file.read()
-            if self._is_mine and claim and claim.owner == self._owner:
-                self._write(claim.epoch, time.time() + seconds if seconds else 0.0)
-            self._is_mine = self._is_mine and seconds > 0
+    def _write_own(self, *, is_held: bool) -> None:
+        def write(claim: _Claim | None) -> dict | None:
+            if not self._is_mine or claim is None or self._is_others(claim):
+                return None
+            return self._said(claim.epoch, is_held=is_held)
 
-    def _write(self, epoch: int, until: float) -> None:
-        said = {"epoch": epoch, "owner": self._owner, "producer_name": self._producer_name, "until": until}
-        self._file.write(self._owner, **said)
+        self._file.change(write)
+        self._is_mine = self._is_mine and is_held
+
+    def _is_others(self, claim: _Claim) -> bool:
+        return claim.owner != self._owner
+
+    def _said(self, epoch: int, *, is_held: bool) -> dict:
+        return {"epoch": epoch, "owner": self._owner, "producer_name": self._producer_name, "is_held": is_held}

@@ -34,6 +34,10 @@ _IN_WORDS = tuple(
 )
 
 
+class UnclearWrite(OSError):
+    """A store gave no answer to a write, which may have taken place, may yet take place, or neither."""
+
+
 def is_fault_of_disk(error: BaseException) -> bool:
     """Whether *error*, or what caused it, is of a disk that is full, read-only, gone for now or failing; never for a
     lost connection to Spark."""

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.instants import from_micros, to_micros
+from pulsar_spark.storage.store import store_of
 
 _STATISTICS_TEXT = 256
 _KEYS = ("partition_key", "ordering_key")
@@ -119,7 +120,7 @@ def staged_statistics(footer: pq.FileMetaData) -> dict:
 def file_bounds(path: str | os.PathLike, name: str) -> tuple[int, int] | None:
     """The least and the greatest instant of a column of a Parquet file, in microseconds of any year; None where its
     footer does not tell."""
-    footer = pq.read_metadata(path)
+    footer = pq.read_metadata(store_of(path).parquet(path))
     paths = footer_columns(footer)
     if name not in paths:
         return None

@@ -19,6 +19,11 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from pulsar_spark.storage.held_object import HeldObject
+from pulsar_spark.storage.lease_file import runs
+from pulsar_spark.storage.object_path import ObjectPath
+from pulsar_spark.storage.store import AnyPath, store_of
+
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """Held for reading only, which is enough for a lock and lets an operator make the file system read-only meanwhile."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -96,6 +101,23 @@ class HeldFile:
             os.close(file)
 
 
+def hold(place: AnyPath, more: dict | None = None) -> HeldFile | HeldObject:
+    """The same wherever the root lies: in an object store something that is there as long, on which nobody has a
+    lock."""
+    if isinstance(place, ObjectPath):
+        return HeldObject(place, {**machine(), "process": _process, "pids": _numbers(), **(more or {})})
+    return HeldFile(place, more)
+
+
+@lru_cache
+def _numbers() -> str:
+    """By what processes are numbered here: containers of one machine each count their own."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def _forked() -> None:
     global _process
     _process = uuid.uuid4().hex
@@ -106,9 +128,14 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def is_let_go(path: Path | None, do: Callable[[Path], None] = lambda path: None) -> bool:
+def is_let_go(path: AnyPath | None, do: Callable[[Path], None] = lambda path: None) -> bool:
     """Is it certain that the process which held the file is gone? Then *do* it, under the lock. False of a file of this
-    process or of another machine, and of one that cannot be opened."""
+    process or of another machine, and of one that cannot be opened. In an object store, where there is no lock, a
+    process of this machine is gone when none of its number runs."""
+    if path is None:
+        return False
+    if not store_of(path).is_local:
+        return _has_ended(path, do)
     with opened(path) as file:
         if file is None:
             return False
@@ -120,6 +147,18 @@ def is_let_go(path: Path | None, do: Callable[[Path], None] = lambda path: None)
             return True
         except OSError:
             return False
+
+
+def _has_ended(path: ObjectPath, do: Callable[[ObjectPath], None]) -> bool:
+    try:
+        content = path.read_bytes()
+        said = json.loads(content) if is_of_another_process_here(content) else {}
+        has_ended = bool(said) and said.get("pids") == _numbers() and not runs(said["pid"])
+        if has_ended:
+            do(path)
+    except OSError:
+        return False
+    return has_ended
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ again; the rule of what it looks for is that of frames.sent_history.
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.due_rows import by_position
 from pulsar_spark.storage.joining import DataFile
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -31,7 +31,7 @@ def mark_deletes(snapshot: pa.Table) -> dict[CursorKey, int]:
     return {CursorKey(*key): position for *key, position, is_removed in zip(*columns) if not is_removed}
 
 
-def first_held_round(table: Path, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
+def first_held_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
     """The first round of the first of *files* that delivered something above *mark_delete*, or that nobody can read;
     :data:`NOBODY` for none. Reads none behind it."""
     for file in sorted(files, key=lambda file: file.first_round):

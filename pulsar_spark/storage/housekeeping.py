@@ -16,7 +16,6 @@ any two writes leaves what the next look finds and does again.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.retention import promised_seconds
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.shortening import shorten
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.upkeep import FILES_A_STEP, appended, remove_stale, remove_unseen
 from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
@@ -47,7 +47,7 @@ ROWS_REMOVED, FILES_JOINED, LOG_SHORTENED, FILES_REMOVED = (
 class Done(NamedTuple):
     """What one step did to a table: which of the four, and to how many files or commits."""
 
-    table: Path
+    table: AnyPath
     what: str
     count: int
 
@@ -65,7 +65,7 @@ class Needs(NamedTuple):
     keeps_rows: bool = True
 
 
-def needs_of(table: Path, name: str, latest: LatestRows) -> Needs:
+def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
     """What is needed of a table of the broker's by *name*, given the *latest* round."""
     log = TableLog(table)
     if name == REQUESTS.name:
@@ -77,7 +77,7 @@ def needs_of(table: Path, name: str, latest: LatestRows) -> Needs:
     return Needs(log.latest(), waiting=0)
 
 
-def needs_of_topic(table: Path, topic_id: str, latest: LatestRows) -> Needs:
+def needs_of_topic(table: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
     """The same of a topic's table: what is numbered is found wherever it lies."""
     return _behind(TableLog(table), latest.numbered_until(topic_id))
 
@@ -89,7 +89,7 @@ def _behind(log: TableLog, read_until: int) -> Needs:
     return Needs(read_until, waiting, frozenset(add["path"] for add in added))
 
 
-def _needs_of_rounds(table: Path) -> Needs:
+def _needs_of_rounds(table: AnyPath) -> Needs:
     """The newest snapshot, its commit too, what comes behind it, and rounds that delivered what is not deleted."""
     log = TableLog(table)
     for commit in log.commits_from_the_end():
@@ -103,7 +103,7 @@ def _needs_of_rounds(table: Path) -> Needs:
 
 
 def keep_house(
-    table: Path,
+    table: AnyPath,
     needs: Callable[[], Needs],
     *,
     history_seconds: int,
@@ -132,7 +132,7 @@ def keep_house(
             yield Done(table, FILES_REMOVED, len(paths))
 
 
-def _history(table: Path, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
+def _history(table: AnyPath, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
     """The files whose rows nobody needs any more, nor wants to see. Rounds go from the first on, because a later one
     may say that what an earlier one says is over."""
     old = {file for file in files if file.written < before}
@@ -145,7 +145,7 @@ def _history(table: Path, files: list[DataFile], needs: Needs, before: float) ->
     return {file for file in old if file.last_round < first}
 
 
-def _remove_rows(table: Path, opened: DeltaTable, files: list[DataFile]) -> Iterator[Done]:
+def _remove_rows(table: AnyPath, opened: DeltaTable, files: list[DataFile]) -> Iterator[Done]:
     for first in range(0, len(files), FILES_A_STEP):
         doomed = files[first : first + FILES_A_STEP]
         version = AppendTable(table).replace_files([], [remove_of(file) for file in doomed], opened.version())

@@ -15,7 +15,6 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -35,6 +34,7 @@ from pulsar_spark.storage.data_files import (
     write_parts,
 )
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
@@ -130,7 +130,7 @@ def _size(file: DataFile) -> int:
     return int(math.log(largest, FILES) + 1e-9)
 
 
-def join(path: Path, table: DeltaTable, groups: Iterable[Sequence[DataFile]]) -> Iterator[list[int]]:
+def join(path: AnyPath, table: DeltaTable, groups: Iterable[Sequence[DataFile]]) -> Iterator[list[int]]:
     """Join the files of each of *groups* of the *table* at *path*, as far as they can be read, a step at a time: the
     sizes of the groups of which each has become one file since, none in most steps. Takes a row group or two of
     memory."""
@@ -153,7 +153,7 @@ class _Joined(NamedTuple):
     files: Sequence[DataFile]
 
 
-def _write(path: Path, group: Sequence[DataFile], schema: pa.Schema) -> _Joined | None:
+def _write(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> _Joined | None:
     """None where fewer than two of the files can be read."""
     while len(group) > 1:
         name = f"{_folder(group[0])}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
@@ -168,7 +168,7 @@ def _write(path: Path, group: Sequence[DataFile], schema: pa.Schema) -> _Joined 
     return None
 
 
-def _commit(path: Path, table: DeltaTable, written: list[_Joined]) -> list[int]:
+def _commit(path: AnyPath, table: DeltaTable, written: list[_Joined]) -> list[int]:
     """Put the files that are *written* in the place of those they have the rows of, unless one of these was taken out
     since; how many each stands for. None are left in the list."""
     log, gone = TableLog(path), set()
@@ -207,7 +207,7 @@ def _folder(file: DataFile) -> str:
     return file.path[: file.path.rfind("/") + 1]
 
 
-def _rows(path: Path, group: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.Table]:
+def _rows(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.Table]:
     """A row group at a time."""
     for file in group:
         rows = 0

@@ -6,7 +6,6 @@ broker's own tables, in which the rows of all topics lie together, what is kept 
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from pulsar_spark.protocol.policies import (
@@ -21,6 +20,7 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger import LatestRows
 from pulsar_spark.storage.housekeeping import Needs, needs_of, needs_of_topic
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
 
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
     """A table that is kept: its name for people, what is needed of it, and how long things stay."""
 
     name: str
-    path: Path
+    path: AnyPath
     needs: Callable[[], Needs]
     history_seconds: int
     time_travel_seconds: int
@@ -63,7 +63,7 @@ def _number(latest: LatestRows, topic: str, name: str) -> int:
     return policy_number(name, policy_text(latest.policies, topic, name))
 
 
-def _needs_of_topic(path: Path, topic_id: str, latest: LatestRows) -> Needs:
+def _needs_of_topic(path: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
     if read_definition(path).table_id != topic_id:
         raise FileNotFoundError(f"the topic at {str(path)!r} was deleted and made again")
     return needs_of_topic(path, topic_id, latest)

@@ -25,6 +25,7 @@ from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
 from pulsar_spark.storage.entries import is_in_table, read_slice
 from pulsar_spark.storage.file_statistics import file_statistics, footer_schema
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.store import store_of
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 
@@ -55,7 +56,7 @@ def is_by_hash(table, run: Run) -> bool:
 
 @lru_cache(maxsize=4096)
 def _key_columns(path: str) -> tuple[str, ...] | None:
-    footer = pq.read_metadata(path)
+    footer = pq.read_metadata(store_of(path).parquet(path))
     found, names = file_statistics(footer), footer_schema(footer).to_arrow_schema().names
     if found["nullCount"].get("sticky_key_hash") == 0:
         return None
@@ -64,7 +65,7 @@ def _key_columns(path: str) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=4096)
 def _is_by_hash(path: str) -> bool:
-    footer = pq.read_metadata(path)
+    footer = pq.read_metadata(store_of(path).parquet(path))
     groups = (footer.row_group(index) for index in range(footer.num_row_groups))
     columns = (group.column(at) for group in groups for at in range(group.num_columns))
     found = [column.statistics for column in columns if column.path_in_schema == "sticky_key_hash"]

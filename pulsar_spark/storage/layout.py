@@ -15,12 +15,14 @@ import hashlib
 import logging
 import os
 import re
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from pulsar_spark.errors import InvalidTopicName, InvalidUrl
+from pulsar_spark.errors import InvalidTopicName, InvalidUrl, OperationNotSupported
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.root import log, parse_root
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
 BUNDLES = "_bundles"
 """Folder of a root beside those of tenants; no tenant's name is written like that."""
@@ -65,10 +67,10 @@ def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
     )
 
 
-def beside(table: str | os.PathLike, suffix: str) -> Path:
+def beside(table: str | os.PathLike, suffix: str) -> AnyPath:
     """Where what belongs to a table, and is not in it, lies: on its file system, under a name that is no topic's. A
     table whose name leaves no room for the suffix (none is made any more) is told by a digest of its name."""
-    folder = Path(table)
+    folder = path_of(table)
     name = f".{folder.name}{suffix}"
     if len(os.fsencode(name)) > MAX_FILE_NAME:
         name = f".{hashlib.sha256(os.fsencode(folder.name)).hexdigest()}{suffix}"
@@ -106,14 +108,30 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
         raise InvalidUrl(f"service URL {url[:80]!r}: {refused}; {advice}") from refused
 
 
+def layout_for_frames(root: str | os.PathLike) -> "Layout":
+    """Of a root that Spark reads and writes; :class:`OperationNotSupported` for one in an object store."""
+    layout = Layout(root)
+    layout.require_local("DataFrames and views")
+    return layout
+
+
 class Layout:
-    """Paths of one root. Roots are local folders; an object store's root would be another class with these methods."""
+    """Places of one root, wherever that lies (see store)."""
 
     def __init__(self, root: str | os.PathLike, bundle: str = DEFAULT_BUNDLE):
         self.root = parse_root(root)
+        self.store = store_of(self.root)
         self.bundle = bundle
 
-    def topic(self, topic: TopicName) -> Path:
+    def require_local(self, what: str) -> None:
+        """:class:`OperationNotSupported` in an object store, for *what* this release has on local disks alone."""
+        if not self.store.is_local:
+            raise OperationNotSupported(
+                f"root {str(self.root)!r} is in an object store, where this release has no {what}: clients and their "
+                "broker work there; give a root on a local disk for the rest"
+            )
+
+    def topic(self, topic: TopicName) -> AnyPath:
         folder = self.root / encode_name(topic.tenant) / encode_name(topic.namespace)
         return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
 
@@ -124,7 +142,7 @@ class Layout:
         if len(encoded) > MAX_TABLE_NAME:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
 
-    def namespace(self, tenant: str, namespace: str) -> Path:
+    def namespace(self, tenant: str, namespace: str) -> AnyPath:
         """Path of the folder of its topics."""
         return self.root / encode_name(tenant) / encode_name(namespace)
 
@@ -132,30 +150,43 @@ class Layout:
         """Was the namespace made? The default one need not be."""
         return (tenant, namespace) == DEFAULT_NAMESPACE or self.namespace(tenant, namespace).is_dir()
 
-    def bundle_folder(self) -> Path:
+    def make_namespace(self, tenant: str, namespace: str) -> None:
+        """Let it be there without a topic in it; nothing where it is."""
+        self.store.make_folder(self.namespace(tenant, namespace))
+
+    def bundle_folder(self) -> AnyPath:
         return self.root / BUNDLES / self.bundle
 
-    def broker_table(self, table: str) -> Path:
+    def broker_table(self, table: str) -> AnyPath:
         """Path of ``requests``, ``cursor_ledger`` or ``ledgers``."""
         return self.bundle_folder() / table
 
+    def local_folder(self) -> Path:
+        """Where a broker keeps what nobody needs behind it: the folder of the bundle; for one in an object store a
+        folder of this machine's."""
+        if self.store.is_local:
+            return self.bundle_folder()
+        digest = hashlib.sha256(str(self.bundle_folder()).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"pulsar_spark-{os.getuid()}-{digest}"
+
     def checkpoint(self) -> Path:
-        return self.bundle_folder() / "checkpoint"
+        return self.local_folder() / "checkpoint"
 
     def namespaces(self) -> list[tuple[str, str]]:
         """(tenant, namespace) of every namespace folder, sorted."""
         return sorted(
             (tenant, namespace)
-            for tenant, folder in _named_folders(self.root)
-            for namespace, _ in _named_folders(folder)
+            for tenant in _named_folders(self.root)
+            for namespace in _named_folders(self.root / encode_name(tenant))
         )
 
     def topics(self, tenant: str, namespace: str) -> list[TopicName]:
         """Topics of one namespace that have a table, sorted by name."""
+        folder = self.namespace(tenant, namespace)
         return sorted(
             TopicName(tenant, namespace, name)
-            for name, path in _named_folders(self.namespace(tenant, namespace))
-            if os.path.isdir(f"{path}{os.sep}_delta_log")
+            for name in _named_folders(folder)
+            if not self.store.is_local or os.path.isdir(f"{folder}{os.sep}{encode_name(name)}{os.sep}_delta_log")
         )
 
     def folder_names(self, tenant: str, namespace: str) -> set[str]:
@@ -163,15 +194,12 @@ class Layout:
         return {name for name, _ in _named_folders(self.namespace(tenant, namespace))}
 
 
-def _named_folders(folder: str | os.PathLike) -> list[tuple[str, str]]:
+def _named_folders(folder: AnyPath) -> list[str]:
+    """The names that folders in it stand for."""
     found = []
-    try:
-        entries = [
-            entry for entry in os.scandir(folder) if not entry.name.startswith(".")
-        ]  # no name is encoded so; locks and what is being deleted are
-    except (FileNotFoundError, NotADirectoryError):
-        return found
-    for entry in entries:
-        with contextlib.suppress(ValueError):
-            found.append((decode_name(entry.name), entry))
-    return [(name, entry.path) for name, entry in found if entry.is_dir()]
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for name in store_of(folder).folders(folder):
+            if not name.startswith("."):  # no name is encoded so; locks and what is being deleted are
+                with contextlib.suppress(ValueError):
+                    found.append(decode_name(name))
+    return found

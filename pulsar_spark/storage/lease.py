@@ -4,19 +4,16 @@ The lease only says who is alive; what keeps two brokers apart is the fenced com
 an idle broker writes no table.
 """
 
-import os
-import time
-from pathlib import Path
 from typing import NamedTuple
 
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease_file import LeaseFile, is_held
+from pulsar_spark.storage.lease_file import LeaseFile
 
 LEASE_SECONDS = 10.0
 
 
 class Holder(NamedTuple):
-    """Who holds a lease, on which machine and process, until when (Unix time)."""
+    """Who holds a lease, on which machine and process, until when (Unix time; of no matter in an object store)."""
 
     broker_id: str
     host: str
@@ -28,30 +25,30 @@ class BundleLease:
     """One broker's view of the lease of its bundle."""
 
     def __init__(self, layout: Layout, broker_id: str):
-        self.path = Path(layout.bundle_folder()) / "lease.json"
+        self.path = layout.bundle_folder() / "lease.json"
         self.broker_id = broker_id
-        self._file = LeaseFile(self.path, Holder)
+        self._file = LeaseFile(self.path, Holder, lambda: LEASE_SECONDS)
 
     def holder(self) -> Holder | None:
         """Who holds the lease now; None when nobody alive does."""
-        found = self._file.read()
-        return found if found and is_held(*found[1:]) else None
+        return self._held(self._file.read())
 
     def take(self) -> bool:
         """Take or renew the lease; False when another broker holds it."""
-        with self._file.lock():
-            holder = self.holder()
-            if holder and holder.broker_id != self.broker_id:
-                return False
-            self._write(time.time() + LEASE_SECONDS)
-            return True
+        return self._file.change(lambda said: None if self._is_others(said) else self._said(is_held=True))
 
     def let_go(self) -> None:
         """End the lease, if it is this broker's."""
-        with self._file.lock():
-            holder = self.holder()
-            if holder and holder.broker_id == self.broker_id:
-                self._write(0.0)
+        self._file.change(
+            lambda said: self._said(is_held=False) if self._held(said) and not self._is_others(said) else None
+        )
 
-    def _write(self, until: float) -> None:
-        self._file.write(str(os.getpid()), broker_id=self.broker_id, until=until)
+    def _held(self, said: Holder | None) -> Holder | None:
+        return said if self._file.is_held(said) else None
+
+    def _is_others(self, said: Holder | None) -> bool:
+        holder = self._held(said)
+        return holder is not None and holder.broker_id != self.broker_id
+
+    def _said(self, *, is_held: bool) -> dict:
+        return {"broker_id": self.broker_id, "is_held": is_held}

@@ -5,7 +5,6 @@ writing them and the round that uses them is repaired by reading them back.
 """
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +18,13 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_parts import Term, read_parts, term
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
 
-def read_ledgers(path: Path, *, topic_id: str | None = None) -> tuple[pa.Table, int]:
+def read_ledgers(path: AnyPath, *, topic_id: str | None = None) -> tuple[pa.Table, int]:
     """All rows of the table (of one topic), and the version they were read at."""
     table = open_table(path)
     wanted = [term("topic_id", "==", topic_id)] if topic_id else []

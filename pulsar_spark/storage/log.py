@@ -11,13 +11,16 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import chain
 
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.actions import Commit, parse_actions, parse_commit
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
 FIRST_COMMIT = ".first_commit.json"
 """The first commit of a table whose log begins later; nobody else reads it."""
+_NEAR = 62
+"""How many versions are asked for one by one where a later one is looked for."""
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -25,34 +28,34 @@ class TableLog:
     """The log of one table, by path. Holds no state but the path; safe to share."""
 
     def __init__(self, table: str | os.PathLike):
-        self.folder = Path(table) / "_delta_log"
+        self.folder = path_of(table) / "_delta_log"
+        self._store = store_of(self.folder)
+        self._has = self._store.has
         self._commits = f"{self.folder}/".replace("%", "%%") + "%020d.json"
 
-    def file(self, version: int) -> Path:
+    def file(self, version: int) -> AnyPath:
         """The file of a commit, there or not."""
         return self.folder / f"{version:020d}.json"
 
     def exists(self) -> bool:
         return self.folder.is_dir()
 
-    def life(self) -> tuple[int, int] | None:
+    def life(self) -> tuple | None:
         """What tells the table from another that was made in its place: its first commit's file, wherever it is, for
         the price of a stat or two. None when somebody else's log clean-up has taken that file; FileNotFoundError
         without a table, as of :meth:`versions`."""
         for name in (f"{0:020d}.json", FIRST_COMMIT):
             try:
-                found = os.stat(f"{self.folder}/{name}")
+                return self._store.stamp(f"{self.folder}/{name}")
             except OSError as error:
                 if error.errno not in _NO_FOLDER:
                     raise
                 missing = error
-            else:
-                return found.st_ino, found.st_mtime_ns
         if not self.exists():
             raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from missing
         return None
 
-    def first_commit(self) -> Path:
+    def first_commit(self) -> AnyPath:
         """The file of the first commit: in the log, or else beside it, where it need not be."""
         return self.file(0) if self.has(0) else self.folder / FIRST_COMMIT
 
@@ -69,12 +72,13 @@ class TableLog:
             os.link(self.file(0), self.folder / FIRST_COMMIT)
 
     def has(self, version: int) -> bool:
-        """Is the commit of a version there? A broker asks that of every topic each time it looks: half the time of
-        ``os.path.exists``."""
-        return os.access(self._commits % version, os.F_OK)
+        """Is the commit of a version there? A broker asks that of topics in turn each time it looks."""
+        return self._has(self._commits % version)
 
     def latest(self, known: int = -1) -> int:
         """The highest version, at least *known*; -1 for no table. Cheap when little came after *known*."""
+        if not self._store.is_local and known > 0:
+            return self._latest_listed(known)
         if known < 0 or not self.has(known):
             try:
                 known = max(self.versions(), default=-1)
@@ -86,16 +90,34 @@ class TableLog:
             known += 1
         return known
 
+    def _latest_listed(self, known: int) -> int:
+        """The same in a store: one call tells whether *known* is still there and what came behind it."""
+        listed = _versions(self._store.names_behind(self.folder, self.file(known - 1).name))
+        if known not in listed:
+            return max(self.versions(), default=-1) if self.exists() else -1
+        while known + 1 in listed:
+            known += 1
+        return known
+
+    def next_there(self, first: int) -> int | None:
+        """The lowest version from *first* on that is there; None where none is found. On a local disk the next are
+        asked for one by one, and then some: a list of the whole log would cost more."""
+        if not self._store.is_local:
+            return min(_versions(self._store.names_behind(self.folder, self.file(first - 1).name)), default=None)
+        reach = chain(range(first, first + _NEAR), (first + (1 << power) for power in range(7, 16)))
+        beyond = next((found for found in reach if self.has(found)), None)
+        return None if beyond is None else next(found for found in range(first, beyond + 1) if self.has(found))
+
     def versions(self) -> list[int]:
         """The versions whose commit files exist, in no order; FileNotFoundError without a table, also where a file or a
         link to nowhere, stands in the place of one of its folders."""
         try:
-            names = os.listdir(self.folder)
+            names = self._store.names(self.folder)
         except OSError as error:
             if isinstance(error, FileNotFoundError) or self.exists():
                 raise
             raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from error
-        return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
+        return _versions(names)
 
     def earliest(self) -> int:
         """The version at which the log begins; -1 for no table. It is the first, or the lowest behind those that were
@@ -154,7 +176,7 @@ class TableLog:
         version = after + 1
         while until is None or version <= until:
             if not self.has(version):
-                if version == after + 1 and self.is_shortened(after):
+                if version == after + 1 and self._begins_behind(after):
                     raise LogShortened(
                         f"{str(self.folder.parent)!r}: commits {version} to {self.earliest() - 1} are no longer in the "
                         "log: whoever was away for so long begins again with the table as it is"
@@ -179,6 +201,10 @@ class TableLog:
         return self.commits(max(after, self.earliest() - 1) if self.is_shortened(after) else after)
 
 
-def read_actions(path: Path) -> list[dict]:
+def _versions(names: list[str]) -> list[int]:
+    return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
+
+
+def read_actions(path: AnyPath) -> list[dict]:
     """The actions of a commit's file; ValueError or TypeError, with the cause in words, for one that is no commit."""
     return parse_actions(path.read_bytes())

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.file_statistics import group_bounds
+from pulsar_spark.storage.store import store_of
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 
@@ -218,7 +219,9 @@ class RowGroups:
         with self._lock:
             footer = self._footers.get(path)
         metadata = None if footer is None else footer.metadata
-        return pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True, pre_buffer=False)
+        return pq.ParquetFile(
+            store_of(path).parquet(path), metadata=metadata, page_checksum_verification=True, pre_buffer=False
+        )
 
     def _footer(self, path: str, metadata: pq.FileMetaData) -> _Footer:
         with self._lock:
@@ -278,7 +281,7 @@ def _size(rows: Rows | _Published) -> int:
 def is_sound(path: str) -> bool:
     """Can every row of a file be read?"""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(store_of(path).parquet(path), page_checksum_verification=True) as file:
             for number in range(file.metadata.num_row_groups):
                 file.read_row_group(number)
     except READ_ERRORS as error:

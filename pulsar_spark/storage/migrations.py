@@ -31,7 +31,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -47,6 +46,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import append_lock, parse_definition, read_definition
 from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, MESSAGES, TABLES, TableSpec
@@ -221,7 +221,7 @@ def _change_tables(layout: Layout, migration: Migration, dry_run: bool) -> Itera
                 yield Changed(name, migration.to, columns)
 
 
-def _change_table(path: Path, spec: TableSpec, migration: Migration, dry_run: bool) -> tuple[str, ...] | None:
+def _change_table(path: AnyPath, spec: TableSpec, migration: Migration, dry_run: bool) -> tuple[str, ...] | None:
     """The columns that the migration added; None for a table that has it already."""
     with contextlib.nullcontext() if dry_run else append_lock(path):
         while True:
@@ -261,14 +261,14 @@ def _described(description: str, version: int) -> str:
     return json.dumps(json.loads(description) | {"layout_version": version}, sort_keys=True)
 
 
-def _broker_tables(layout: Layout) -> list[Path]:
+def _broker_tables(layout: Layout) -> list[AnyPath]:
     """That of the state first: its definition is the root's version."""
     specs = sorted(BROKER_TABLES, key=lambda spec: spec.name != CURSOR_LEDGER.name)
     paths = [layout.broker_table(spec.name) for spec in specs]
     return [path for path in paths if TableLog(path).exists()]
 
 
-def _redefine(path: Path, version: int) -> None:
+def _redefine(path: AnyPath, version: int) -> None:
     """Let the table's first commit name *version*, unless it names it, or a higher one. Nothing where somebody else's
     log clean-up has taken it: then the table's current description counts (:func:`read_definition`)."""
     with append_lock(path):

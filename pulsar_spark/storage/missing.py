@@ -3,7 +3,6 @@ whose file was taken by hand, or is damaged, are lost, which is an error with a 
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.message_files import EntryIds
+from pulsar_spark.storage.store import path_of
 from pulsar_spark.storage.topic_files import partition_of, trimmed_ledgers
 
 
@@ -121,4 +121,4 @@ def lost_error(table: str | os.PathLike, run: Run, missing: Missing) -> Messages
         "whole or damaged, though nobody took it out of the table; put it back, or skip them with 'pulsar-spark "
         "subscriptions skip-lost TOPIC -s SUBSCRIPTION'"
     )
-    return MessagesLost(text, str(Path(table)), partition, run.ledger_id, tuple(ranges), missing.lost)
+    return MessagesLost(text, str(path_of(table)), partition, run.ledger_id, tuple(ranges), missing.lost)

@@ -9,13 +9,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyarrow import fs
 
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
@@ -24,7 +22,8 @@ from pulsar_spark.storage.ledgers import by_partition, groups, runs_of, stored_r
 from pulsar_spark.storage.packed_columns import numbers
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
 from pulsar_spark.storage.publish_ids import PublishIds
-from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.scan import folder_of, open_table
+from pulsar_spark.storage.store import AnyPath, path_of
 from pulsar_spark.storage.table_parts import Term, read_parts, term
 from pulsar_spark.table_specs import LEDGERS
 
@@ -37,7 +36,7 @@ Place = tuple[str, int]
 class NeededRuns:
     """What the table at *path* says of each topic partition, of which nobody needs what lies before a position."""
 
-    def __init__(self, path: Path, first_needed: Callable[[str, int], int]):
+    def __init__(self, path: AnyPath, first_needed: Callable[[str, int], int]):
         opened = open_table(path)
         self.version = opened.version()
         self.publish_ids: dict[str, PublishIds] = {}
@@ -68,7 +67,7 @@ class NeededRuns:
                 self.rows[place] = pa.concat_tables(rows[place])
 
 
-def stored_runs(path: Path, topic_id: str, partition: int, below: int = MAX_LONG, first: int = 0) -> pa.Table:
+def stored_runs(path: AnyPath, topic_id: str, partition: int, below: int = MAX_LONG, first: int = 0) -> pa.Table:
     """The rows of those runs of a topic partition that have positions from *first* on and begin below another."""
     return stored_rows(open_table(path), LEDGERS.schema.names, _between(topic_id, partition, first, below))
 
@@ -119,7 +118,7 @@ def _between(topic_id: str, partition: int, first: int, below: int) -> list[Term
 
 def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, PartitionLedgers]:
     """Of each partition of a topic the last runs, so many or up to twice as many; all where some are missing."""
-    path, found = Path(fs.FileSystem.from_uri(opened.table_uri)[1]), {}
+    path, found = path_of(folder_of(opened)), {}
     begins, passed = _begins(opened, topic_id, count), defaultdict(_Passed)
     for partition, runs in _runs_of_topic(opened, topic_id, _NUMBERS):
         passed[partition].add(runs.filter(pc.less(runs["first_position"], begins[partition])))
@@ -152,7 +151,7 @@ def _runs_of_topic(opened: DeltaTable, topic_id: str, columns: Iterable[str]) ->
         yield from groups(some, "partition")
 
 
-def published(path: Path, topic_id: str) -> PublishIds:
+def published(path: AnyPath, topic_id: str) -> PublishIds:
     """The publish ids of a topic, none so far."""
 
     def is_there(publish_id: str) -> bool:

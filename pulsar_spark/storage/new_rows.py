@@ -11,7 +11,6 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.deduplication import app_id
 from pulsar_spark.storage.data_files import StagedFile, partition_values, staging_folder, write_parts
 from pulsar_spark.storage.file_statistics import staged_statistics
+from pulsar_spark.storage.store import AnyPath
 
 NAMED_BY = ("producer_name", "sequence_id")
 _CHUNK_ID = "chunk_id"
@@ -35,7 +35,7 @@ class NewRows(NamedTuple):
 
 
 @contextlib.contextmanager
-def new_rows(table: Path, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
+def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
     """What of *files*, in their order, is new where *highest* is stored; it stays until the end of the ``with`` unless
     it was moved into the table. Rows without a name or a sequence id are always new."""
     folder, search, left = staging_folder(table) / uuid.uuid4().hex, _Search(highest, since), []
@@ -112,7 +112,7 @@ class _Search:
         return is_new
 
 
-def _write_some(file: StagedFile, is_new: np.ndarray, folder: Path) -> None:
+def _write_some(file: StagedFile, is_new: np.ndarray, folder: AnyPath) -> None:
     """Write the new rows of a file under its name in *folder*; their entry ids count up from its first."""
     source = pq.ParquetFile(file.source)
     first = file.statistics["minValues"]["entry_id"]

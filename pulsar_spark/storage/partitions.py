@@ -8,13 +8,13 @@ another. Until then it goes on with the partitions it knows, whose entries stay 
 
 import json
 import os
-from pathlib import Path
 
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, NotARoot, TopicNotFound
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.commits import replace_commit
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import append_lock, read_definition
 from pulsar_spark.storage.topics import MAX_PARTITIONS, Topic, read_topic
 
@@ -34,21 +34,33 @@ def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> 
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
     path = read_topic(layout, name).path
-    with append_lock(path):
-        topic = read_topic(layout, name)
-        if not topic.partitions:
-            raise NotAllowedError(f"topic {str(topic.name)!r} has no partitions, and can be given none: make another")
-        if partitions < topic.partitions:
-            raise NotAllowedError(
-                f"topic {str(topic.name)!r} has {topic.partitions} partitions, which can be raised and not lowered to "
-                f"{partitions}"
-            )
-        if partitions > topic.partitions:
-            _write(path, partitions)
+    if layout.store.is_local:
+        with append_lock(path):
+            if _is_raised(read_topic(layout, name), partitions):
+                replace_commit(path, 0, _text(path, partitions), keep_as=None)
+    else:
+        first, is_written = TableLog(path).file(0), False
+        while not is_written:
+            known = layout.store.known(first)
+            is_raised = _is_raised(read_topic(layout, name), partitions)
+            is_written = not is_raised or layout.store.put_over(first, _text(path, partitions).encode(), known)
     return read_topic(layout, name)
 
 
-def _write(path: Path, partitions: int) -> None:
+def _is_raised(topic: Topic, partitions: int) -> bool:
+    """Are these more than it has? Refuses what cannot be."""
+    if not topic.partitions:
+        raise NotAllowedError(f"topic {str(topic.name)!r} has no partitions, and can be given none: make another")
+    if partitions < topic.partitions:
+        raise NotAllowedError(
+            f"topic {str(topic.name)!r} has {topic.partitions} partitions, which can be raised and not lowered to "
+            f"{partitions}"
+        )
+    return partitions > topic.partitions
+
+
+def _text(path: AnyPath, partitions: int) -> str:
+    """The first commit of a topic that has so many."""
     actions = TableLog(path).first_actions()
     if actions is None:
         raise TopicNotFound(
@@ -59,7 +71,7 @@ def _write(path: Path, partitions: int) -> None:
         if "metaData" in action:
             said = json.loads(action["metaData"]["description"])
             action["metaData"]["description"] = json.dumps(said | {"partitions": partitions}, sort_keys=True)
-    replace_commit(path, 0, "\n".join(map(json.dumps, actions)) + "\n", keep_as=None)
+    return "\n".join(map(json.dumps, actions)) + "\n"
 
 
 class PartitionWatch:

@@ -5,17 +5,18 @@ client's lease says, that its process is gone. On another machine the lease alon
 touches its file, which costs no other file and no commit, and a broker that sees another time on it than before has
 heard of the client then, by its own clock; what the time says is of no matter. Where the file system has no such locks
 there is no file, and a client that asks for nothing says so in a request. The file is made before the client's first
-request and goes with the client; what a killed one left is removed by the broker.
+request and goes with the client; what a killed one left is removed by the broker. In an object store a touch is another
+object under the same name, the lease alone tells, and a broker lists them all in one call.
 """
 
 import contextlib
 import os
 import re
 import time
-from pathlib import Path
 
-from pulsar_spark.storage.held_file import HeldFile, is_let_go, is_of_another_process_here, opened
+from pulsar_spark.storage.held_file import hold, is_let_go, is_of_another_process_here, opened
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import layout_version
 
 SIGNS_SINCE = 2
@@ -26,30 +27,46 @@ FOREIGN_SECONDS = 24 * 60 * 60
 _CLIENT_ID = re.compile("[0-9A-Za-z-]{1,100}")
 
 
-def presence_folder(layout: Layout) -> Path:
+def presence_folder(layout: Layout) -> AnyPath:
     """Where a bundle's clients hold their files."""
-    return Path(layout.bundle_folder()) / "clients"
+    return layout.bundle_folder() / "clients"
 
 
-class Presence(HeldFile):
+class Presence:
     """A client's file. Where it cannot be held there is none, and the lease alone tells."""
 
     def __init__(self, layout: Layout, client_id: str):
         self._layout = layout
-        super().__init__(presence_folder(layout) / client_id)
+        self._held = hold(presence_folder(layout) / client_id)
+        self.path = self._held.path
 
     def touch(self) -> bool:
         """Give a sign of life; False where nobody would see it: there is no file (any more), or brokers of the first
         release serve the root, which do not look."""
         try:
-            return self._file is not None and layout_version(self._layout) >= SIGNS_SINCE and super().touch()
+            return layout_version(self._layout) >= SIGNS_SINCE and self._held.touch()
         except OSError:
             return False
 
+    def end(self) -> None:
+        """Remove the file. A second call does nothing."""
+        self._held.end()
 
-def last_sign(layout: Layout, client_id: str) -> int | None:
-    """A number that is another one after each sign of life; None where there is no file. The file is opened for it,
+    def let_go(self) -> None:
+        """Close the file without a word: what ending the process does."""
+        self._held.let_go()
+
+
+def all_signs(layout: Layout) -> dict[str, str]:
+    """What :func:`last_sign` says of all clients, for a root in an object store: by one call for a thousand."""
+    return layout.store.stamps(presence_folder(layout))
+
+
+def last_sign(layout: Layout, client_id: str) -> int | str | None:
+    """Something that is another one after each sign of life; None where there is no file. The file is opened for it,
     because a network file system may remember what it said of one that is not."""
+    if not layout.store.is_local:
+        return all_signs(layout).get(client_id)
     with opened(_path_of(layout, client_id)) as file:
         return None if file is None else os.fstat(file).st_mtime_ns
 
@@ -70,7 +87,7 @@ def is_watched(layout: Layout, client_id: str) -> bool:
     """Will :func:`is_gone` ever be true of the client?"""
     path = _path_of(layout, client_id)
     try:
-        return path is not None and is_of_another_process_here(path.read_bytes())
+        return layout.store.is_local and path is not None and is_of_another_process_here(path.read_bytes())
     except OSError:
         return False
 
@@ -82,7 +99,7 @@ def remove_old(layout: Layout, client_id: str) -> None:
         if (
             path
             and path.stat().st_mtime + FOREIGN_SECONDS < time.time()
-            and not is_of_another_process_here(path.read_bytes())
+            and not (layout.store.is_local and is_of_another_process_here(path.read_bytes()))
         ):
             path.unlink()
 
@@ -90,12 +107,12 @@ def remove_old(layout: Layout, client_id: str) -> None:
 def present_clients(layout: Layout) -> list[str]:
     """The clients that have a file, alive or gone."""
     try:
-        return sorted(entry.name for entry in os.scandir(presence_folder(layout)))
+        return sorted(layout.store.names(presence_folder(layout)))
     except FileNotFoundError:
         return []
 
 
-def _path_of(layout: Layout, client_id: str) -> Path | None:
+def _path_of(layout: Layout, client_id: str) -> AnyPath | None:
     """A client's file; None for an id that is no name of a file, which no client of this package has."""
     return (
         presence_folder(layout) / client_id if isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id) else None

@@ -11,20 +11,20 @@ storage.exclusive), and what a name has sent already by the log, too (see protoc
 
 import contextlib
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from filelock import FileLock
 
 from pulsar_spark.storage.faults import is_fault_of_disk
-from pulsar_spark.storage.held_file import HeldFile, is_let_go, machine
+from pulsar_spark.storage.held_file import hold, is_let_go, machine
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store_lock import store_lock
 
 FOREIGN_SECONDS = 60 * 60
-"""So long a producer of another machine, or of an earlier boot, counts as there."""
+"""So long a producer of another machine, of an earlier boot, or in an object store, counts as there."""
 
 
 class Connected(NamedTuple):
@@ -38,10 +38,11 @@ class Connected(NamedTuple):
 class TopicProducers:
     """The producers of one topic as one of them sees them: itself once it has entered, and the others."""
 
-    def __init__(self, table: Path, name: str, partitions: Sequence[int]):
-        self._folder = Path(table) / "_producers"
+    def __init__(self, table: AnyPath, name: str, partitions: Sequence[int]):
+        self._folder = path_of(table) / "_producers"
+        self._store = store_of(self._folder)
         self._said = {"name": name, "partitions": list(partitions)}
-        self._held: HeldFile | None = None
+        self._held = None
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -50,14 +51,15 @@ class TopicProducers:
         with contextlib.ExitStack() as locked:
             with _but_for_the_disk():
                 self._folder.mkdir(exist_ok=True)
-                locked.enter_context(FileLock(self._folder / ".lock"))
+                lock = self._folder / ".lock"
+                locked.enter_context(FileLock(lock) if self._store.is_local else store_lock(lock))
             yield
 
     def enter(self, *, is_waiting: bool = False) -> None:
         """Be there for others from now on; again, to wait no more."""
         self.leave()
         with _but_for_the_disk():
-            self._held = HeldFile(self._folder / uuid.uuid4().hex, {**self._said, "is_waiting": is_waiting})
+            self._held = hold(self._folder / uuid.uuid4().hex, {**self._said, "is_waiting": is_waiting})
 
     @property
     def has_entered(self) -> bool:
@@ -86,10 +88,10 @@ class TopicProducers:
         for path in self._files():
             path.unlink(missing_ok=True)
 
-    def _files(self) -> list[Path]:
+    def _files(self) -> list[AnyPath]:
         own = self._held.path if self._held else None
         try:
-            files = [Path(entry) for entry in os.scandir(self._folder) if not entry.name.startswith(".")]
+            files = [self._folder / name for name in self._store.names(self._folder) if not name.startswith(".")]
         except FileNotFoundError:
             return []
         return [path for path in files if path != own]
@@ -104,13 +106,15 @@ def _but_for_the_disk() -> Iterator[None]:
             raise
 
 
-def _read(path: Path) -> Connected | None:
+def _read(path: AnyPath) -> Connected | None:
     if is_let_go(path, lambda path: path.unlink(missing_ok=True)):
         return None
     try:
         said = json.loads(path.read_text())
-        is_foreign = {name: said[name] for name in machine()} != machine()
+        is_foreign = not store_of(path).is_local or {name: said[name] for name in machine()} != machine()
         if is_foreign and path.stat().st_mtime + FOREIGN_SECONDS < time.time():
+            if not store_of(path).is_local:
+                path.unlink()
             return None
         return Connected(str(said["name"]), list(said["partitions"]), bool(said["is_waiting"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.store import AnyPath
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
 
 
-def first_published_at(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
+def first_published_at(table: AnyPath, ledgers: PartitionLedgers, instant: datetime) -> int:
     """Position of the first entry published at or after *instant*; the end position when there is none.
 
     Statistics keep milliseconds, so a run whose latest time is less than one before *instant* is looked into as well.
@@ -25,7 +25,7 @@ def first_published_at(table: Path, ledgers: PartitionLedgers, instant: datetime
     return ledgers.end_position
 
 
-def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datetime, behind: int = -1) -> int:
+def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: datetime, behind: int = -1) -> int:
     """Position of the last entry behind position *behind* that was published before *instant*; -1 when there is
     none."""
     for run in reversed(ledgers.runs):
@@ -40,7 +40,7 @@ def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datet
     return -1
 
 
-def is_published_before(table: Path, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
+def is_published_before(table: AnyPath, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
     """Was the entry at *position* published before *instant*? Its file is read only where that lies between the
     earliest and the latest time in it."""
     run = ledgers.runs[ledgers.index_of(position)]
@@ -53,7 +53,7 @@ def is_published_before(table: Path, ledgers: PartitionLedgers, position: int, i
     )
 
 
-def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
+def _publish_times(table: AnyPath, run: Run) -> Iterator[tuple[int, datetime]]:
     """(position, publish time) of the run's entries; those that are lost count as published when the last of them may
     have been."""
     for rows in EntryReader().read(table, run, columns=["publish_time"]):

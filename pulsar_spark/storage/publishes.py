@@ -8,7 +8,6 @@ stops nobody.
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,12 +22,13 @@ from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing
 from pulsar_spark.storage.partitions import partitions_now
 from pulsar_spark.storage.publish_ids import PublishIds
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 
 
 def number_commit(
-    table: Path,
+    table: AnyPath,
     commit: Commit,
     ends: dict[int, int],
     seen_publish_ids: set[str] | PublishIds,
@@ -63,7 +63,7 @@ def number_commit(
     }
 
 
-def published_files(table: Path, commit: Commit, partitions: int | None = None) -> list[PublishedFile]:
+def published_files(table: AnyPath, commit: Commit, partitions: int | None = None) -> list[PublishedFile]:
     """The files of a commit that is a publish, as far as the log tells; none of any other."""
     if not commit.added or commit.removed or commit.is_overwrite:
         return []
@@ -78,7 +78,7 @@ def published_files(table: Path, commit: Commit, partitions: int | None = None) 
     return files if is_publish and _are_partitions(table, files, partitions) else []
 
 
-def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int | None = None) -> list[AddedFile]:
+def foreign_files(table: AnyPath, commit: Commit, is_publish: bool, partitions: int | None = None) -> list[AddedFile]:
     """The files of a commit that hold rows nobody is sent; *is_publish* says that the commit was numbered.
 
     They are no publish, or a publish again that counts once: then they say that they have no rows. Where a commit
@@ -93,7 +93,7 @@ def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int
     return [replace(file, rows=0) for file in added] if published_files(table, commit, partitions) else added
 
 
-def check_statistics(table: Path, commit: Commit) -> None:
+def check_statistics(table: AnyPath, commit: Commit) -> None:
     """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files. What a commit
     says of rows that it rewrote is never asked: whatever values they were given, they are no publish."""
     if not commit.removed and not commit.is_overwrite:
@@ -101,7 +101,7 @@ def check_statistics(table: Path, commit: Commit) -> None:
             _published_file(table, commit.version, file)
 
 
-def _are_partitions(table: Path, files: list[PublishedFile], partitions: int | None) -> bool:
+def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int | None) -> bool:
     """Whether the files are of partitions that the topic has; it may have more by now than the *partitions* known."""
     if not partitions or not files:
         return partitions is None or all(file.partition == -1 for file in files)
@@ -109,7 +109,7 @@ def _are_partitions(table: Path, files: list[PublishedFile], partitions: int | N
     return min(file.partition for file in files) >= 0 and (highest < partitions or highest < partitions_now(table))
 
 
-def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile | None:
+def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedFile | None:
     """What numbering needs of a file; None where it holds rows that are not of one publish, or that cannot be told."""
     try:
         said = _said(file)
@@ -188,7 +188,7 @@ def _number(value: object, name: str, most: int) -> int:
     return value
 
 
-def _entry_batch_sizes(table: Path, file: PublishedFile, ledger_id: int) -> list[int]:
+def _entry_batch_sizes(table: AnyPath, file: PublishedFile, ledger_id: int) -> list[int]:
     """Messages of each entry, in order. Of entries that were deleted or lost before they were numbered, and whose file
     is gone, only the sum is known: the first of them stands for what is left over."""
     names, entries = ["entry_id", "batch_size"], file.entries

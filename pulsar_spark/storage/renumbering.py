@@ -6,7 +6,6 @@ published before it only ``ledgers`` knew: those numbers stay lost, and are told
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from pulsar_spark.protocol.numbering import Run
@@ -18,6 +17,7 @@ from pulsar_spark.storage.ledger_rows import ledger_rows
 from pulsar_spark.storage.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import LEDGERS
 
@@ -49,7 +49,7 @@ def missing_numbers(layout: Layout) -> MissingNumbers:
     return missing
 
 
-def _lacking(table: Path, topic_id: str, latest: LatestRows, known: Numbered) -> Numbered:
+def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered) -> Numbered:
     """The runs of the commits that are in a topic's log which are not *known*; none where they contradict it."""
     begins, until = max(TableLog(table).earliest(), 1), latest.numbered_until(topic_id)
     if not until:
@@ -77,7 +77,7 @@ def _lacking(table: Path, topic_id: str, latest: LatestRows, known: Numbered) ->
     return [(partition, run) for place, partition, run in found if place is None]
 
 
-def _numbered(table: Path, begins: int, until: int, seen: set[str]) -> Numbered:
+def _numbered(table: AnyPath, begins: int, until: int, seen: set[str]) -> Numbered:
     """The runs of the commits from version *begins* up to *until*, as if they were the first."""
     ends, found, partitions = {}, [], read_definition(table).properties.get("partitions")
     for commit in TableLog(table).commits(begins - 1, until):

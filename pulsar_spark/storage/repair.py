@@ -19,7 +19,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
@@ -34,6 +33,7 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.renumbering import missing_numbers
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import AppendTable, append_lock
 from pulsar_spark.storage.unnamed_files import Group, unnamed_files
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES
@@ -85,7 +85,7 @@ def repair_root(
 class TableRepair:
     """What can be done about one table's commits and checkpoints."""
 
-    def __init__(self, name: str, path: Path, topic: TopicName | None):
+    def __init__(self, name: str, path: AnyPath, topic: TopicName | None):
         self.name, self.path, self.log = name, path, TableLog(path)
         self.identity = _IDENTITY.get(MESSAGES.name if topic else name)
 

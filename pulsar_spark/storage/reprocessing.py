@@ -12,7 +12,6 @@ import contextlib
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
 from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import REPROCESSING
@@ -56,7 +56,7 @@ class Reprocessing:
 
     def __init__(self, layout: Layout):
         self._layout = layout
-        self.path: Path = layout.broker_table(REPROCESSING.name)
+        self.path: AnyPath = layout.broker_table(REPROCESSING.name)
 
     def create(self) -> None:
         create_table(self.path, REPROCESSING, layout_version=layout_version(self._layout))

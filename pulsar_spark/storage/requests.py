@@ -5,8 +5,6 @@ a commit without rows that says why, and the next one is read. So do versions th
 commits are put in place in order, each complete, so nobody will write them.
 """
 
-from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,16 +13,13 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import REQUESTS
 
 MOST_COMMITS = 1000
 MOST_ROWS = 20_000
 """Commits read at a time, and rows after which no further one is, so that a broker that was away long works
 through them in rounds of a few seconds."""
-
-_NEAR = 64
-"""How many versions are asked for one by one where the next one is not there; a list of the whole log would cost each
-round more."""
 
 
 class RequestCommit(NamedTuple):
@@ -41,7 +36,7 @@ class RequestCommit(NamedTuple):
         return self.version if self.until is None else self.until
 
 
-def read_requests(path: Path, *, after: int) -> list[RequestCommit]:
+def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
     """The commits above version *after*, in order: whole, and as many as stay within :data:`MOST_COMMITS` and
     :data:`MOST_ROWS`, but at least one."""
     log, found, rows, version = TableLog(path), [], 0, after
@@ -60,7 +55,7 @@ def read_requests(path: Path, *, after: int) -> list[RequestCommit]:
     return found
 
 
-def read_request_commit(path: Path, version: int) -> RequestCommit:
+def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
     """One commit, which is in the log. What the machine lacks, such as open files, is raised: the commit is not to
     blame."""
     try:
@@ -73,11 +68,9 @@ def read_request_commit(path: Path, version: int) -> RequestCommit:
 
 def _gap(log: TableLog, version: int) -> RequestCommit | None:
     """The versions behind *version* that are gone, if later ones are there."""
-    reach = chain(range(version + 2, version + _NEAR), (version + (1 << power) for power in range(7, 16)))
-    beyond = next((found for found in reach if log.has(found)), None)
-    if beyond is None or log.has(version + 1):
+    later = log.next_there(version + 2)
+    if later is None or log.has(version + 1):
         return None
-    later = next(found for found in range(version + 2, beyond + 1) if log.has(found))
     failure = CorruptState(
         f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, "
         f"{later} is there: restore them if you can"

@@ -7,13 +7,13 @@ values are intervals of Spark.
 
 import re
 import time
-from pathlib import Path
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 
 FILES_PROPERTY, LOG_PROPERTY = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _FILES_SECONDS = 7 * 24 * 60 * 60
@@ -30,7 +30,7 @@ def promised_seconds(table: DeltaTable) -> float:
     return max((_seconds(name, said[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in said), default=0)
 
 
-def left_since(path: Path, table: DeltaTable, before: float, told: float) -> set[str]:
+def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> set[str]:
     """Paths of the files that left the *table* at *path* after the instant *before* (in seconds), but so long ago that
     its state may not say so, or before the instant *told*."""
     said = table.metadata().configuration

@@ -1,7 +1,7 @@
-"""A root as people give it: a local folder, as a text or a path; what is none is refused by name and never taken for a
-folder.
+"""A root as people give it: a local folder, as a text or a path, or a URL of an object store; what is neither is
+refused by name and never taken for a folder.
 
-``s3://bucket/x``, ``dbfs:/x`` or ``C:\\x`` are names that a folder could have too, so without this each would quietly
+``gs://bucket/x``, ``dbfs:/x`` or ``C:\\x`` are names that a folder could have too, so without this each would quietly
 become one below the working directory. Such a folder, if somebody has one, is given as ``./s3:x`` or by its absolute
 path.
 """
@@ -13,30 +13,40 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from pulsar_spark.errors import InvalidUrl
+from pulsar_spark.storage.object_path import ObjectPath
+from pulsar_spark.storage.object_store import SCHEMES, object_path_of
+from pulsar_spark.storage.store import AnyPath
 
 MAX_ROOT_BYTES = 3000
 """A path has at most 4,096 bytes on Linux, and a root's tables lie up to some 900 below it."""
 
+MAX_URL_BYTES = 300
+"""A name in a bucket has at most 1,024 bytes, of which a root's tables take up to some 700."""
 _MAX_NAME_BYTES = 255
+_BUCKET, _KEY = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), re.compile(r"[A-Za-z0-9._=-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _FILE_URL = re.compile(r"file:(?://)?(?=/(?!/))", re.IGNORECASE)
 _ADVICE = "give the folder of the tables, such as /data/pulsar"
 log = logging.getLogger(__name__)
 
 
-def parse_root(given: str | os.PathLike, logger: logging.Logger = log) -> Path:
-    """The absolute folder meant; :class:`InvalidUrl` for what names none. A relative one is below the working
-    directory, which *logger* is told.
+def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger = log) -> AnyPath:
+    """The absolute folder meant, or the place in an object store; :class:`InvalidUrl` for what names none. A relative
+    folder is below the working directory, which *logger* is told.
 
     >>> parse_root("file:///data/pulsar").as_posix()
     '/data/pulsar'
     """
+    if isinstance(given, ObjectPath):
+        return given
     try:
         text = os.fspath(given)
     except TypeError:
         text = None
     if not isinstance(text, str):
         raise InvalidUrl(f"root {given!r} is no text and no path: {_ADVICE}")
+    if text.startswith(SCHEMES):
+        return _parse_url(text)
     if _FILE_URL.match(text):
         text = unquote(_FILE_URL.sub("", text))
     _check(text)
@@ -56,6 +66,22 @@ def parse_root(given: str | os.PathLike, logger: logging.Logger = log) -> Path:
     return absolute
 
 
+def _parse_url(text: str) -> ObjectPath:
+    bucket, _, key = text.partition("://")[2].partition("/")
+    parts = [part for part in key.split("/") if part]
+    if not _BUCKET.fullmatch(bucket) or any(part in (".", "..") or not _KEY.fullmatch(part) for part in parts):
+        raise InvalidUrl(
+            f"root {text[:80]!r} is no place in a bucket: give s3://<bucket>/<folder>, in letters, digits, and - _ . ="
+        )
+    if not parts:
+        raise InvalidUrl(
+            f"root {text!r} is a bucket, which others use, too: give a folder in it, such as {text}/pulsar"
+        )
+    if len(text) > MAX_URL_BYTES:
+        raise InvalidUrl(f"root {text[:40]!r}... is too long: it takes at most {MAX_URL_BYTES} characters")
+    return object_path_of(f"{text.partition('://')[0]}://{bucket}/{'/'.join(parts)}")
+
+
 def _check(text: str) -> None:
     if not text.strip():
         raise InvalidUrl(f"root {text!r} is empty: {_ADVICE}")
@@ -65,7 +91,6 @@ def _check(text: str) -> None:
         )
     if _SCHEME.match(text) or "://" in text or (text.startswith("//") and not text.startswith("///")):
         raise InvalidUrl(
-            f"root {text!r} is not a local folder: object stores and other file systems come with a later release; "
-            f"{_ADVICE}, or where the "
-            "store is mounted"
+            f"root {text!r} is neither a local folder nor s3://<bucket>/<folder>: other stores and file systems come "
+            f"with a later release; {_ADVICE}, or where the store is mounted"
         )

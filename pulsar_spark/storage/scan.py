@@ -10,6 +10,7 @@ from pyarrow import fs
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import store_of
 
 _LISTINGS = 20
 _LOOK_BACK = 10_000
@@ -53,13 +54,22 @@ def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
         raise
 
 
+def folder_of(opened: DeltaTable) -> str:
+    """Where an open table lies, as its files are named."""
+    uri = opened.table_uri
+    return fs.FileSystem.from_uri(uri)[1] if store_of(uri).is_local else uri.rstrip("/")
+
+
 def dataset_of(table: DeltaTable | str | os.PathLike) -> ds.Dataset:
     """The rows of a table in the version it is open at, or the latest of the one at a path; filters pass over files by
     their statistics.
 
     Its files are opened by Arrow itself. ``to_pyarrow_dataset`` would open them through Python, whose lock Arrow's
-    threads then wait for, and where the interpreter ends meanwhile they abort the process (apache/arrow issue 34314).
+    threads then wait for, and where the interpreter ends meanwhile they abort the process (apache/arrow issue 34314),
+    so it is for tables in a store alone.
     """
     opened = table if isinstance(table, DeltaTable) else open_table(table)
+    if not store_of(opened.table_uri).is_local:
+        return opened.to_pyarrow_dataset()
     filesystem, folder = fs.FileSystem.from_uri(opened.table_uri)
     return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(folder, filesystem))

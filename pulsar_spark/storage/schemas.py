@@ -7,7 +7,6 @@ broker. A crash before the commit leaves nothing, after it a version that the ne
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.compute as pc
@@ -18,6 +17,7 @@ from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import AppendTable, create_table
 from pulsar_spark.storage.topics import Topic, layout_version
 from pulsar_spark.table_specs import SCHEMAS
@@ -40,7 +40,7 @@ class SchemaTable:
 
     def __init__(self, layout: Layout):
         self._layout = layout
-        self.path: Path = layout.broker_table(SCHEMAS.name)
+        self.path: AnyPath = layout.broker_table(SCHEMAS.name)
         self._log = TableLog(self.path)
         self._known: dict[str, tuple[int, list[KeptSchema]]] = {}
 

@@ -8,7 +8,6 @@ looked at, and what is kept in memory is of the producers that were asked for.
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +16,7 @@ from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.deduplication import PREFIX
 from pulsar_spark.storage.checkpoints import checkpoints
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath, store_of
 
 _TRANSACTIONS = ["txn.appId", "txn.version", "txn.lastUpdated"]
 
@@ -27,7 +27,7 @@ class SequenceIds:
 
     def __init__(
         self,
-        table: Path,
+        table: AnyPath,
         is_wanted: Callable[[str], bool],
         forgotten_ms: int = 0,
         clock: Callable[[], float] = time.time,
@@ -95,9 +95,9 @@ class SequenceIds:
             )
         return {}, 0
 
-    def _transactions(self, files: tuple[Path, ...]) -> Iterator[tuple[str, tuple[int, int | None]]]:
+    def _transactions(self, files: tuple[AnyPath, ...]) -> Iterator[tuple[str, tuple[int, int | None]]]:
         for file in files:
-            for batch in pq.ParquetFile(file).iter_batches(columns=_TRANSACTIONS):
+            for batch in pq.ParquetFile(store_of(file).parquet(file)).iter_batches(columns=_TRANSACTIONS):
                 for row in batch.column(0).drop_null().to_pylist():
                     if row["appId"] is not None and self._is_wanted(row["appId"]):
                         yield row["appId"], (row["version"], row.get("lastUpdated"))

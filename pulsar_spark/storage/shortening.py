@@ -9,7 +9,6 @@ moment, and nobody takes a version that was another's. Source: the Delta protoco
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,13 +16,14 @@ import pyarrow.parquet as pq
 from pulsar_spark.storage.checkpoints import CHOSEN_SECONDS, checkpoints
 from pulsar_spark.storage.durability import is_durable, sync_folder
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import append_lock
 
 COMMITS_A_STEP = 500
 _OF_A_COMMIT = (".json", ".crc")
 
 
-def shorten(table: Path, followed: int, before: float) -> Iterator[int]:
+def shorten(table: AnyPath, followed: int, before: float) -> Iterator[int]:
     """Let the log begin at the last checkpoint of a version that is older than the instant *before* (in seconds), and
     up to which everybody who must has *followed*; the number of commits that went, some at a time."""
     log = TableLog(table)
@@ -46,7 +46,7 @@ def shorten(table: Path, followed: int, before: float) -> Iterator[int]:
                 file.unlink(missing_ok=True)
 
 
-def _new_beginning(table: Path, followed: int, before: float) -> int | None:
+def _new_beginning(table: AnyPath, followed: int, before: float) -> int | None:
     """The version of that checkpoint; None where no commit can go. One that is new does not count: who chose the one
     before may still read it, and the commits behind it."""
     log, chosen = TableLog(table), time.time() - CHOSEN_SECONDS
@@ -59,7 +59,7 @@ def _new_beginning(table: Path, followed: int, before: float) -> int | None:
     return None
 
 
-def _can_be_read(file: Path) -> bool:
+def _can_be_read(file: AnyPath) -> bool:
     try:
         return pq.read_metadata(file).num_rows > 0
     except (pa.ArrowInvalid, FileNotFoundError):

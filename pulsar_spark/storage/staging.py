@@ -15,7 +15,6 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.storage.data_files import StagedFile, staging_folder
 from pulsar_spark.storage.file_statistics import staged_statistics
+from pulsar_spark.storage.store import AnyPath
 
 _TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 _FILE_SETTINGS = {
@@ -58,7 +58,7 @@ class _Held(NamedTuple):
 @contextlib.contextmanager
 def staged(
     rows: DataFrame,
-    table: Path,
+    table: AnyPath,
     partition_by: tuple[str, ...],
     options: Mapping[str, str] = MappingProxyType({}),
     *,

@@ -2,18 +2,24 @@
 
 An append that raised may have committed all the same: the fault may have come behind the link that puts the commit in
 place. So the log behind the last version that was known is searched for the rows, by the one column that names a
-commit; only where they are not is the same append tried again. Publishes and requests both go into their tables so.
+commit; only where they are not is the same append tried again. Publishes and requests both go into their tables so. A
+store's write that got no answer may even take place behind that search: a try that follows one looks again wherever it
+finds a version taken.
 """
 
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
+from pulsar_spark.storage.faults import UnclearWrite, is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
+
+T = TypeVar("T")
 
 
 class SureAppend:
@@ -45,29 +51,39 @@ class SureAppend:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
         raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
         again."""
-        return self._append(rows, lambda: self._table.append(rows), wait)
+        return self._append(rows, lambda *more: self._table.append(rows, *more), wait)
 
     def append_behind(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
         """The same, with *transactions* that were chosen by the table as it was in version *known*; None where somebody
         else has committed one of them since."""
-        return self._append(rows, lambda: self._table.append_behind(known, rows, transactions), wait)
+        return self._append(rows, lambda *more: self._table.append_behind(known, rows, transactions, *more), wait)
 
     def _append(
-        self, rows: pa.Table, append: Callable[[], int | None], wait: Callable[[Exception], None]
+        self, rows: pa.Table, append: Callable[..., int | None], wait: Callable[[Exception], None]
     ) -> int | None:
-        self._known = self._log.latest(self._known)
+        more = ()
+        """What a try is told that follows one which may yet take place: how to see that it did."""
+
+        def find() -> int | None:
+            return self._find(pc.min(rows[self._identity]).as_py())
+
+        self._known = _patiently(lambda: self._log.latest(self._known), wait)
         while True:
             try:
-                version = append()
+                version = append(*more)
             except FileNotFoundError:
                 raise
             except (DeltaError, OSError) as unclear:
-                version = self._find(pc.min(rows[self._identity]).as_py())
+                if isinstance(unclear, UnclearWrite):
+                    more = (lambda: find() is not None,)
+                version = _patiently(find, wait)
                 if version is None:
                     wait(unclear)
                     continue
+            if version is None and more:
+                version = _patiently(find, wait)
             self._known = self._known if version is None else version
             return version
 
@@ -77,3 +93,14 @@ class SureAppend:
             if any(file.min_values.get(self._identity) == named for file in commit.added):
                 return commit.version
         return None
+
+
+def _patiently(read: Callable[[], T], wait: Callable[[Exception], None]) -> T:
+    """What *read* gives, once the disk or the store lets it."""
+    while True:
+        try:
+            return read()
+        except OSError as fault:
+            if not is_fault_of_disk(fault):
+                raise
+            wait(fault)

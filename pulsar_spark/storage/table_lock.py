@@ -1,23 +1,35 @@
-"""A table's inter-process lock, which lies beside it: held alone, or shared with all who append."""
+"""A table's inter-process lock, which lies beside it: held alone, or shared with all who append. In an object store
+there is none: who appends needs none, and what would have to hold it alone is refused."""
 
 import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
 
+from pulsar_spark.errors import OperationNotSupported
 from pulsar_spark.storage.layout import LOCK, beside
+from pulsar_spark.storage.store import store_of
 
 
 @contextlib.contextmanager
 def append_lock(table: str | os.PathLike) -> Iterator[None]:
-    """Hold the table's inter-process lock alone: nobody appends meanwhile. Not needed to append or to read."""
+    """Hold the table's inter-process lock alone: nobody appends meanwhile. Not needed to append or to read.
+    :class:`OperationNotSupported` in an object store."""
+    if not store_of(table).is_local:
+        raise OperationNotSupported(
+            f"{str(table)!r} lies in an object store, where nobody can have a table for himself: this release neither "
+            "deletes, trims, shortens, compacts, mends, repairs nor migrates tables there"
+        )
     with _locked(table, fcntl.LOCK_EX):
         yield
 
 
 @contextlib.contextmanager
 def shared_lock(table: str | os.PathLike) -> Iterator[None]:
-    """Hold it with others: nobody holds it alone meanwhile."""
+    """Hold it with others: nobody holds it alone meanwhile. Nothing in an object store."""
+    if not store_of(table).is_local:
+        yield
+        return
     with _locked(table, fcntl.LOCK_SH):
         yield
 

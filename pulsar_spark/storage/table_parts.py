@@ -21,10 +21,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaProtocolError
 from deltalake.table import SUPPORTED_READER_FEATURES
-from pyarrow import fs
 
 from pulsar_spark.storage.data_files import conform, partition_values
 from pulsar_spark.storage.file_statistics import footer_columns, group_bounds, groups_without_nulls
+from pulsar_spark.storage.scan import folder_of
+from pulsar_spark.storage.store import store_of
 
 PART_ROWS = 1 << 12
 _MASKS: dict[str, Callable] = {
@@ -101,7 +102,7 @@ def read_parts(
     is null."""
     _check_readable(opened)
     columns, wanted = list(columns), list(wanted)
-    folder = fs.FileSystem.from_uri(opened.table_uri)[1]
+    folder = folder_of(opened)
     for path in _files(opened, wanted):
         yield from _rows_of(f"{folder}/{path}", schema, columns, wanted, part_rows or PART_ROWS)
 
@@ -135,7 +136,7 @@ def _rows_of(
 ) -> Iterator[pa.Table]:
     """Those of one file, without the row groups that can hold none that is wanted."""
     values = partition_values(path)
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+    with pq.ParquetFile(store_of(path).parquet(path), pre_buffer=False) as file:
         names = {name for each in wanted for name in each.columns}
         bounds = {name: group_bounds(file.metadata, name) for name in names}
         there = set(footer_columns(file.metadata))

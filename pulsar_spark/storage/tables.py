@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from pulsar_spark.storage.data_files import StagedFile, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.table_lock import append_lock, shared_lock
 from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
 
@@ -67,11 +69,10 @@ def create_table(
     configuration = _CONFIGURATION | (
         {"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {}
     )
-    table = Path(path)
-    draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
+    table = path_of(path)
     schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema_at(layout_version)])
-    try:
-        table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
+
+    def draw(draft: Path) -> Path:
         forks.use()
         DeltaTable.create(
             str(draft),
@@ -80,16 +81,30 @@ def create_table(
             partition_by=list(partition_by) or None,
             configuration=configuration,
         )
-        first = TableLog(draft).file(0)
+        return TableLog(draft).file(0)
+
+    store = store_of(table)
+    if store.is_local:
+        return _create_beside(table, draw)
+    with tempfile.TemporaryDirectory() as folder:
+        return store.put_if_absent(TableLog(table).file(0), draw(Path(folder) / "table").read_bytes())
+
+
+def _create_beside(table: Path, draw: Callable[[Path], Path]) -> bool:
+    """Make the table of a first commit that is *drawn* beside it."""
+    draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
+    try:
+        table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
+        first = draw(draft)
         log_folder.mkdir(parents=True, exist_ok=True)
         if is_durable(table):
             sync_file(first)
             sync_folder(table)
             sync_parents(table, table.absolute().parents[2])
-        with append_lock(path):
+        with append_lock(table):
             os.link(first, log_folder / first.name)
     except FileExistsError:
-        if TableLog(path).latest() < 0:
+        if TableLog(table).latest() < 0:
             raise  # something else lies in the way
         return False
     finally:
@@ -172,22 +187,24 @@ class AppendTable:
         self, path: str | os.PathLike, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True
     ):
         self.path, self._check, self._makes_checkpoints = str(path), check, makes_checkpoints
+        self._folder: AnyPath = path_of(path)
         self.definition = read_definition(path)
         self._log = TableLog(path)
         self._life = self._log.life()
         self._is_partitioned = bool(self.definition.properties.get("partitions"))
         self._known = -1
 
-    def append(self, rows: pa.Table) -> int:
-        """Append *rows* in one commit, unless ``check`` raises; the version committed."""
+    def append(self, rows: pa.Table, is_there: Callable[[], bool] = lambda: False) -> int | None:
+        """Append *rows* in one commit, unless ``check`` raises; the version committed. None where somebody else took
+        that which was next and they *are there* already, by an earlier try."""
 
         def goes_on(seen: int) -> bool:
             self._check()
-            return True
+            return not is_there()
 
         self._update()
         self._check()
-        return self._commit(write_files(Path(self.path), rows, self._is_partitioned), {}, goes_on)
+        return self._commit(write_files(self._folder, rows, self._is_partitioned), {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
         """Commit that *app_id* has come to *version*, and nothing else; the table version committed."""
@@ -199,27 +216,37 @@ class AppendTable:
         committed, else None."""
         if self._is_committed(app_id, version):
             return None
-        adds = write_files(Path(self.path), rows, self._is_partitioned)
+        adds = write_files(self._folder, rows, self._is_partitioned)
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
-    def append_behind(self, known: int, rows: pa.Table, transactions: dict[str, int]) -> int | None:
+    def append_behind(
+        self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
+    ) -> int | None:
         """Append *rows*, unless ``check`` raises, with *transactions* that were chosen by the table as it was in
-        version *known*; the version committed, None where somebody else has committed one of them since."""
+        version *known*; the version committed, None where somebody else has committed one of them since, and as of
+        :meth:`append`."""
         self._check_life()
         self._check()
-        adds = write_files(Path(self.path), rows, self._is_partitioned)
-        return self._commit_behind(known, adds, transactions)
+        adds = write_files(self._folder, rows, self._is_partitioned)
+        return self._commit_behind(known, adds, transactions, is_there)
 
     def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
         """The same of *files*, which are moved into the table, or gone where they are not."""
         self._check_life()
-        return self._commit_behind(known, place_files(Path(self.path), files), transactions)
+        return self._commit_behind(known, place_files(self._folder, files), transactions)
 
-    def _commit_behind(self, known: int, adds: list[dict], transactions: dict[str, int]) -> int | None:
+    def _commit_behind(
+        self, known: int, adds: list[dict], transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
+    ) -> int | None:
         def are_ours(seen: int) -> bool:
             self._check()
-            return not self._log.is_shortened(seen) and all(
-                transactions.keys().isdisjoint(commit.transactions) for commit in self._log.commits(seen, self._known)
+            return (
+                not is_there()
+                and not self._log.is_shortened(seen)
+                and all(
+                    transactions.keys().isdisjoint(commit.transactions)
+                    for commit in self._log.commits(seen, self._known)
+                )
             )
 
         self._known = known
@@ -233,7 +260,7 @@ class AppendTable:
         if not files or (app_id is not None and self._is_committed(app_id, version)):
             return None
         self._update()
-        adds = place_files(Path(self.path), files)
+        adds = place_files(self._folder, files)
         if app_id is None:
             return self._commit(adds, {})
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
@@ -245,7 +272,7 @@ class AppendTable:
         try:
             self._update()
             self._check_fence(expected)
-            adds = write_files(Path(self.path), rows, self._is_partitioned)
+            adds = write_files(self._folder, rows, self._is_partitioned)
             return self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns)
         except NewerLayout as newer:
             raise BrokerFenced(f"the root is a newer release's: {newer}") from newer
@@ -267,7 +294,7 @@ class AppendTable:
                 self._known += 1
 
         said = {} if adds else {HOUSEKEEPING: version}
-        return commit(Path(self.path), versions(), adds, said, removes, is_rearranged=bool(adds), held=self._shared)
+        return commit(self._folder, versions(), adds, said, removes, is_rearranged=bool(adds), held=self._shared)
 
     def _check_fence(self, expected: int) -> bool:
         if (
@@ -297,7 +324,7 @@ class AppendTable:
         self, rows: pa.Table, transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True
     ) -> int:
         self._update()
-        return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, goes_on)
+        return self._commit(write_files(self._folder, rows, self._is_partitioned), transactions, goes_on)
 
     def _commit(
         self,
@@ -317,7 +344,7 @@ class AppendTable:
                     return
 
         version = commit(
-            Path(self.path),
+            self._folder,
             versions(),
             adds,
             transactions,

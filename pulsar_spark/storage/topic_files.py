@@ -19,7 +19,6 @@ import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -33,6 +32,7 @@ from pulsar_spark.storage.data_files import partition_values
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table
+from pulsar_spark.storage.store import path_of, store_of
 
 MOST_LOOKS = 5000
 """Commits that are looked through for removes; where there are more, the table is opened instead."""
@@ -70,7 +70,7 @@ class TopicFiles:
     """The files of one topic's table; safe for threads."""
 
     def __init__(self, table: str | os.PathLike):
-        self._table, self._log = Path(table), TableLog(table)
+        self._table, self._log = path_of(table), TableLog(table)
         self._lock = threading.Lock()
         self._forget()
 
@@ -194,9 +194,7 @@ def raise_unless_damage(error: BaseException) -> None:
 def is_there(file: str | os.PathLike) -> bool:
     """Whether a data file is there and whole: its last bytes are a Parquet file's."""
     try:
-        with open(file, "rb") as opened:
-            opened.seek(-len(_FOOTER), os.SEEK_END)
-            return opened.read() == _FOOTER
+        return store_of(file).last_bytes(file, len(_FOOTER)) == _FOOTER
     except FileNotFoundError:
         return False
     except OSError as error:

@@ -7,7 +7,6 @@ without reading a row. A topic without partitions has no partition column and th
 import contextlib
 import shutil
 import uuid
-from pathlib import Path
 from typing import NamedTuple
 
 from pulsar_spark.errors import (
@@ -27,6 +26,7 @@ from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
 
@@ -46,7 +46,7 @@ class Topic(NamedTuple):
     """A topic that exists. ``partitions`` is 0 for a topic without partitions."""
 
     name: TopicName
-    path: Path
+    path: AnyPath
     topic_id: str
     partitions: int
 
@@ -70,7 +70,8 @@ def prepare_root(layout: Layout) -> None:
 
 def _prepare_root(layout: Layout) -> None:
     root = layout.root
-    if root.exists() and not root.is_dir():
+    layout.store.check(root, layout.bundle_folder())
+    if layout.store.is_local and root.exists() and not root.is_dir():
         raise NotARoot(f"root {str(root)!r} is a file: give a folder")
     if root.exists() and not layout.bundle_folder().exists() and any(root.iterdir()):
         raise NotARoot(
@@ -83,7 +84,7 @@ def _prepare_root(layout: Layout) -> None:
             read_definition(path)
     with contextlib.suppress(OSError):  # one of an older release may be read-only, and nobody needs it
         announcements_folder(layout).mkdir(exist_ok=True)
-    if not settings_path(layout.root).exists():
+    if layout.store.is_local and not settings_path(layout.root).exists():
         write_durability(layout.root, durability_of_new_roots())
 
 
@@ -116,7 +117,7 @@ def create_namespace(layout: Layout, namespace: str) -> None:
     prepare_root(layout)
     if layout.has_namespace(tenant, name):
         raise NotAllowedError(f"namespace {namespace!r} exists already: create topics in it")
-    layout.namespace(tenant, name).mkdir(parents=True, exist_ok=True)
+    layout.make_namespace(tenant, name)
 
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:

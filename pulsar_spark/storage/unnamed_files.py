@@ -3,7 +3,6 @@ lost, or of a writer that crashed."""
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.storage.examination import named_files
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 
 
 class Group(NamedTuple):
@@ -21,7 +21,7 @@ class Group(NamedTuple):
     written: float
 
 
-def unnamed_files(path: Path, column: str | None, broken: set[int]) -> list[Group]:
+def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[Group]:
     """What no commit of a table names but those *broken*, oldest first; without what a retry wrote again and was
     committed, and what was written before the log begins, which may be of a commit that is gone from it. The *column*
     has the same value in all rows of a commit; None in a table without one, where each file is a group of its own."""
@@ -54,7 +54,7 @@ def _readable(log: TableLog, broken: set[int]) -> Iterator[int]:
     )
 
 
-def _identity_of(file: Path, name: str, column: str | None) -> object:
+def _identity_of(file: AnyPath, name: str, column: str | None) -> object:
     """The one value of the column, or, without one, the file itself; ArrowInvalid for a file that is not whole,
     KeyError for one of other columns."""
     if column is None:

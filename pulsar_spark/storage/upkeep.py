@@ -13,7 +13,6 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -28,6 +27,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.retention import left_since
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
 LEAST_HOURS = 1
@@ -44,12 +44,12 @@ class Optimized(NamedTuple):
     files_added: int
 
 
-def broker_tables(layout: Layout) -> dict[str, Path]:
+def broker_tables(layout: Layout) -> dict[str, AnyPath]:
     """The bundle's tables by name."""
     return {spec.name: layout.broker_table(spec.name) for spec in BROKER_TABLES}
 
 
-def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
+def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
     """Join small files to larger ones, partition by partition (see joining); ``deltalake`` does where a table asks for
     what only it knows. A dry run only counts the files there are."""
     delta = open_table(table)
@@ -62,7 +62,7 @@ def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
     return Optimized(sum(joined), len(joined))
 
 
-def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) -> list[str]:
+def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False) -> list[str]:
     """Delete files that left the table, or never came into it, more than *hours* ago, but for those of requests that
     wait for a broker; their paths. :class:`NotAllowedError` when somebody may still read them."""
     if hours < LEAST_HOURS:
@@ -78,7 +78,7 @@ def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) ->
     return stale + [path for some in remove_unseen(table, before, needed) for path in some]
 
 
-def remove_unseen(table: Path, before: float, needed: frozenset[str]) -> Iterator[list[str]]:
+def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iterator[list[str]]:
     """Delete the files of :func:`unseen_files` but those *needed*, some at a time; their paths. What was listed is
     looked at again, because a file may have come in since."""
     doomed = sorted(set(unseen_files(table, before)) - needed)
@@ -89,7 +89,7 @@ def remove_unseen(table: Path, before: float, needed: frozenset[str]) -> Iterato
         yield some
 
 
-def unseen_files(table: Path, before: float) -> list[str]:
+def unseen_files(table: AnyPath, before: float) -> list[str]:
     """Paths of the files in the table's folder that left it before an instant (in seconds), or were written before it,
     and :data:`NEW_HOURS` ago, and never came into it. The table goes on telling of those that left it when they are
     deleted (see retention): they are passed over."""
@@ -106,7 +106,7 @@ def unseen_files(table: Path, before: float) -> list[str]:
     return [path for path in doomed if path not in left]
 
 
-def _old_files(table: Path, before: float) -> set[str]:
+def _old_files(table: AnyPath, before: float) -> set[str]:
     """Paths of the data files in the table's folder that were written before an instant."""
     found = set()
     for folder, folders, names in os.walk(table):
@@ -119,7 +119,7 @@ def _old_files(table: Path, before: float) -> set[str]:
     return found
 
 
-def remove_stale(table: Path, before: float, *, dry_run: bool = False) -> list[str]:
+def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> list[str]:
     """Remove what was staged by writers that have ended without it: nothing in its folder has changed since *before*;
     the folders."""
     stale = [
@@ -133,12 +133,12 @@ def remove_stale(table: Path, before: float, *, dry_run: bool = False) -> list[s
     return [str(folder) for folder in stale]
 
 
-def checkpoint(table: Path) -> int:
+def checkpoint(table: AnyPath) -> int:
     """Write a checkpoint of the log, from which the table opens; its version."""
     return make_checkpoint(table)
 
 
-def _waiting_requests(layout: Layout, table: Path) -> frozenset[str]:
+def _waiting_requests(layout: Layout, table: AnyPath) -> frozenset[str]:
     """The files of the requests that no round has taken in, such as those of who closes when the broker has stopped,
     and of those that it could not answer yet."""
     log = TableLog(table)

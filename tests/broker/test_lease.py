@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from pulsar_spark.storage import lease as lease_module
+from pulsar_spark.storage import lease_file
 from pulsar_spark.storage.lease import BundleLease
 
 
@@ -21,8 +22,8 @@ def test_a_lease_has_one_holder_until_it_lets_go(layout):
 def test_a_lease_that_ran_out_is_free(layout, monkeypatch):
     first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
     first.take()
-    later = lease_module.time.time() + lease_module.LEASE_SECONDS + 1
-    monkeypatch.setattr(lease_module.time, "time", lambda: later)
+    later = lease_file.time.time() + lease_module.LEASE_SECONDS + 1
+    monkeypatch.setattr(lease_file.time, "time", lambda: later)
     assert second.take()
     assert not first.take()
 

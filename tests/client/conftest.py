@@ -10,14 +10,14 @@ collect_ignore_glob = ["scripts/*"]
 
 
 @pytest.fixture
-def broker(tmp_path):
-    with PlainBroker(tmp_path / "root") as broker:
+def broker(root_url):
+    with PlainBroker(root_url) as broker:
         yield broker
 
 
 @pytest.fixture
-def service_url(tmp_path):
-    return f"delta:{tmp_path / 'root'}"
+def service_url(root_url):
+    return f"delta:{root_url}"
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ def test_of_many_who_claim_at_once_one_wins(lonely_client):
     assert len(outcomes) == 8 and winner.send(b"x")
 
 
-@pytest.mark.parametrize("mode", [MODE.Shared, MODE.Exclusive])
+@pytest.mark.parametrize("mode", [MODE.Shared, pytest.param(MODE.Exclusive, marks=pytest.mark.local_disk)])
 def test_a_process_that_is_gone_has_let_go(lonely_client, service_url, mode):
     program = (
         "import os, pulsar_spark as pulsar\n"
@@ -181,6 +181,7 @@ def test_a_process_that_is_gone_has_let_go(lonely_client, service_url, mode):
     assert producer(lonely_client, "next", MODE.Exclusive).send(b"y").ledger_id() > 0
 
 
+@pytest.mark.local_disk
 def test_a_claim_that_is_not_renewed_ends_and_its_owner_goes_on_until_somebody_claims(lonely_client, monkeypatch):
     monkeypatch.setattr(exclusive, "LEASE_SECONDS", 0.01)
     first = producer(lonely_client, "first", MODE.Exclusive)

@@ -159,6 +159,7 @@ def test_what_cannot_be_raised_is_refused(lonely_client, admin):
     assert admin.partitioned_topic_metadata("t") == {"partitions": 2}
 
 
+@pytest.mark.local_disk
 def test_a_look_costs_nothing_where_nothing_changed(admin):
     topic = read_topic(admin.layout, "t")
     watch = PartitionWatch(topic)

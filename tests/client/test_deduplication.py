@@ -286,16 +286,17 @@ def test_an_open_producer_learns_that_it_is_switched_on(broker, service_url, cli
 
 
 DIES = """
-from pulsar_spark.storage import commits
-link = commits._link
+client = pulsar.Client(url)
+store = client._layout.store
+put = store.put_in_first_free
 def die(*arguments):
     if when == "after":
-        link(*arguments)
+        put(*arguments)
     os._exit(9)
-producer = pulsar.Client(url).create_producer("t", producer_name="p")
+producer = client.create_producer("t", producer_name="p")
 for each in range(3):
     producer.send(str(each).encode())
-commits._link = die
+store.put_in_first_free = die
 producer.send(b"3")
 """
 

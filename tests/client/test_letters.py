@@ -144,6 +144,7 @@ def test_one_request_acknowledges_and_asks_for_the_letter(client, broker, consum
     assert broker.asked("ack") == []
 
 
+@pytest.mark.local_disk
 def test_a_request_that_cannot_be_stored_is_an_error(broker, service_url):
     client = pulsar.Client(service_url, operation_timeout_seconds=1)
     consumer = client.subscribe("orders", "my-sub", retry_enable=True, **SHARED, **EARLIEST)

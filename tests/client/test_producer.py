@@ -281,6 +281,7 @@ def test_close_publishes_what_is_pending(lonely_client):
     assert results[-1] is pulsar.Result.AlreadyClosed
 
 
+@pytest.mark.local_disk
 def test_a_deleted_topic_is_not_written_to(lonely_client):
     producer = lonely_client.create_producer("t")
     producer.send(b"x")

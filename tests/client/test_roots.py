@@ -12,7 +12,7 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.storage.layout import Layout, parse_service_url
 
 NO_FOLDERS = [
-    "s3://bucket/x",
+    "s3://b/x",
     "S3://bucket",
     "s3a://b",
     "s3:bucket",

@@ -1,0 +1,162 @@
+"""A local disk, or one that is mounted: what of it commits and readers ask that an object store answers in another way
+(see store).
+
+A file is put in place by a hard link, which the file system does only once, and is on the disk before, where that is
+asked for.
+"""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pyarrow as pa
+
+
+class LocalStore:
+    """All that is mounted; it has no state."""
+
+    is_local = True
+    look_seconds = 0.0
+    """Whoever looks at files in turn need not wait between two looks for the store's sake."""
+
+    @staticmethod
+    def has(name: str) -> bool:
+        """Is a file there? Half the time of ``os.path.exists``, of which a broker at rest asks thousands a second."""
+        return os.access(name, os.F_OK)
+
+    @staticmethod
+    def stamp(name: str | os.PathLike) -> tuple[int, int, int]:
+        """What tells the file from another that is put in its place, or from itself when it has changed;
+        FileNotFoundError without one."""
+        found = os.stat(name)
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    @staticmethod
+    def size(name: str | os.PathLike) -> int:
+        """Its bytes; FileNotFoundError without one."""
+        return os.path.getsize(name)
+
+    @staticmethod
+    def names(folder: str | os.PathLike) -> list[str]:
+        """The names in a folder, in no order; FileNotFoundError without one."""
+        return os.listdir(folder)
+
+    def check(self, root: Path, folder: Path) -> None:
+        """Whether a root may lie there the first write says."""
+
+    @staticmethod
+    def make_folder(folder: Path) -> None:
+        """Make it, and those above it, unless it is there."""
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @staticmethod
+    def touch(name: str) -> None:
+        """Let an empty file be there."""
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o666))
+
+    @staticmethod
+    def take_names(folder: str) -> list[str]:
+        """The names in a folder, if there is one, and remove the files: those that come behind are there again."""
+        try:
+            names = os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        for name in names:
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+                os.unlink(f"{folder}{os.sep}{name}")
+        return names
+
+    @staticmethod
+    def folders(folder: str | os.PathLike) -> list[str]:
+        """The names of folders in a folder; FileNotFoundError or NotADirectoryError without one."""
+        return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+
+    @staticmethod
+    def parquet(name: str | os.PathLike) -> str:
+        """What Arrow reads a file from."""
+        return str(name)
+
+    @staticmethod
+    def last_bytes(name: str | os.PathLike, count: int) -> bytes:
+        """Its last *count* bytes; FileNotFoundError without it, OSError (EINVAL) where it is shorter."""
+        with open(name, "rb") as opened:
+            opened.seek(-count, os.SEEK_END)
+            return opened.read()
+
+    @staticmethod
+    @contextlib.contextmanager
+    def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
+        """A new file to write to. Opened here, because a writer that fails on a full disk leaves open what it opened
+        itself."""
+        with pa.OSFile(str(name), "wb") as sink:
+            yield sink
+
+    @staticmethod
+    def remove(paths: Iterable[Path]) -> None:
+        """Remove them; what is not there is passed over."""
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    @staticmethod
+    def replace(path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None) -> None:
+        """Put *content* there in one step, whatever was there. *ready* is called with the file that holds it before."""
+        fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        try:
+            fresh.write_text(content)
+            ready(fresh)
+            os.replace(fresh, path)
+        finally:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+
+    @staticmethod
+    def put_in_first_free(
+        paths: Iterable[Path],
+        content: str,
+        folder: Path,
+        held: Callable[[], AbstractContextManager],
+        ready: Callable[[Path], None] | None = None,
+    ) -> Path | None:
+        """Put *content* in the first of *paths*, all in *folder*, that nobody has taken, each asked for when the one
+        before is; that one, None where there is none. *ready* is called with the file that holds it before; the link
+        is made inside *held*. After an error nothing was put in place, and what is raised says so."""
+        fresh = folder / f".{uuid.uuid4().hex}.tmp"
+        try:
+            fresh.write_text(content)
+            if ready is not None:
+                ready(fresh)
+            for path in paths:
+                if _is_put(fresh, path, held):
+                    return path
+            return None
+        finally:
+            with contextlib.suppress(OSError):  # it is in nobody's way, and what it says is decided
+                fresh.unlink()
+
+
+def _is_put(fresh: Path, path: Path, held: Callable[[], AbstractContextManager]) -> bool:
+    """False where somebody else has taken the place. An error of a link that was made all the same, as network file
+    systems have them, is none."""
+    try:
+        with held():
+            os.link(fresh, path)
+        return True
+    except FileExistsError:
+        return _is_linked(fresh)
+    except OSError:
+        if not _is_linked(fresh):
+            raise
+        return True
+
+
+def _is_linked(fresh: Path) -> bool:
+    try:
+        return fresh.stat().st_nlink > 1
+    except FileNotFoundError:  # with its folder: the table was deleted
+        return False
+
+
+LOCAL = LocalStore()

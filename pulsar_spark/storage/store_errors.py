@@ -1,0 +1,66 @@
+"""What an object store answers to who may not, or cannot, as errors of this package: faults that pass as ``OSError``,
+as those of a disk are, and what is wrong with a root from the start by name.
+
+A store's own words are long, and bring the request with them: of these stays the first line, and the code that the
+store gave. Nothing of what a client proves itself with is in either.
+"""
+
+import errno
+import re
+
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+from pulsar_spark.errors import ConnectError, InvalidRequest, NotARoot
+
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_CREDENTIALS = ("169.254.", "/latest/api/token", "ssoCredentials", "AssumeRole", "SecurityTokenService")
+_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "InvalidClientTokenId"}
+_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+_SAY_WHO = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where they are of a session), or give the "
+    "machine a role"
+)
+
+
+def as_fault(error: BaseError, name: str) -> OSError:
+    """An error of one call, for who tries again or waits; of *name* in the store."""
+    number = errno.EACCES if _is_refused(error) else errno.EIO
+    return OSError(number, f"{code_of(error)}: {_first_line(error)}", name)
+
+
+def code_of(error: BaseError) -> str:
+    """The code that the store gave, such as ``NoSuchBucket``, or the kind of error."""
+    found = _CODE.search(str(error))
+    return found[1] if found else type(error).__name__
+
+
+def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
+    """The same of a root's first calls, with what to do about it; *url* is the bucket's."""
+    code, text = code_of(error), str(error)
+    if code == "NoSuchBucket":
+        return NotARoot(f"root {root!r}: there is no bucket {url!r}: make it, or give another root")
+    if code in _REGION or "incorrectly configured region" in text:
+        return ConnectError(
+            f"root {root!r}: the bucket {url!r} lies in another region ({code}): set AWS_REGION to the bucket's"
+        )
+    if code in _KEYS:
+        return ConnectError(f"root {root!r}: the store does not know who asks ({code}): {_SAY_WHO}")
+    if any(words in text for words in _CREDENTIALS):
+        return ConnectError(f"root {root!r}: there are no credentials for {url!r}: {_SAY_WHO}")
+    if _is_refused(error):
+        return ConnectError(
+            f"root {root!r}: the store refuses ({code}): let these credentials list {url!r}, and read, write and "
+            "remove what is in it"
+        )
+    return ConnectError(
+        f"root {root!r}: {url!r} does not answer ({_first_line(error)}): see whether the network lets it be reached, "
+        "and AWS_ENDPOINT_URL, where it is not Amazon's"
+    )
+
+
+def _is_refused(error: BaseError) -> bool:
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or "403 Forbidden" in str(error)
+
+
+def _first_line(error: BaseError) -> str:
+    return str(error).partition("\n")[0].partition("<?xml")[0].strip()[:300]

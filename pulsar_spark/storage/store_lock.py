@@ -1,0 +1,42 @@
+"""A lock in an object store, for the moments in which one of several decides by what the others have put there.
+
+It is something that lies there as long as it is held. One that is not let go, because its holder is gone, is taken from
+it when it was the same for so long, as seen on the clock of who waits: longer than anybody holds it.
+"""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+from pulsar_spark.storage.object_path import ObjectPath
+
+GONE_SECONDS = 30.0
+LOOK_SECONDS = 0.1
+
+
+@contextlib.contextmanager
+def store_lock(
+    path: ObjectPath, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
+) -> Iterator[None]:
+    """Hold the lock that lies at *path*, after waiting for it."""
+    mine, seen, since = uuid.uuid4().hex.encode(), None, clock()
+    known = None
+    while not path.store.put_over(path, mine, known):
+        known = None
+        try:
+            content, stamped = path.store.get_stamped(path)
+        except FileNotFoundError:
+            continue
+        if content != seen:
+            seen, since = content, clock()
+        if clock() - since >= GONE_SECONDS:
+            known = stamped
+        else:
+            pause(LOOK_SECONDS)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            if path.read_bytes() == mine:
+                path.unlink()

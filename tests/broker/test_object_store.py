@@ -1,0 +1,52 @@
+"""The broker that plans with Spark, on a root in an object store: its plans' inputs and checkpoints lie on the disk of
+its machine. What does not work there yet is refused by name."""
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.errors import OperationNotSupported
+from pulsar_spark.frames.topic_messages import read_messages
+from pulsar_spark.storage.layout import Layout
+from tests.client.waiting import receive_values, send
+from tests.object_store import new_root
+
+
+@pytest.fixture
+def url(s3) -> str:
+    return new_root()
+
+
+def test_a_broker_with_spark_serves_clients(spark, url):
+    with Broker(spark, url):
+        client = pulsar.Client(f"delta:{url}", operation_timeout_seconds=60)
+        consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared)
+        send(client, "t", *"abc")
+        assert receive_values(consumer, 3) == [*"abc"]
+        client.close()
+    with pytest.raises(OperationNotSupported, match="no DataFrames and views"):
+        read_messages(spark, url, "t")
+
+
+def test_administration(url):
+    admin = Admin(f"delta:{url}")
+    admin.create_namespace("tenant/space")
+    assert "tenant/space" in admin.namespaces("tenant")
+    admin.create_partitioned_topic("persistent://tenant/space/t", 2)
+    client = pulsar.Client(f"delta:{url}")
+    send(client, "persistent://tenant/space/t", "a", "b")
+    client.close()
+    assert admin.list_partitioned_topics("tenant/space") == ["persistent://tenant/space/t"]
+    assert admin.stats("persistent://tenant/space/t")["msgInCounter"] == 2
+    for refused in (
+        lambda: admin.delete_topic("persistent://tenant/space/t"),
+        lambda: admin.compact("persistent://tenant/space/t"),
+        admin.doctor,
+        admin.repair,
+        admin.migrate,
+        lambda: admin.set_durability("none"),
+    ):
+        with pytest.raises((OperationNotSupported, pulsar.InvalidConfiguration), match="object store"):
+            refused()
+    assert Layout(url).topics("tenant", "space")

@@ -1,0 +1,65 @@
+"""An S3 server in the process of the tests (``moto``), for roots in an object store."""
+
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from pulsar_spark.storage import object_store
+
+LOCAL, S3 = "local", "s3"
+BUCKET = "pulsar-spark-tests"
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "tests",
+    "AWS_SECRET_ACCESS_KEY": "not-a-secret-of-anybody",
+    "AWS_REGION": "us-east-1",
+    "AWS_ALLOW_HTTP": "true",
+}
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[str]:
+    """The server, with a bucket in it, as long as the block; its URL."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    client = boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name=CREDENTIALS["AWS_REGION"],
+        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    )
+    client.create_bucket(Bucket=BUCKET)
+    try:
+        yield url
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def asking(url: str, **more: str) -> Iterator[None]:
+    """Let the stores of this process, and of those it starts, be at *url*."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": url, **more}.items():
+            patch.setenv(name, value)
+        object_store.bucket_at.cache_clear()
+        try:
+            yield
+        finally:
+            object_store.bucket_at.cache_clear()
+
+
+def new_root() -> str:
+    """The URL of a root that nobody has used."""
+    return f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}"
