@@ -21,7 +21,6 @@ all messages are meant, delivered equally often; everything else is storage.slic
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +32,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import is_as_published
 from pulsar_spark.storage.slices import DELIVERED, PositionRange, by_partition
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.transforms.stretches import Stretches, numbers
@@ -128,7 +128,7 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
     return parts if parts and are_plain and is_one_run_each else None
 
 
-def is_plain(table: Path, run: Run) -> bool:
+def is_plain(table: AnyPath, run: Run) -> bool:
     """Does Spark take the path of the file of *run* as it is, and say its name in rows as it is?"""
     return bool(_PLAIN_NAME.fullmatch(run.path.rpartition("/")[2])) and not _GLOB.search(str(table))
 

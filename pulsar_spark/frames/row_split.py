@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from pulsar_spark.protocol.hash_ranges import NOBODY
 from pulsar_spark.protocol.lanes import lane_numbers
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.key_hashes import hashes_in
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 _MOST_THREADS = 4
@@ -111,7 +111,7 @@ class Splitter:
     """Writes the rows of *ranges*, which are by consumer, into folders of their names: *columns* of rows of *table*,
     and :data:`PLACE`."""
 
-    def __init__(self, table: Path, ranges: Mapping[str, set[LaneRange]], columns: Sequence[str], folder: Path):
+    def __init__(self, table: AnyPath, ranges: Mapping[str, set[LaneRange]], columns: Sequence[str], folder: AnyPath):
         self._table, self._columns, self._folder = table, columns, folder
         self._consumers = list(ranges)
         lanes = list({held.hashes: None for each in ranges.values() for held in each})

@@ -71,7 +71,7 @@ def is_due(table: AnyPath, version: int) -> bool:
     return commits * SHARE >= size or 0 < size_in_bytes <= commits * SHARE_BYTES
 
 
-def checkpoint_behind(table: Path, followed: int, version: int) -> None:
+def checkpoint_behind(table: AnyPath, followed: int, version: int) -> None:
     """Make one where it is due at a commit behind version *followed* and up to *version*: for who follows a table whose
     writers make none."""
     latest = version - version % CHECKPOINT_EVERY
@@ -85,7 +85,7 @@ def last_checkpoint(table: AnyPath) -> tuple[int, int]:
     return _last_checkpoint(table)[:2]
 
 
-def _last_checkpoint(table: Path) -> tuple[int, int, int]:
+def _last_checkpoint(table: AnyPath) -> tuple[int, int, int]:
     """The same, and its bytes; 0 where nobody says how many."""
     try:
         said = json.loads((TableLog(table).folder / "_last_checkpoint").read_text())

@@ -96,6 +96,9 @@ class ListedTopics:
             self._next_list = self._clock() + LIST_SECONDS * max(1.0, calls / CALLS)
         return [name for name, topics in self._found.items() if topics != self._seen.get(name)]
 
+    def ask_again(self) -> None:
+        """Nothing: a listing is what was there, whatever changed since."""
+
     def seen(self) -> None:
         self._seen = dict(self._found)
 

@@ -191,7 +191,7 @@ class Layout:
 
     def folder_names(self, tenant: str, namespace: str) -> set[str]:
         """The names that folders in a namespace stand for, whether or not they are topics'."""
-        return {name for name, _ in _named_folders(self.namespace(tenant, namespace))}
+        return set(_named_folders(self.namespace(tenant, namespace)))
 
 
 def _named_folders(folder: AnyPath) -> list[str]:
