@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrameWriter
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import MessageTooBig, TopicNotFound
@@ -106,13 +107,21 @@ def test_a_topic_deleted_while_files_are_written_is_named(spark, root, layout, m
     assert not is_made_anew or TableLog(topic.path).latest() == 0
 
 
-def test_files_of_lost_tasks_are_left_out_whatever_the_session_commits_by(spark, root):
+def test_files_of_lost_tasks_are_left_out_whatever_the_session_commits_by(spark, root, monkeypatch):
     """Platforms have protocols of their own, with which a folder holds more than what was committed."""
     protocol = "spark.sql.sources.commitProtocolClass"
-    spark.conf.set(protocol, "no.such.protocol.OfAPlatform")
+    others = "org.apache.spark.internal.io.HadoopMapReduceCommitProtocol"
+    seen, write = [], DataFrameWriter.parquet
+
+    def parquet(writer, path):
+        seen.append(spark.conf.get(protocol).rpartition(".")[2])
+        write(writer, path)
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", parquet)
+    spark.conf.set(protocol, others)
     try:
         assert publish(spark.range(3).selectExpr("cast(id as string) payload"), root, "t").messages == 3
-        assert spark.conf.get(protocol) == "no.such.protocol.OfAPlatform"
+        assert seen == ["SQLHadoopMapReduceCommitProtocol"] and spark.conf.get(protocol) == others
     finally:
         spark.conf.unset(protocol)
 
