@@ -329,13 +329,6 @@ class ObjectStore:
             with contextlib.suppress(FileNotFoundError):
                 self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
 
-    def remove_below(self, folder: ObjectPath) -> None:
-        """Remove all that lies in a folder, and below it."""
-        key = folder.key
-        chunks = self._ask("list", key, lambda obstore: list(obstore.list(self._raw, key)))
-        for chunk in chunks:
-            self.remove([f"{self.url}/{each['path']}" for each in chunk])
-
     def _key(self, name: str | ObjectPath) -> str:
         return name.key if isinstance(name, ObjectPath) else name[len(self.url) + 1 :]
 

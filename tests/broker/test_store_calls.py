@@ -61,7 +61,7 @@ def test_who_announced_is_asked_at_once(layout):
     assert State.asked == 1
 
 
-@pytest.mark.parametrize("count", [1, 40_000])
+@pytest.mark.parametrize("count", [1, 20_000])
 def test_topics_are_listed_the_less_often_the_more_there_are(layout, monkeypatch, count):
     now, lists = [0.0], []
     namespace = ("public", "default")
@@ -71,11 +71,11 @@ def test_topics_are_listed_the_less_often_the_more_there_are(layout, monkeypatch
     folders = ListedTopics(layout, lambda: now[0])
     assert folders.changed() == [namespace]
     folders.seen()
-    for _ in range(10_000):
+    for _ in range(3000):
         now[0] += 1
         assert folders.changed() == []
     calls = len(lists) * (2 + count // 1000)
-    assert 100 < calls <= 10_000 / LIST_SECONDS * CALLS
+    assert 100 < calls <= 3000 / LIST_SECONDS * CALLS
     names.append("new")
     now[0] += 1000
     assert folders.changed() == [namespace]

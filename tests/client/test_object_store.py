@@ -108,7 +108,7 @@ def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch
         return LOST_BEHIND if is_lost else SLOW_DOWN if is_late else PASS
 
     with s3_proxy(s3, answer) as proxy, asking(proxy):
-        url, sent = new_root(), [f"m{number}" for number in range(20)]
+        url, sent = new_root(), [f"m{number}" for number in range(12)]
         with PlainBroker(url):
             client = client_of(url)
             consumer = client.subscribe("t", "s", **SHARED)
@@ -120,9 +120,9 @@ def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch
             assert nothing_comes(consumer)
             client.close()
         with PlainBroker(url) as broker:
-            cursor = eventually(lambda: broker.cursor("t", "s"))
-            assert (cursor.mark_delete, cursor.read_position) == (19, 20)
-    assert counts["bad"] > 20
+            eventually(lambda: broker.cursor("t", "s").mark_delete == len(sent) - 1)  # as requests that wait say
+            assert broker.cursor("t", "s").read_position == len(sent), "none was stored twice"
+    assert counts["bad"] > 15
 
 
 def test_a_store_that_is_away_for_a_while_is_waited_for(s3, monkeypatch, caplog):
