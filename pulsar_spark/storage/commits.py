@@ -63,7 +63,7 @@ def commit(
         put = store_of(table).put_in_first_free(
             map(log.file, versions), text, log.folder, held, sync_file if is_synced else None
         )
-    except UnclearWrite:
+    except (UnclearWrite, KeyboardInterrupt):  # who interrupts does so behind a call of which the answer is lost
         is_unclear = True
         raise
     finally:

@@ -271,27 +271,33 @@ class ObjectStore:
         return self._surely(name, content, "create" if known is None else known)
 
     def _surely(self, name: str | ObjectPath, content: bytes, mode: str | dict[str, str]) -> bool:
+        key, unclear = self._key(name), None
+        for _ in range(TRIES):
+            try:
+                return self._put_once(key, content, mode)
+            except PermissionError as refused:
+                if unclear is None:
+                    raise
+                raise UnclearWrite(*refused.args) from refused  # the try before may have taken place
+            except OSError as fault:
+                unclear = fault
+        raise UnclearWrite(*unclear.args) from unclear
+
+    def _put_once(self, key: str, content: bytes, mode: str | dict[str, str]) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        key = self._key(name)
-        for last in (False,) * (TRIES - 1) + (True,):
+        is_ours = True
+        try:
+            self._ask("put", key, lambda obstore: obstore.put(self._raw, key, content, mode=mode))
+        except (AlreadyExistsError, PreconditionError):
             try:
-                self._ask("put", key, lambda obstore: obstore.put(self._raw, key, content, mode=mode))
-            except (AlreadyExistsError, PreconditionError):
                 is_ours = self._holds(key, content)
-            except FileNotFoundError:  # what was to be replaced is gone
-                is_ours = False
-            except PermissionError:
-                raise
-            except OSError as unclear:
-                if last:
-                    raise UnclearWrite(*unclear.args) from unclear
-                continue
-            else:
-                is_ours = True
-            self._is_there(key)
-            return is_ours
-        raise AssertionError("the last try returns or raises")
+            except OSError as unknown:  # whatever it is: what is there may be ours
+                raise UnclearWrite(*unknown.args) from unknown
+        except FileNotFoundError:  # what was to be replaced is gone
+            return False
+        self._is_there(key)
+        return is_ours
 
     def _holds(self, key: str, content: bytes) -> bool:
         try:

@@ -3,8 +3,8 @@
 An append that raised may have committed all the same: the fault may have come behind the link that puts the commit in
 place. So the log behind the last version that was known is searched for the rows, by the one column that names a
 commit; only where they are not is the same append tried again. Publishes and requests both go into their tables so. A
-store's write that got no answer may even take place behind that search: a try that follows one looks again wherever it
-finds a version taken.
+store's write that got no answer may even take place behind that search: a try that follows one looks again when it
+knows which version is next, and wherever it finds that taken.
 """
 
 import os

@@ -195,15 +195,16 @@ class AppendTable:
         self._known = -1
 
     def append(self, rows: pa.Table, is_there: Callable[[], bool] = lambda: False) -> int | None:
-        """Append *rows* in one commit, unless ``check`` raises; the version committed. None where somebody else took
-        that which was next and they *are there* already, by an earlier try."""
+        """Append *rows* in one commit, unless ``check`` raises; the version committed. None where they *are
+        there* already, by an earlier try."""
 
         def goes_on(seen: int) -> bool:
             self._check()
             return not is_there()
 
         self._update()
-        self._check()
+        if not goes_on(self._known):
+            return None
         return self._commit(write_files(self._folder, rows, self._is_partitioned), {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
