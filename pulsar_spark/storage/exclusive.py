@@ -12,11 +12,12 @@ machine is gone, or when it was not renewed for so long; its owner may go on pub
 """
 
 import uuid
+from functools import lru_cache
 from typing import NamedTuple
 
 from pulsar_spark.errors import ProducerFenced
 from pulsar_spark.storage.lease_file import LeaseFile
-from pulsar_spark.storage.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store import AnyPath, Store, path_of, store_of
 from pulsar_spark.storage.tables import AppendTable
 
 LEASE_SECONDS = 10.0
@@ -35,13 +36,20 @@ class _Claim(NamedTuple):
     until: float
 
 
+@lru_cache(maxsize=1000)
+def _claim_file(store: Store, table: AnyPath) -> LeaseFile[_Claim]:
+    """One for all producers of the process: in a store it is gone when it was the same for so long, and a producer that
+    is refused is not there to see that."""
+    return LeaseFile(table / "_exclusive_producer.json", _Claim, lambda: LEASE_SECONDS)
+
+
 class ExclusiveClaim:
     """One producer's view of the claim on its topic, whether it has made one or not."""
 
     def __init__(self, path: AnyPath, topic: str, producer_name: str):
         self._table, self._topic, self._producer_name = path_of(path), topic, producer_name
-        self._file = LeaseFile(self._table / "_exclusive_producer.json", _Claim, lambda: LEASE_SECONDS)
         self._store = store_of(self._table)
+        self._file = _claim_file(self._store, self._table)
         self._owner = uuid.uuid4().hex
         self._seen: tuple | None = None
         self._is_mine = False

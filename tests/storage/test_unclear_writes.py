@@ -1,7 +1,6 @@
 """Writes to an object store of which nobody is told what became of them: what a commit names is not removed, and what
-has taken place is not made again."""
+has taken place is not made again. And of who is gone without a word, which nobody is told either."""
 
-import contextlib
 import errno
 import threading
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.storage import object_store
+from pulsar_spark.storage.exclusive import LEASE_SECONDS, ExclusiveClaim
 from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -126,5 +126,22 @@ def test_a_log_of_more_versions_than_a_list_has_names(layout):
     assert len(log.versions()) == 2401 and log.next_there(3) == 3
     assert layout.store.has_below(topic.path)
     layout.store.remove_below(topic.path)
-    with pytest.raises(FileNotFoundError), contextlib.closing(layout.store.get(log.file(2400))):
-        pass
+    with pytest.raises(FileNotFoundError):
+        layout.store.get(log.file(2400))
+
+
+def test_a_killed_exclusive_producer_keeps_no_topic(layout):
+    """Each that is refused is another one, and none of them waits."""
+    topic, now = create_topic(layout, "t"), [0.0]
+
+    def claim(name: str) -> ExclusiveClaim:
+        found = ExclusiveClaim(topic.path, "t", name)
+        found._file._clock = lambda: now[0]
+        return found
+
+    assert claim("killed").take()
+    assert claim("next").holder() == "killed"
+    now[0] += LEASE_SECONDS - 1
+    assert claim("next").holder() == "killed" and not claim("next").take()
+    now[0] += 2
+    assert claim("next").holder() is None and claim("next").take()
