@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl, OperationNotSupported
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
-from pulsar_spark.storage.root import log, parse_root
+from pulsar_spark.storage.root import log, parse_root, without_password
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
 BUNDLES = "_bundles"
@@ -101,11 +101,11 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
     """The root behind ``delta:<root>``; :class:`InvalidUrl` otherwise. *logger* is told of a relative root."""
     advice = "give delta:<root>, where <root> is the folder of the tables, such as delta:/data/pulsar"
     if not isinstance(url, str) or not url.startswith("delta:"):
-        raise InvalidUrl(f"service URL {url!r}: {advice}")
+        raise InvalidUrl(f"service URL {without_password(str(url))!r}: {advice}")
     try:
         return str(parse_root(url.removeprefix("delta:"), logger or log))
     except InvalidUrl as refused:
-        raise InvalidUrl(f"service URL {url[:80]!r}: {refused}; {advice}") from refused
+        raise InvalidUrl(f"service URL {without_password(url)[:80]!r}: {refused}; {advice}") from refused
 
 
 def layout_for_frames(root: str | os.PathLike) -> "Layout":

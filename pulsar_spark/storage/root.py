@@ -25,6 +25,7 @@ MAX_URL_BYTES = 300
 _MAX_NAME_BYTES = 255
 _BUCKET, _KEY = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), re.compile(r"[A-Za-z0-9._=-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PASSWORD = re.compile(r"(?<=://)\S*@")
 _FILE_URL = re.compile(r"file:(?://)?(?=/(?!/))", re.IGNORECASE)
 _ADVICE = "give the folder of the tables, such as /data/pulsar"
 log = logging.getLogger(__name__)
@@ -66,12 +67,22 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
     return absolute
 
 
+def without_password(text: str) -> str:
+    """A text without what stands before the host in URLs.
+
+    >>> without_password("s3://key:secret@bucket/x")
+    's3://...@bucket/x'
+    """
+    return _PASSWORD.sub("...@", text)
+
+
 def _parse_url(text: str) -> ObjectPath:
     bucket, _, key = text.partition("://")[2].partition("/")
     parts = [part for part in key.split("/") if part]
     if not _BUCKET.fullmatch(bucket) or any(part in (".", "..") or not _KEY.fullmatch(part) for part in parts):
         raise InvalidUrl(
-            f"root {text[:80]!r} is no place in a bucket: give s3://<bucket>/<folder>, in letters, digits, and - _ . ="
+            f"root {without_password(text)[:80]!r} is no place in a bucket: give s3://<bucket>/<folder>, in letters, "
+            "digits, and - _ . ="
         )
     if not parts:
         raise InvalidUrl(
@@ -87,10 +98,11 @@ def _check(text: str) -> None:
         raise InvalidUrl(f"root {text!r} is empty: {_ADVICE}")
     if text != text.strip() or not text.isprintable():
         raise InvalidUrl(
-            f"root {text!r} begins or ends with a space, or has characters that cannot be printed: {_ADVICE}"
+            f"root {without_password(text)!r} begins or ends with a space, or has characters that cannot be printed: "
+            f"{_ADVICE}"
         )
     if _SCHEME.match(text) or "://" in text or (text.startswith("//") and not text.startswith("///")):
         raise InvalidUrl(
-            f"root {text!r} is neither a local folder nor s3://<bucket>/<folder>: other stores and file systems come "
-            f"with a later release; {_ADVICE}, or where the store is mounted"
+            f"root {without_password(text)!r} is neither a local folder nor s3://<bucket>/<folder>: other stores and "
+            f"file systems come with a later release; {_ADVICE}, or where the store is mounted"
         )

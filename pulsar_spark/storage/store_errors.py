@@ -11,6 +11,7 @@ import re
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
 from pulsar_spark.errors import ConnectError, InvalidRequest, NotARoot
+from pulsar_spark.storage.root import without_password
 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _CREDENTIALS = ("169.254.", "/latest/api/token", "ssoCredentials", "AssumeRole", "SecurityTokenService")
@@ -63,4 +64,4 @@ def _is_refused(error: BaseError) -> bool:
 
 
 def _first_line(error: BaseError) -> str:
-    return str(error).partition("\n")[0].partition("<?xml")[0].strip()[:300]
+    return without_password(str(error)).partition("\n")[0].partition("<")[0].strip()[:300]

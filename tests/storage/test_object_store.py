@@ -13,7 +13,7 @@ from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
 from pulsar_spark.storage import lease as lease_module
 from pulsar_spark.storage import object_store
 from pulsar_spark.storage.faults import UnclearWrite
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.store import path_of
@@ -229,6 +229,20 @@ def test_no_credentials(s3, monkeypatch):
 def test_what_names_no_place_in_a_bucket(root):
     with pytest.raises(InvalidUrl, match="root 's3:"):
         Layout(root)
+
+
+@pytest.mark.parametrize("root", ["s3://key:se/cret@bucket/x", "s3a://key:se/cret@bucket/x", "https://key:se/cret@h"])
+def test_a_url_with_a_password_is_refused_without_it(root):
+    for url in (root, f"delta:{root}"):
+        with pytest.raises(InvalidUrl) as refused:
+            parse_service_url(url) if url != root else Layout(url)
+        assert "cret" not in str(refused.value)
+
+
+def test_the_password_of_an_endpoint_is_not_shown():
+    with asking("http://somebody:secret@127.0.0.1:9"), pytest.raises(ConnectError, match="does not answer") as refused:
+        prepare_root(Layout(new_root()))
+    assert "secret" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_nothing_of_the_credentials_is_shown(layout):
