@@ -7,6 +7,7 @@ and has the copy written in the same commit, so that there is one, whatever cras
 redelivery count are written by the broker alone.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
+from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol import letters
 from pulsar_spark.protocol.failover import java_order
 from pulsar_spark.protocol.letters import ReconsumeLater
@@ -56,7 +58,9 @@ def letter_topics(
 def _named_as_before(layout: Layout, topic: str, subscription: str, suffix: str) -> str | None:
     """The partitioned topic ``<namespace>/<subscription><suffix>``, if there is one."""
     name = parse_topic_name(topic)._replace(local_name=f"{subscription}{suffix}")
-    return str(name) if layout.topic(name).exists() and read_topic(layout, name).partitions else None
+    with contextlib.suppress(TopicNotFound):  # nor one that is being made or deleted
+        return str(name) if read_topic(layout, name).partitions else None
+    return None
 
 
 def check_letter_topics(

@@ -7,6 +7,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.client.letters import letter_topics as all_letter_topics
+from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -333,8 +334,9 @@ def test_letter_topics_are_named_after_the_first_topic_or_as_the_policy_says(tmp
 
 
 def test_partitioned_letter_topics_that_are_named_after_the_subscription_alone_are_used_by_who_retries(client, broker):
-    """4.22; a topic without partitions, and one that the policy names another for, is not."""
+    """4.22; a topic without partitions, one that is being made, and one that the policy names another for, is not."""
     layout = client._layout
+    layout.topic(parse_topic_name("begun-RETRY")).mkdir(parents=True)
     for name, partitions in (("s-RETRY", 2), ("s-DLQ", 2), ("plain-RETRY", 0)):
         create_topic(layout, name, partitions)
     found = all_letter_topics(
@@ -353,6 +355,10 @@ def test_partitioned_letter_topics_that_are_named_after_the_subscription_alone_a
         layout, ["persistent://public/default/t"], "plain", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=True
     )
     assert (short(found.retry), short(found.dead)) == ("t-plain-RETRY", "t-plain-DLQ")
+    found = all_letter_topics(
+        layout, ["persistent://public/default/t"], "begun", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=True
+    )
+    assert (short(found.retry), short(found.dead)) == ("t-begun-RETRY", "t-begun-DLQ")
     consumer = client.subscribe(
         "t", "s", retry_enable=True, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1), **SHARED
     )
