@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import NamedTuple
+from weakref import proxy
 
 import numpy as np
 
@@ -60,7 +61,8 @@ class LaneForm:
         self.hashes, self.lanes = hashes, lanes
         self.states = EntryStates()
         self._base = base
-        self._codes = EntryCodes(self._read_codes)
+        form = proxy(self)  # what holds itself would wait for Python's search for cycles, and forms are large
+        self._codes = EntryCodes(lambda: form._read_codes())
         self.parts = LaneParts(hashes, base, {number: lane.hashes for number, lane in lanes.items()})
         self._ranges_of = {number: lane.ranges for number, lane in lanes.items()}
         """Of each part, whether or not it has any, the ranges that are what its entries' states say."""
@@ -190,7 +192,8 @@ class LaneForm:
         passed = base - self._base
         ranges_of = begun_at(ranges_of, base, lanes[:passed], lanes[passed:])
         self.parts.begin_at(base)
-        self._base, self._codes = base, EntryCodes(partial(self._codes_of_parts, end - base), end - base)
+        form, entries = proxy(self), end - base
+        self._base, self._codes = base, EntryCodes(lambda: form._codes_of_parts(entries), entries)
         return self._keep(ranges_of)
 
     # Written anew

@@ -1,6 +1,9 @@
 """A Key_Shared cursor kept by lane: how many rows it may come to where entries wait, and which of its lanes a round
 makes anew."""
 
+import gc
+from weakref import ref
+
 import pytest
 
 from pulsar_spark.broker import gather, keyed_lanes
@@ -45,3 +48,21 @@ def test_lanes_of_which_nothing_changes_are_not_made_anew(engine, monkeypatch):
     engine.round([ON.ack(at, at, consumer="b") for at in (1, 3, 7)], 0)
     assert made == [4]
     assert sorted(engine.state(TOPIC, -1, "s")["pending"]) == [0, 2, 4, 5, 6]
+
+
+def test_a_form_that_is_done_with_goes_at_once(engine):
+    """It may hold numbers of millions of entries, which must not wait for Python's search for cycles."""
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 9), ON.flow("b", 9)], 0)
+    engine.publish(TOPIC, -1, [1] * 4, keys=keys(True)[:2] + keys(False)[:2])
+    engine.round([], 0)
+    (cursor,) = engine.rounds.bundle.cursors.values()
+    known = cursor.lanes
+    gc.disable()
+    try:
+        form = LaneForm(known.hashes, known.base, known.lanes)
+        gone = ref(form)
+        assert form.end == 4
+        del form
+        assert gone() is None
+    finally:
+        gc.enable()
