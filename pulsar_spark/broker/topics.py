@@ -162,7 +162,7 @@ class Topics:
                 else:
                     names.remove(state.topic.name.local_name)
             for topic in (TopicName(*namespace, each) for each in names):
-                if TableLog(self.layout.topic(topic)).exists():
+                if self._has_log(topic):
                     with self._looking_at(str(topic)):
                         self._add_topic(parse_topic_name(str(topic)))
         self._folders.seen()
@@ -209,6 +209,13 @@ class Topics:
     def has_new_folders(self) -> bool:
         """Has any folder of topics changed, or is it time to read definitions again that could not be read?"""
         return bool(self._folders.changed()) or (bool(self._unreadable) and time.monotonic() >= self._read_again_at)
+
+    def _has_log(self, topic: TopicName) -> bool:
+        """A folder that may not be looked into has none: whosever it is, other topics do not wait for it."""
+        try:
+            return TableLog(self.layout.topic(topic)).exists()
+        except PermissionError:
+            return False
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """A look asks the logs of topics that were announced, and a few others in turn, however many topics there are; what
 nobody announced is found all the same."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -181,6 +182,23 @@ def test_what_stands_in_the_folder_and_is_none_holds_up_nobody(engine):
     (folder / "nonsense").touch()
     engine.publish(TOPICS[5], -1, [1])
     assert moved(engine) == [TOPICS[5]] and announced(engine) == ["somebody's"]
+
+
+def test_a_folder_that_may_not_be_looked_into_holds_up_no_topic(engine, monkeypatch):
+    """Another user's, beside the topics; whoever runs these tests may look into any."""
+    exists = TableLog.exists
+
+    def closed(log) -> bool:
+        if log.folder.parent.name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied", str(log.folder))
+        return exists(log)
+
+    monkeypatch.setattr(TableLog, "exists", closed)
+    namespace = engine.layout.namespace("public", "default")
+    (namespace / "closed").mkdir()
+    engine.create_topic("persistent://public/default/new")
+    assert engine.rounds.bundle.scan() == []
+    assert {*engine.rounds.bundle.topics} == {*TOPICS, "persistent://public/default/new"}
 
 
 def test_a_topic_made_again_is_asked(engine):
