@@ -22,8 +22,8 @@ from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
 from pulsar_spark.storage.layout import Layout, encode_name
 from pulsar_spark.storage.session import check_delta, quoted
-from pulsar_spark.storage.topics import list_topics
-from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER
+from pulsar_spark.storage.topics import layout_version, list_topics
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION
 from pulsar_spark.views.latest import VIEW_TEXTS, view_text
 from pulsar_spark.views.view_specs import VIEWS
 
@@ -38,8 +38,8 @@ def register(
     prefix: str = "",
     schemas: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Register every topic and broker table of the root in *catalog*, and the views that are SQL; where each lies, by
-    its name in SQL.
+    """Register every topic and broker table of the root in *catalog*, and the views that are SQL, these once the root
+    has this release's layout; where each lies, by its name in SQL.
 
     Schemas are created as needed. *schemas* names those of some namespaces (``{"public/default": "broker"}``);
     *prefix* goes before the names of all others, for several roots in one catalog. :class:`InvalidConfiguration` when a
@@ -57,7 +57,7 @@ def register(
     tables = {spec.name: layout.broker_table(spec.name) for spec in BROKER_TABLES}
     registered |= _register_tables(spark, schema, layout.root, {name: at for name, at in tables.items() if at.exists()})
     rows = f"{schema}.{quoted(CURSOR_LEDGER.name)}"
-    if rows in registered:
+    if rows in registered and layout_version(layout) == LAYOUT_VERSION:  # an older one lacks columns of theirs
         registered |= _register_views(spark, schema, rows, registered[rows])
     return registered
 
