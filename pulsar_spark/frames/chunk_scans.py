@@ -32,7 +32,7 @@ from pulsar_spark.frames.published_files import is_plain
 from pulsar_spark.protocol.chunking import WRONG_SIZE
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.lost import is_as_published
-from pulsar_spark.storage.session import has_context, local_frame
+from pulsar_spark.storage.session import local_frame, runs_here
 from pulsar_spark.storage.topic_files import partition_of
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
@@ -68,7 +68,7 @@ def scanned(
     """*rows*, of last chunks with ``parts``, where the chunks of each message lie (see chunk_payloads), with the
     ``payload`` of the message and :data:`PAYLOAD_ERROR`; None where they are not for Spark to put together. *whole* is
     what a worker says of a message: its payload, or why there is none, or neither where it is as it was published."""
-    if not has_context(spark) or not spark.sparkContext.master.startswith("local"):
+    if not runs_here(spark):
         return None
     if not all(is_plain(topic.path, run) and is_as_published(topic.path, run) for run in runs):
         return None

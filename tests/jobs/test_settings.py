@@ -40,6 +40,8 @@ def test_the_file_and_the_session_agree(path):
     given = settings_of(path)
     for name in session._SETTINGS.keys() - (OF_ONE_MACHINE if path in CLUSTERS else set()):
         assert given[name] == session._SETTINGS[name]
+    of_files = {name: value for name, value in settings_of(LOCAL).items() if name.startswith("spark.hadoop.parquet.")}
+    assert of_files.items() <= given.items()
     assert given["spark.jars.excludes"] == session._NOT_NEEDED
     assert given["spark.jars.packages"].endswith(f":{version('delta-spark')}")
 
