@@ -32,11 +32,11 @@ class TopicFolders:
 
     def changed(self) -> list[tuple[str, str]]:
         """(tenant, namespace) of the folders that changed since :meth:`seen`."""
-        root = str(self._layout.root)
+        root, self._looked_at = str(self._layout.root), time.time_ns()
         tenants = {self._folder(tenant, namespace).rpartition(os.sep)[0] for tenant, namespace in self._namespaces}
         if any(_stamp(folder) != self._stamps.get(folder) for folder in (root, *tenants)):
             self._namespaces = self._layout.namespaces()
-        self._looked_at, self._changed_at = time.time_ns(), time.monotonic()
+        self._changed_at = time.monotonic()
         self._changed = [each for each in self._namespaces if self._has_changed(self._folder(*each))]
         return self._changed
 

@@ -96,3 +96,22 @@ def test_who_looks_into_one_folder_has_not_looked_into_another(layout, clock):
         folders.seen()
     clock.seconds += 1
     assert other in folders.changed()
+
+
+def test_a_namespace_made_while_namespaces_are_listed_is_found_however_long_that_takes(tmp_path, monkeypatch):
+    layout, late = Layout(tmp_path / "root"), [0]
+    create_topic(layout, "t")
+    folders, find, clock = TopicFolders(layout), layout.namespaces, time.time_ns
+
+    def find_slowly() -> list[tuple[str, str]]:
+        found = find()
+        if not late[0]:
+            create_topic(layout, "public/other/t")
+        late[0] += 5_000_000_000
+        return found
+
+    monkeypatch.setattr(layout, "namespaces", find_slowly)
+    monkeypatch.setattr("pulsar_spark.storage.discovery.time.time_ns", lambda: clock() + late[0])
+    assert folders.changed() == [("public", "default")]
+    folders.seen()
+    assert ("public", "other") in folders.changed()
