@@ -28,6 +28,7 @@ from pulsar_spark.errors import InvalidUrl, NotARoot
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.object_path import ObjectPath
+from pulsar_spark.storage.ranged_file import RangedFile
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Raw
@@ -235,7 +236,12 @@ class ObjectStore:
             found = obstore.get(self._raw, key)
             if found.meta["size"] <= WHOLE_BYTES:
                 return pa.BufferReader(pa.py_buffer(found.bytes()))
-            return pa.PythonFile(obstore.open_reader(self._raw, key), mode="r")
+            return pa.PythonFile(RangedFile(found.meta["size"], part), mode="r")
+
+        def part(start: int, count: int) -> bytes:
+            return self._ask(
+                "get", key, lambda obstore: bytes(obstore.get_range(self._raw, key, start=start, length=count))
+            )
 
         return self._ask("get", key, read)
 

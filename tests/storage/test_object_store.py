@@ -2,16 +2,19 @@
 its answers; leases by one's own clock; and what is wrong with a store is said at once."""
 
 import errno
+import os
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
 from pulsar_spark.storage import lease as lease_module
 from pulsar_spark.storage import object_store
+from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.lease import BundleLease
@@ -83,6 +86,25 @@ def test_topics_are_found_by_name(layout):
     assert layout.namespaces() == [("public", "default"), ("tenant", "Space")]
     assert [str(topic.name) for topic in list_topics(layout, "tenant", "Space")] == names[1:]
     assert read_topic(layout, names[0]).partitions == 2
+
+
+def test_large_files_are_read_in_parts(layout, monkeypatch):
+    """And only those that are wanted."""
+    path = create_topic(layout, "t").path
+    AppendTable(path).append(
+        MESSAGES.rows(
+            [
+                dict(publish_id="p", entry_id=number, batch_size=1, partition=-1, publish_time=0, payload=payload)
+                for number, payload in enumerate(os.urandom(1000) for _ in range(100))
+            ]
+        )
+    )
+    [file] = next(TableLog(path).commits(0)).added
+    expected = read_file(path, file, MESSAGES.schema)
+    monkeypatch.setattr(object_store, "WHOLE_BYTES", 1000)
+    assert read_file(path, file, MESSAGES.schema).equals(expected)
+    with pq.ParquetFile(layout.store.parquet(path / file.path)) as found:
+        assert found.read(columns=["entry_id"]).num_rows == 100
 
 
 @pytest.mark.parametrize("bad", [SLOW_DOWN, LOST_BEFORE, LOST_BEHIND], ids=["503", "lost before", "lost behind"])

@@ -1,0 +1,32 @@
+"""A large file in an object store as Python's files are, for readers that want parts of it."""
+
+import io
+from collections.abc import Callable
+
+
+class RangedFile(io.RawIOBase):
+    """A file of *size* bytes; each read is one call of *read*, with the first byte and how many."""
+
+    def __init__(self, size: int, read: Callable[[int, int], bytes]):
+        self._size, self._read, self._at = size, read, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """The next *size* bytes, or all; fewer at the end."""
+        rest = max(0, self._size - self._at)
+        count = rest if size is None or size < 0 else min(size, rest)
+        found = self._read(self._at, count) if count else b""
+        self._at += len(found)
+        return found
