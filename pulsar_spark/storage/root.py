@@ -25,7 +25,7 @@ MAX_URL_BYTES = 300
 _MAX_NAME_BYTES = 255
 _BUCKET, _KEY = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), re.compile(r"[A-Za-z0-9._=-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_PASSWORD = re.compile(r"(?<=://)\S*@")
+_PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
 _FILE_URL = re.compile(r"file:(?://)?(?=/(?!/))", re.IGNORECASE)
 _ADVICE = "give the folder of the tables, such as /data/pulsar"
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
 
 
 def without_password(text: str) -> str:
-    """A text without what stands before the host in URLs.
+    """A text without the name and password that stand before the host in URLs.
 
     >>> without_password("s3://key:secret@bucket/x")
     's3://...@bucket/x'
