@@ -19,6 +19,7 @@ from pulsar_spark.broker.drafts import Request, RoundResult
 from pulsar_spark.broker.isolation import Broken, PlannerFailed, is_fault, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.set_aside import SetAside
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Recovery:
     def __init__(self, rounds: "Rounds", clock: Callable[[], float] = time.monotonic):
         self._rounds, self._clock = rounds, clock
         self._failures, self._quiet_until = 0, 0.0
-        self._is_reload_due = False
+        self._is_reload_due = self._is_unclear = False
         self._leases: dict[str, int] = {}
 
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside]) -> RoundResult:
@@ -46,11 +47,15 @@ class Recovery:
             return RoundResult(False)
         try:
             return self._run(requests, requests_version, unreadable)
-        except ON_PURPOSE:
+        except ON_PURPOSE as stopping:
             self._is_reload_due = True
-            raise
+            if not isinstance(stopping, BrokerFenced) or not self._is_unclear:
+                raise
+            self._is_unclear = False  # the round that came between may be our own, as reading it again tells
+            return self.run(requests, requests_version, unreadable)
         except Exception as failure:  # no request is to blame: it is logged with its traceback, and the round waits
             self._is_reload_due = True
+            self._is_unclear = self._is_unclear or isinstance(failure, UnclearWrite)
             if is_fault(failure):
                 raise
             self._wait(failure)
