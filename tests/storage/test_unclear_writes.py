@@ -125,9 +125,6 @@ def test_a_log_of_more_versions_than_a_list_has_names(layout):
     assert [log.latest(known) for known in (-1, 1, 700, 2400)] == [2400] * 4
     assert len(log.versions()) == 2401 and log.next_there(3) == 3
     assert layout.store.has_below(topic.path)
-    layout.store.remove_below(topic.path)
-    with pytest.raises(FileNotFoundError):
-        layout.store.get(log.file(2400))
 
 
 def test_a_killed_exclusive_producer_keeps_no_topic(layout):
