@@ -14,7 +14,8 @@ TOPICS = (FLIGHTS, "persistent://public/default/from-client", ORDERS)
 def unpack(folder: Path) -> Layout:
     """The root, in *folder*, and beside it ``state.json``: what its cursors are like."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python has it since 3.11.4
+        archive.extractall(folder)
     return Layout(folder / "root")
 
 
