@@ -4,8 +4,7 @@ Which chunks make up a message is found before, by a ``groupBy`` on uuid over co
 Of each message there is the row of its last chunk then, without the payload (see last_chunks), and a Python worker
 reads the payload, as a client does (:meth:`ChunkedMessages.joined`): a row group after the other, once for all messages
 that lie in it. So no payload is shuffled, none is read where nobody asks for the column, and what cannot be put
-together is an error of its message alone. Few large messages are Spark's own to read where its heap has room (see
-chunk_scans).
+together is an error of its message alone.
 
 On two cores of a busy machine messages of 6 MB come at 0.6 of the rate of a plain read and of 64 MB at 0.4 (0.3 and 0.3
 where both looks at chunks were plans over the table). A worker that reads a file and hands it over as it is reaches 700
@@ -29,7 +28,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
-from pulsar_spark.frames.chunk_scans import GONE, scanned
 from pulsar_spark.frames.last_chunks import names_of, read_last_chunks
 from pulsar_spark.frames.payload_batches import in_pieces
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, PLAIN, PLAIN_TYPE
@@ -37,12 +35,12 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded, ranges_of
 from pulsar_spark.storage.chunks import ChunkedMessages, SpansOf
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
-from pulsar_spark.storage.lost import is_as_published
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 
+GONE = "some of its chunks were deleted or rewritten since the frame was made"
 NOTHING = -(1 << 63)
 _PLACE = ("partition", "position")
 _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
@@ -110,11 +108,7 @@ def with_payloads(
         of_messages = F.broadcast(local_frame(spark, known))
         found = many().drop("payload").join(of_messages, on=[*_PLACE], how="inner")
     else:
-        rows = _beside(last_chunks, known)
-        by_scans = scanned(spark, topic, rows, runs, _function(topic.path, runs, with_scans=True))
-        if by_scans is not None:
-            return by_scans.select(*names, PAYLOAD_ERROR)
-        found = local_frame(spark, rows)
+        found = local_frame(spark, _beside(last_chunks, known))
     whole = found.withColumn("whole", _function(topic.path, runs)("parts", SIZE))
     payload, error = (F.col("whole")[name] for name in ("payload", PAYLOAD_ERROR))
     return whole.select(
@@ -169,28 +163,24 @@ def _spans(
     return found
 
 
-def _function(table: AnyPath, runs: Sequence[Run], *, with_scans: bool = False) -> Callable[..., Column]:
+def _function(table: AnyPath, runs: Sequence[Run]) -> Callable[..., Column]:
     def whole(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         entries = EntryReader(CACHED_BYTES)
         for batch in batches:
-            yield from in_pieces(_payloads(table, entries, runs, *batch, with_scans=with_scans), PLAIN)
+            yield from in_pieces(_payloads(table, entries, runs, *batch), PLAIN)
 
     return arrow_udf(whole, PLAIN_TYPE)
 
 
 def _payloads(
-    table: AnyPath, entries: EntryReader, runs: Sequence[Run], parts: pa.ListArray, sizes: pa.Array, *, with_scans: bool
+    table: AnyPath, entries: EntryReader, runs: Sequence[Run], parts: pa.ListArray, sizes: pa.Array
 ) -> Iterator[tuple[bytes | None, str | None]]:
-    """The payload of each message, or why there is none; *with_scans* neither of one whose chunks all lie where they
-    were published."""
+    """The payload of each message, or why there is none."""
     for spans, size in zip(parts.to_pylist(), sizes.to_pylist(), strict=True):
         if (size or 0) > MOST_BYTES:
             yield None, f"{UnreadableMessage.__name__}: {TOO_LARGE % size}"
             continue
         held = [(runs[each["run"]], [(each["first"], each["last"])]) for each in spans]
-        if with_scans and all(is_as_published(table, run) for run, _ in held):
-            yield None, None
-            continue
         positions = expanded(*(np.array([each[name] for each in spans]) for name in ("first", "last")))
         try:
             payload = ChunkedMessages(table, entries, lambda _, held=held: held).joined(positions, MOST_BYTES)

@@ -123,12 +123,12 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
                 return None
             firsts, lasts = np.array([*stretches], np.int64).T - run.to_position
             parts.append(_Part(partition, run, firsts, lasts))
-    are_plain = all(is_plain(topic.path, part.run) for part in parts)
+    are_plain = all(_is_plain(topic.path, part.run) for part in parts)
     is_one_run_each = len({(part.partition, part.name) for part in parts}) == len(parts)
     return parts if parts and are_plain and is_one_run_each else None
 
 
-def is_plain(table: AnyPath, run: Run) -> bool:
+def _is_plain(table: AnyPath, run: Run) -> bool:
     """Does Spark take the path of the file of *run* as it is, and say its name in rows as it is?"""
     return bool(_PLAIN_NAME.fullmatch(run.path.rpartition("/")[2])) and not _GLOB.search(str(table))
 

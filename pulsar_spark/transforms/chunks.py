@@ -158,7 +158,7 @@ def wrong_size() -> Column:
     return F.when(is_too_large, F.format_string(TOO_LARGE, SIZE)).otherwise(wrong)
 
 
-def holdable() -> Column:
+def _holdable() -> Column:
     """The payload of a chunk; null where its message says, or the chunk's place shows, as all but the last are of one
     size (1.2), that it is larger than a row holds: putting it together would fail the job, and all other messages with
     it. What is left is of the wrong size then."""
@@ -183,6 +183,6 @@ def whole_messages(messages: DataFrame) -> DataFrame:
     """Rows of the messages table with their ``position`` as messages: those in one piece as they are, and one row per
     complete chunked one, as :func:`reassemble_chunks` gives it; with the column :data:`WRONG`, which says what is
     :func:`wrong_size`."""
-    chunks = messages.filter(is_chunk()).withColumn("payload", holdable())
+    chunks = messages.filter(is_chunk()).withColumn("payload", _holdable())
     chunked = reassemble_chunks(chunks).withColumn(WRONG, wrong_size())
     return messages.filter(~is_chunk()).withColumn(WRONG, F.lit(None).cast("string")).unionByName(chunked)
