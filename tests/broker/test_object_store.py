@@ -9,6 +9,7 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import OperationNotSupported
 from pulsar_spark.frames.topic_messages import read_messages
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import spark_session
 from tests.client.waiting import receive_values, send
 from tests.object_store import new_root
 
@@ -19,7 +20,7 @@ def url(s3) -> str:
 
 
 def test_a_broker_with_spark_serves_clients(spark, url):
-    with Broker(spark, url):
+    with Broker(spark_session(for_rounds=True), url):
         client = pulsar.Client(f"delta:{url}", operation_timeout_seconds=60)
         consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared)
         send(client, "t", *"abc")
