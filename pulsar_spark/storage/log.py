@@ -92,18 +92,22 @@ class TableLog:
 
     def _latest_listed(self, known: int) -> int:
         """The same in a store: one call tells whether *known* is still there and what came behind it."""
-        listed = _versions(self._store.names_behind(self.folder, self.file(known - 1).name))
+        listed = self._listed_from(known)
         if known not in listed:
             return max(self.versions(), default=-1) if self.exists() else -1
         while known + 1 in listed:
             known += 1
         return known
 
+    def _listed_from(self, first: int) -> list[int]:
+        """The versions from *first* on that are there, of a table in a store: by one call, where they are few."""
+        return _versions(self._store.names_behind(self.folder, self.file(first - 1).name))
+
     def next_there(self, first: int) -> int | None:
         """The lowest version from *first* on that is there; None where none is found. On a local disk the next are
         asked for one by one, and then some: a list of the whole log would cost more."""
         if not self._store.is_local:
-            return min(_versions(self._store.names_behind(self.folder, self.file(first - 1).name)), default=None)
+            return min(self._listed_from(first), default=None)
         reach = chain(range(first, first + _NEAR), (first + (1 << power) for power in range(7, 16)))
         beyond = next((found for found in reach if self.has(found)), None)
         return None if beyond is None else next(found for found in range(first, beyond + 1) if self.has(found))

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import lru_cache
@@ -152,12 +152,11 @@ class ObjectStore:
 
     def names(self, folder: ObjectPath) -> list[str]:
         """The names in a folder, those of folders among them; FileNotFoundError where there are none."""
-        key = folder.key
-        found = self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
+        found = self._listed(folder)
         names = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         if not names:
             raise _missing(str(folder))
-        return [name.rstrip("/").rpartition("/")[2] for name in names]
+        return _last_parts(names)
 
     def make_folder(self, folder: ObjectPath) -> None:
         """Let something lie in it, whatever else does."""
@@ -176,9 +175,12 @@ class ObjectStore:
 
     def folders(self, folder: ObjectPath) -> list[str]:
         """The names of folders in a folder."""
+        return _last_parts(self._listed(folder)["common_prefixes"])
+
+    def _listed(self, folder: ObjectPath) -> dict[str, Any]:
+        """What lies in a folder: ``objects``, and the ``common_prefixes`` that are its folders."""
         key = folder.key
-        found = self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
-        return [name.rstrip("/").rpartition("/")[2] for name in found["common_prefixes"]]
+        return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
 
     def names_behind(self, folder: ObjectPath, name: str) -> list[str]:
         """The names in a folder that come behind *name*, in order, for the price of one call where they are few."""
@@ -202,8 +204,7 @@ class ObjectStore:
 
         def read(obstore: Any) -> tuple[bytes, dict[str, str]]:
             found = obstore.get(self._raw, key)
-            known = {part: found.meta[part] for part in ("e_tag", "version") if found.meta[part] is not None}
-            return bytes(found.bytes()), known
+            return bytes(found.bytes()), _known_by(found.meta)
 
         return self._ask("get", key, read)
 
@@ -218,8 +219,7 @@ class ObjectStore:
 
     def known(self, name: str | ObjectPath) -> dict[str, str]:
         """By what :meth:`put_over` knows again what is there now."""
-        found = self.head(name)
-        return {part: found[part] for part in ("e_tag", "version") if found[part] is not None}
+        return _known_by(self.head(name))
 
     def stamps(self, folder: ObjectPath) -> dict[str, str]:
         """What tells each that lies in a folder from itself when it has changed, by name, in one call for a
@@ -307,7 +307,7 @@ class ObjectStore:
 
     def _holds(self, key: str, content: bytes) -> bool:
         try:
-            return self._ask("get", key, lambda obstore: bytes(obstore.get(self._raw, key).bytes())) == content
+            return self.get(ObjectPath(self, key)) == content
         except FileNotFoundError:
             return False
 
@@ -368,6 +368,15 @@ class ObjectStore:
             raise
         except BaseError as error:
             raise as_fault(error, f"{self.url}/{key}") from None
+
+
+def _known_by(found: Mapping[str, Any]) -> dict[str, str]:
+    """By what a conditional put knows again what the store says this of."""
+    return {part: found[part] for part in ("e_tag", "version") if found[part] is not None}
+
+
+def _last_parts(names: Iterable[str]) -> list[str]:
+    return [name.rstrip("/").rpartition("/")[2] for name in names]
 
 
 def _missing(name: str) -> FileNotFoundError:
