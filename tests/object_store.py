@@ -6,9 +6,14 @@ import os
 import uuid
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from pulsar_spark.storage import object_store
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.table_specs import MESSAGES
 
 LOCAL, S3 = "local", "s3"
 BUCKET = "pulsar-spark-tests"
@@ -63,3 +68,28 @@ def asking(url: str, **more: str) -> Iterator[None]:
 def new_root() -> str:
     """The URL of a root that nobody has used."""
     return f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}"
+
+
+def new_layout() -> Layout:
+    """Such a root with its bundle's tables."""
+    found = Layout(new_root())
+    prepare_root(found)
+    return found
+
+
+def wait_shortly(patch: pytest.MonkeyPatch) -> None:
+    """Let nobody wait long for an answer."""
+    patch.setattr(object_store, "ANSWER_SECONDS", 2)
+    patch.setattr(object_store, "RETRY_SECONDS", 1)
+
+
+def messages(publish_id: str) -> pa.Table:
+    """One message, as a publish of this id."""
+    return MESSAGES.rows([dict(publish_id=publish_id, entry_id=0, batch_size=1, partition=-1, publish_time=0)])
+
+
+def published(path) -> list[str]:
+    """The publish of each commit of a topic, in order, each of whose files is there."""
+    added = [file for commit in TableLog(path).commits(0) for file in commit.added]
+    assert all((path / file.path).is_file() for file in added), "a commit names what is not there"
+    return [file.min_values["publish_id"] for file in added]

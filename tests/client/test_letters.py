@@ -339,26 +339,18 @@ def test_partitioned_letter_topics_that_are_named_after_the_subscription_alone_a
     layout.topic(parse_topic_name("begun-RETRY")).mkdir(parents=True)
     for name, partitions in (("s-RETRY", 2), ("s-DLQ", 2), ("plain-RETRY", 0)):
         create_topic(layout, name, partitions)
-    found = all_letter_topics(
-        layout, ["persistent://public/default/t"], "s", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=True
-    )
-    assert (short(found.retry), short(found.dead)) == ("s-RETRY", "s-DLQ")
-    found = all_letter_topics(
-        layout, ["persistent://public/default/t"], "s", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=False
-    )
-    assert (short(found.retry), short(found.dead)) == ("t-s-RETRY", "t-s-DLQ")
-    found = all_letter_topics(
-        layout, ["persistent://public/default/t"], "s", pulsar.ConsumerDeadLetterPolicy(3, "dead"), retry_enable=True
-    )
-    assert (short(found.retry), short(found.dead)) == ("s-RETRY", "dead")
-    found = all_letter_topics(
-        layout, ["persistent://public/default/t"], "plain", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=True
-    )
-    assert (short(found.retry), short(found.dead)) == ("t-plain-RETRY", "t-plain-DLQ")
-    found = all_letter_topics(
-        layout, ["persistent://public/default/t"], "begun", pulsar.ConsumerDeadLetterPolicy(3), retry_enable=True
-    )
-    assert (short(found.retry), short(found.dead)) == ("t-begun-RETRY", "t-begun-DLQ")
+
+    def names(subscription: str, dead_letter_topic: str | None = None, *, retry_enable: bool = True) -> tuple[str, str]:
+        policy = pulsar.ConsumerDeadLetterPolicy(3, dead_letter_topic)
+        topics = ["persistent://public/default/t"]
+        found = all_letter_topics(layout, topics, subscription, policy, retry_enable=retry_enable)
+        return short(found.retry), short(found.dead)
+
+    assert names("s") == ("s-RETRY", "s-DLQ")
+    assert names("s", retry_enable=False) == ("t-s-RETRY", "t-s-DLQ")
+    assert names("s", "dead") == ("s-RETRY", "dead")
+    assert names("plain") == ("t-plain-RETRY", "t-plain-DLQ")
+    assert names("begun") == ("t-begun-RETRY", "t-begun-DLQ")
     consumer = client.subscribe(
         "t", "s", retry_enable=True, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1), **SHARED
     )

@@ -7,7 +7,6 @@ import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,31 +24,18 @@ from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, list_topics, prepare_root, read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.object_store import CREDENTIALS, asking, new_root
+from tests.object_store import CREDENTIALS, asking, messages, new_layout, new_root, published, wait_shortly
 from tests.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, SLOW_DOWN, Answer, Asked, s3_proxy
 
 
 @pytest.fixture
 def layout(s3) -> Layout:
-    found = Layout(new_root())
-    prepare_root(found)
-    return found
+    return new_layout()
 
 
 @pytest.fixture
 def soon(monkeypatch):
-    """Nobody waits long for an answer."""
-    monkeypatch.setattr(object_store, "ANSWER_SECONDS", 2)
-    monkeypatch.setattr(object_store, "RETRY_SECONDS", 1)
-
-
-def messages(publish_id: str) -> pa.Table:
-    return MESSAGES.rows([dict(publish_id=publish_id, entry_id=0, batch_size=1, partition=-1, publish_time=0)])
-
-
-def published(path) -> list[str]:
-    """The publish of each commit of a topic, in order."""
-    return [file.min_values["publish_id"] for commit in TableLog(path).commits(0) for file in commit.added]
+    wait_shortly(monkeypatch)
 
 
 def test_of_those_who_put_at_a_time_one_wins(layout):

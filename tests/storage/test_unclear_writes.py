@@ -4,10 +4,8 @@ has taken place is not made again. And of who is gone without a word, which nobo
 import errno
 import threading
 
-import pyarrow as pa
 import pytest
 
-from pulsar_spark.storage import object_store
 from pulsar_spark.storage.exclusive import LEASE_SECONDS, ExclusiveClaim
 from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.layout import Layout
@@ -15,8 +13,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
-from pulsar_spark.table_specs import MESSAGES
-from tests.object_store import asking, new_root
+from tests.object_store import asking, messages, new_layout, new_root, published, wait_shortly
 from tests.s3_proxy import LOST_BEHIND, PASS, Answer, Asked, s3_proxy
 
 REFUSED = Answer(is_passed=False, status=403, code="AccessDenied")
@@ -24,27 +21,12 @@ REFUSED = Answer(is_passed=False, status=403, code="AccessDenied")
 
 @pytest.fixture
 def layout(s3) -> Layout:
-    found = Layout(new_root())
-    prepare_root(found)
-    return found
+    return new_layout()
 
 
 @pytest.fixture
 def soon(monkeypatch):
-    """Nobody waits long for an answer."""
-    monkeypatch.setattr(object_store, "ANSWER_SECONDS", 2)
-    monkeypatch.setattr(object_store, "RETRY_SECONDS", 1)
-
-
-def messages(publish_id: str) -> pa.Table:
-    return MESSAGES.rows([dict(publish_id=publish_id, entry_id=0, batch_size=1, partition=-1, publish_time=0)])
-
-
-def published(path) -> list[str]:
-    """The publish of each commit of a topic, in order, each of whose files is there."""
-    added = [file for commit in TableLog(path).commits(0) for file in commit.added]
-    assert all((path / file.path).is_file() for file in added), "a commit names what is not there"
-    return [file.min_values["publish_id"] for file in added]
+    wait_shortly(monkeypatch)
 
 
 def test_what_a_commit_names_stays_where_nobody_can_be_asked_whose_it_is(s3, soon):
