@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
     threshold, admin = bytes_of("--threshold", given.threshold), Admin(service_url(given.root))
     for topic in given.topic or [found["topic"] for found in admin.list_topics(given.namespace)]:
         if given.topic or bytes_behind(admin.layout, read_topic(admin.layout, topic)) > threshold:
-            status = admin.compact(topic, lambda: spark_session("pulsar_spark compact"))
+            status = admin.compact(topic, lambda: spark_session("pulsar_spark compact", root=given.root))
             print(json.dumps({"topic": topic, "status": status, **admin.stats(topic)["compaction"]}), flush=True)
 
 

@@ -44,7 +44,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
     set_up_job_logging(given)
-    spark = spark_session("pulsar_spark consume")
+    spark = spark_session("pulsar_spark consume", root=given.root)
     target = to_delta(given.target, name=given.subscription)
     with consume(
         spark,

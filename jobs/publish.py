@@ -60,7 +60,7 @@ def as_messages(rows: DataFrame, key: str | None, event_time: str | None) -> Dat
 def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
     set_up_job_logging(given)
-    spark = spark_session("pulsar_spark publish")
+    spark = spark_session("pulsar_spark publish", root=given.root)
     messages = as_messages(read_source(spark, given), given.key, given.event_time)
     done = publish(
         messages,

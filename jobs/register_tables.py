@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
     set_up_job_logging(given)
     schemas, layout = schemas_of(given.schema), Layout(given.root)
-    spark = spark_session("pulsar_spark register_tables")
+    spark = spark_session("pulsar_spark register_tables", root=given.root)
     print(json.dumps(register(spark, layout, given.catalog, given.prefix, schemas)), flush=True)
 
 

@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
         parse_time("--until", given.until),
     )
     report = reprocess_dead_letters(
-        spark_session("pulsar_spark reprocess_dead_letters"),
+        spark_session("pulsar_spark reprocess_dead_letters", root=given.root),
         given.root,
         given.topic,
         job_id=given.job_id,

@@ -60,7 +60,7 @@ class SparkCompaction:
             with staged(ordered, asked.view.path, by, spark_writer_options()) as files:
                 if not all(is_in_order(file.source) for file in files):  # whoever configures Spark may change its plans
                     raise CorruptState(f"topic {str(asked.topic.name)!r}: Spark wrote rows out of order: compact again")
-                named = [file._replace(name=_name_in_view(file.name)) for file in files]
+                named = [file._replace(name=_name_in_view(file.place)) for file in files]
                 adds = place_files(asked.view.path, named)
         finally:
             places.unpersist()

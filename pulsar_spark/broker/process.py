@@ -29,7 +29,7 @@ def run_broker(
     from pulsar_spark.storage.session import spark_session
 
     with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
-        session = spark or spark_session("pulsar-spark broker", for_rounds=True)
+        session = spark or spark_session("pulsar-spark broker", for_rounds=True, root=root)
     if spark is None:
         _leave_streams_to_us(session)
     broker = Broker(

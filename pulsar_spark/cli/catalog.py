@@ -55,7 +55,7 @@ def register(
     from pulsar_spark.views.catalog import register as register_in
 
     schemas = schemas_of(schema or [])
-    found = register_in(spark_session("pulsar_spark catalog"), Layout(root), catalog, prefix, schemas)
+    found = register_in(spark_session("pulsar_spark catalog", root=root), Layout(root), catalog, prefix, schemas)
     if as_json:
         print_json(found)
     else:

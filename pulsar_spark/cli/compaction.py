@@ -39,7 +39,7 @@ def compact(topic: Topic, root: Root, as_json: Json = False):
     def session():
         from pulsar_spark.storage.session import spark_session
 
-        return spark_session("pulsar_spark compact")
+        return spark_session("pulsar_spark compact", root=root)
 
     asked = admin(root)
     asked.compact(topic, session)

@@ -71,7 +71,7 @@ def list_(
     if letter_topic(Layout(root), topic, subscription) is None:
         return _print_letters([], as_json)
     letters = (
-        dead_letters(_spark(), root, topic, subscription=subscription)
+        dead_letters(_spark(root), root, topic, subscription=subscription)
         .withColumn("size", F.octet_length("payload"))
         .drop("payload", *ENCODING_COLUMNS)
     )
@@ -124,7 +124,7 @@ def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_js
 
     rows = []
     if letter_topic(Layout(root), topic, subscription) is not None:
-        rows = count_by_cause(_spark(), root, topic, subscription=subscription).toArrow().to_pylist()
+        rows = count_by_cause(_spark(root), root, topic, subscription=subscription).toArrow().to_pylist()
     if as_json:
         print_json(
             [
@@ -178,7 +178,7 @@ def reprocess(
     letter_topic(Layout(root), topic, subscription)  # names of nothing are refused before Spark is started
     function, first, last = load_function("--fix", fix), parse_time("--since", since), parse_time("--until", until)
     report = reprocess_dead_letters(
-        _spark(),
+        _spark(root),
         root,
         topic,
         job_id=job_id,
@@ -260,8 +260,8 @@ def _seconds(time: datetime.datetime | None) -> str:
     return "" if time is None else time.isoformat(" ", "seconds").removesuffix("+00:00")
 
 
-def _spark():
+def _spark(root: str):
     from pulsar_spark.storage.session import spark_session
 
     with working("starting Spark"):
-        return spark_session("pulsar_spark dlq")
+        return spark_session("pulsar_spark dlq", root=root)

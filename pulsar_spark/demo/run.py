@@ -114,7 +114,7 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
     """Start Spark first, which finds Delta's jar; a first topic is published while the broker starts, the other when
     its consumers are there."""
     with console.status("starting Spark"):
-        spark = spark_session("pulsar_spark demo")
+        spark = spark_session("pulsar_spark demo", root=place.root)
         paths = write_flights(flights, place.work)
     broker = stack.enter_context(BrokerProcess(place.root, place.work / BROKER_LOG))
     groups = [stack.enter_context(group) for group in _groups(place, flights.num_rows)]

@@ -22,6 +22,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.protocol.chunking import NUMBERS_BYTES, TEXT_BYTES
 from pulsar_spark.storage.data_files import StagedFile
+from pulsar_spark.storage.store import store_of
 from pulsar_spark.table_specs import CHUNK_COLUMNS
 from pulsar_spark.transforms.chunks import split_messages
 
@@ -114,5 +115,5 @@ def count_messages(files: Collection[StagedFile]) -> int:
 def _chunks_but_last(file: StagedFile) -> int:
     if file.statistics["nullCount"].get("uuid", file.rows) == file.rows:
         return 0
-    ids = pq.read_table(file.source, columns=["chunk_id", "num_chunks_from_msg"], partitioning=None)
+    ids = pq.ParquetFile(store_of(file.source).parquet(file.source)).read(columns=["chunk_id", "num_chunks_from_msg"])
     return pc.sum(pc.less(ids["chunk_id"], pc.subtract(ids["num_chunks_from_msg"], 1))).as_py() or 0

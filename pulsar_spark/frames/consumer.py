@@ -22,9 +22,8 @@ from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import Decoding
-from pulsar_spark.storage.layout import layout_for_frames
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.topics import prepare_root, resolve_topic
 
 MAX_MESSAGES = 4_000_000
@@ -90,7 +89,6 @@ def consume(
     notebook's cell that gives a name can be run again. The broker's refusal (:class:`ConsumerBusy`, ...) is raised
     here, as :class:`Timeout` is when no broker answers in *timeout* seconds.
     """
-    check_delta(spark)
     options = SubscribeOptions.checked(
         subscription, subscription_type, consumer_name, initial_position, priority_level, key_shared_policy
     )
@@ -98,7 +96,7 @@ def consume(
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
     if max_messages < 1:
         raise InvalidConfiguration(f"max_messages {max_messages!r}: ask for 1 message or more")
-    layout = layout_for_frames(root)
+    layout = layout_for_frames(spark, root)
     if create:
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)

@@ -29,11 +29,12 @@ from pulsar_spark.protocol.letters import (
 )
 from pulsar_spark.protocol.topic_name import TopicName, check_name, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.layout import Layout, layout_for_frames
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
-from pulsar_spark.storage.session import check_delta, local_frame
+from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.slices import DELIVERED, PositionRange
+from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES, REPROCESSING
 
@@ -76,8 +77,7 @@ def dead_letters(
     Nothing where no message has died yet; :class:`TopicNotFound` when there is no such topic, and none whose letters
     would come there, and :class:`SubscriptionNotFound` where the topic has other subscriptions only.
     """
-    check_delta(spark)
-    layout = layout_for_frames(root)
+    layout = layout_for_frames(spark, root)
     found = letter_topic(layout, topic, subscription)
     if found is None:
         return _no_letters(spark)
@@ -106,7 +106,7 @@ def sent_letters(spark: SparkSession, root: str | os.PathLike) -> DataFrame:
     """The letters that jobs have sent back, one row per letter and job: ``job_id``, ``topic`` and ``message_id`` of the
     letter, ``destination``, ``cause``, ``replays``, ``publish_id`` (of the commit the message was sent in), ``number``
     (its sequence id there) and ``job_time`` (when that was recorded)."""
-    layout = layout_for_frames(root)
+    layout = layout_for_frames(spark, root)
     return _sent(spark, layout).select(
         "job_id", "topic", "message_id", "destination", "cause", "replays", "publish_id", "number", "job_time"
     )

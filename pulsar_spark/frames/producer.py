@@ -44,9 +44,9 @@ from pulsar_spark.protocol.instants import deliver_millis, to_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.schema import BytesSchema, Schema
-from pulsar_spark.storage.layout import layout_for_frames
 from pulsar_spark.storage.new_rows import NAMED_BY
-from pulsar_spark.storage.session import check_delta, has_context
+from pulsar_spark.storage.session import has_context
+from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, is_committed
 from pulsar_spark.storage.topics import prepare_root, resolve_topic
@@ -134,8 +134,7 @@ def publish(
     """
     if (app_id is None) != (app_version is None):
         raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
-    check_delta(frame.sparkSession)
-    layout = layout_for_frames(root)
+    layout = layout_for_frames(frame.sparkSession, root)
     now = clock().astimezone()  # one without a zone is in the machine's
     check_chunking(chunking, max_message_size, chunk_max_message_size)
     encoding = Encoding.checked(compression, encryption_key, crypto_key_reader, crypto_failure_action)
@@ -215,7 +214,7 @@ def publish_stream(
         options.get("crypto_key_reader"),
         options.get("crypto_failure_action", "FAIL"),
     )
-    layout = layout_for_frames(root)
+    layout = layout_for_frames(frame.sparkSession, root)
     if options.get("create", True):
         prepare_root(layout)
     found, _ = resolve_topic(layout, topic, create=options.get("create", True))

@@ -32,7 +32,6 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import is_as_published
 from pulsar_spark.storage.slices import DELIVERED, PositionRange, by_partition
-from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.transforms.stretches import Stretches, numbers
@@ -123,14 +122,17 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
                 return None
             firsts, lasts = np.array([*stretches], np.int64).T - run.to_position
             parts.append(_Part(partition, run, firsts, lasts))
-    are_plain = all(_is_plain(topic.path, part.run) for part in parts)
+    are_plain = all(_is_plain(topic, part.run) for part in parts)
     is_one_run_each = len({(part.partition, part.name) for part in parts}) == len(parts)
     return parts if parts and are_plain and is_one_run_each else None
 
 
-def _is_plain(table: AnyPath, run: Run) -> bool:
-    """Does Spark take the path of the file of *run* as it is, and say its name in rows as it is?"""
-    return bool(_PLAIN_NAME.fullmatch(run.path.rpartition("/")[2])) and not _GLOB.search(str(table))
+def _is_plain(topic: Topic, run: Run) -> bool:
+    """Does Spark take the path of the file of *run* as it is, say its name in rows as it is, and find its partition in
+    it? Those are not just below the table that were published by Spark into a store (see data_files.StagedFolder)."""
+    folders, _, name = run.path.rpartition("/")
+    is_found = not topic.partitions or "/" not in folders
+    return is_found and bool(_PLAIN_NAME.fullmatch(name)) and not _GLOB.search(str(topic.path))
 
 
 def _is_whole_file(topic: Topic, ledgers: LedgerIndex, part: _Part) -> bool:

@@ -40,8 +40,7 @@ from pulsar_spark.frames.reprocess_run import Reprocessed, Run, Selection
 from pulsar_spark.frames.routing_columns import checked_scheme
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import check_name
-from pulsar_spark.storage.layout import layout_for_frames
-from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.spark_root import layout_for_frames
 
 MAX_REPLAYS = 3
 CHUNK_LETTERS = 10_000
@@ -98,11 +97,10 @@ def reprocess_dead_letters(
     *dry_run* records and sends nothing; the report says what would be selected. The selection is made on the driver, at
     some 200 bytes a letter.
     """
-    check_delta(spark)
     check_name("job id", job_id)
     _check_numbers(rate=rate, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters)
     checked_scheme(hashing_scheme)
-    layout = layout_for_frames(root)
+    layout = layout_for_frames(spark, root)
     target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
     if letters_in is None:
         return Reprocessed(

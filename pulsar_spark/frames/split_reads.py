@@ -34,7 +34,7 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import is_as_published
 from pulsar_spark.storage.session import runs_here
 from pulsar_spark.storage.slices import DELIVERED
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.topic_files import READ_ERRORS
 from pulsar_spark.storage.topics import Topic
 
@@ -129,7 +129,7 @@ def read_split(
 ) -> DataFrame | None:
     """The messages of all of a consumer's *ranges*, rows and columns as :func:`lane_frames.read_lane` gives them; None
     where they are to be read by themselves."""
-    if not runs_here(spark):
+    if not runs_here(spark) or not store_of(topic.path).is_local:
         return None
     names = [name for name in columns or DELIVERED if (with_payload or name != "payload") and name not in PLACE]
     counts = {each.held.redelivery_count for each in ranges}

@@ -7,7 +7,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.frames.producer import utc_now
-from pulsar_spark.storage.layout import layout_for_frames
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics import list_topics, read_topic
 from pulsar_spark.views.stats import Observation
@@ -23,7 +23,7 @@ def stats(
     The row of a topic partition has no subscription, that of a subscription no consumer. Rates are those of the minute
     before the clock's time. No broker is needed.
     """
-    layout = layout_for_frames(root)
+    layout = Layout(root)
     topics = (
         [read_topic(layout, topic)]
         if topic

@@ -17,11 +17,11 @@ from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.compacted import CompactedView
-from pulsar_spark.storage.layout import Layout, layout_for_frames
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.topics import Topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.chunks import is_chunk
@@ -45,9 +45,8 @@ def read_messages(
     With *is_read_compacted* of what was compacted (see :meth:`Admin.compact`) only the messages that stay, trimmed or
     not, and every one that was published since.
     """
-    check_delta(spark)
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
-    layout = layout_for_frames(root)
+    layout = layout_for_frames(spark, root)
     found, partitions = resolve_topic(layout, topic)
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
     if is_read_compacted:

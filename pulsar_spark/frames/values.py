@@ -20,7 +20,7 @@ from pulsar_spark.frames.value_types import value_type, without_logical_types
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import Schema
 from pulsar_spark.schema.schema_avro import fastavro, parsed_writer
-from pulsar_spark.storage.layout import layout_for_frames
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.schemas import SchemaTable
 from pulsar_spark.storage.topics import resolve_topic
 
@@ -41,8 +41,8 @@ def decode_values(
     topic keeps: a struct of AVRO and JSON, a text of STRING. A message of AVRO without a version counts as written with
     that schema. A value that cannot be read is null with a ``value_error``. :class:`IncompatibleSchema` where there is
     no schema, :class:`InvalidConfiguration` for one that has no column."""
-    found, _ = resolve_topic(layout_for_frames(root), topic)
-    table = SchemaTable(layout_for_frames(root))
+    found, _ = resolve_topic(Layout(root), topic)
+    table = SchemaTable(Layout(root))
     if schema is None:
         kept = table.kept(found.topic_id)
         if not kept:

@@ -39,7 +39,7 @@ from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.file_statistics import group_bounds
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.store import AnyPath, path_of
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.tables import create_table
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
@@ -206,7 +206,8 @@ class CompactedView:
         """A file, open. FileNotFoundError where it left the view, :class:`CorruptState` where it is the view's and
         cannot be read."""
         try:
-            with pq.ParquetFile(self.path / file.path, page_checksum_verification=True) as opened:
+            source = store_of(self.path).parquet(self.path / file.path)
+            with pq.ParquetFile(source, page_checksum_verification=True) as opened:
                 yield opened
         except READ_ERRORS as error:
             raise_unless_damage(error)
@@ -249,7 +250,7 @@ def _blocks(rows: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
 def is_in_order(path: AnyPath) -> bool:
     """Are the rows of a file in order of position, as its readers search them?"""
     last = -1
-    with pq.ParquetFile(path) as opened:
+    with pq.ParquetFile(store_of(path).parquet(path)) as opened:
         for number in range(opened.num_row_groups):
             positions = opened.read_row_group(number, columns=["position"])["position"].to_numpy()
             if positions[0] < last or (np.diff(positions) < 0).any():

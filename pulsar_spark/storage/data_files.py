@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
-from pulsar_spark.storage.file_statistics import empty_columns, file_statistics, statistics
+from pulsar_spark.storage.file_statistics import empty_columns, file_statistics, staged_statistics, statistics
 from pulsar_spark.storage.layout import STAGED, beside
 from pulsar_spark.storage.packed_columns import null_column
 from pulsar_spark.storage.store import AnyPath, store_of
@@ -54,19 +54,52 @@ _COUNTING = ("first", "last")
 """Positions that mostly count up: as differences they take a fiftieth of the bytes."""
 _PART_GROUPS = 2
 _PARTITION = "partition"
+STAGED_WITHIN = "publish-"
+"""In a store the files of a publish lie in a folder of the table that begins so."""
 
 
 class StagedFile(NamedTuple):
-    """A file that was written elsewhere on the table's file system; *name* is to be its path in the table, whose
-    folders name values of partition columns."""
+    """A file that was written elsewhere on the table's file system, or in a store where it may stay; *name* is to be
+    its path in the table, whose folders name values of partition columns. *taken* is told of one that stays."""
 
     source: AnyPath
     name: str
     statistics: dict
+    taken: set[AnyPath] | None = None
 
     @property
     def rows(self) -> int:
         return self.statistics["numRecords"]
+
+    @property
+    def place(self) -> str:
+        """Its name with no other folders than those of partitions."""
+        *folders, name = self.name.split("/")
+        return "/".join([*(folder for folder in folders if "=" in folder), name])
+
+
+class StagedFolder:
+    """A folder for files that one commit is to take in: beside the table, from where they are moved, in a store within
+    it, where they stay, because there nothing can be moved. What is not taken goes with the folder."""
+
+    def __init__(self, table: AnyPath):
+        self._store, unique, self._taken = store_of(table), uuid.uuid4().hex, set()
+        self._within = "" if self._store.is_local else f"{STAGED_WITHIN}{unique}/"
+        self.path: AnyPath = staging_folder(table) / unique if self._store.is_local else table / self._within
+
+    def file(self, place: str, footer: pq.FileMetaData | None = None) -> StagedFile:
+        """The file at a *place* in the folder, of which the *footer* may be known."""
+        source = self.path / place
+        found = staged_statistics(footer or self._store.footer(source))
+        return StagedFile(source, self._within + place, found, self._taken)
+
+    def files(self) -> Iterator[StagedFile]:
+        """All Parquet files in it, by name."""
+        return (self.file(name) for name in sorted(self._store.below(self.path)) if name.endswith(".parquet"))
+
+    def remove(self) -> None:
+        """What is in it still, and no commit has taken."""
+        self._store.remove_folder(self.path, self._taken)
 
 
 def spark_writer_options(largest: int | None = None, files_at_once: int = 1) -> dict[str, str]:
@@ -105,9 +138,10 @@ def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
     adds = []
     with removing(table, adds):
         for file in staged:
-            (table / file.name).parent.mkdir(exist_ok=True)
-            os.utime(file.source)
-            os.rename(file.source, table / file.name)
+            if file.source != table / file.name:
+                store_of(table).move(file.source, table / file.name)
+            elif file.taken is not None:
+                file.taken.add(file.source)
             adds.append(_add(table, file.name, partition_values(file.name), file.statistics))
         _sync_folders_of(table, adds)
     return adds
@@ -253,9 +287,7 @@ def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str
 
 def file_add(table: AnyPath, path: str) -> dict:
     """The ``add`` action of a file that lies in the table, with what its footer says."""
-    return _add(
-        table, path, partition_values(path), file_statistics(pq.read_metadata(store_of(table).parquet(table / path)))
-    )
+    return _add(table, path, partition_values(path), file_statistics(store_of(table).footer(table / path)))
 
 
 def partition_values(path: str) -> dict[str, str]:

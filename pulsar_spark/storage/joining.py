@@ -34,7 +34,7 @@ from pulsar_spark.storage.data_files import (
     write_parts,
 )
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
@@ -204,7 +204,8 @@ def _schema(table: DeltaTable) -> pa.Schema:
 
 
 def _folder(file: DataFile) -> str:
-    return file.path[: file.path.rfind("/") + 1]
+    """Of its partition: what Spark published into a store lies in one more."""
+    return "".join(f"{name}={value}/" for name, value in partition_values(file.path).items())
 
 
 def _rows(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -212,7 +213,7 @@ def _rows(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> Iterat
     for file in group:
         rows = 0
         try:
-            with pq.ParquetFile(path / file.path) as parquet:
+            with pq.ParquetFile(store_of(path).parquet(path / file.path)) as parquet:
                 for number in range(parquet.num_row_groups):
                     part = conform(parquet.read_row_group(number), schema)
                     rows += part.num_rows

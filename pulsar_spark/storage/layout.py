@@ -108,13 +108,6 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
         raise InvalidUrl(f"service URL {without_password(url)[:80]!r}: {refused}; {advice}") from refused
 
 
-def layout_for_frames(root: str | os.PathLike) -> "Layout":
-    """Of a root that Spark reads and writes; :class:`OperationNotSupported` for one in an object store."""
-    layout = Layout(root)
-    layout.require_local("DataFrames and views")
-    return layout
-
-
 class Layout:
     """Places of one root, wherever that lies (see store)."""
 

@@ -7,12 +7,16 @@ asked for.
 
 import contextlib
 import os
+import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulsar_spark.storage.object_path import Stat
 
 
 class LocalStore:
@@ -75,6 +79,23 @@ class LocalStore:
         return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
 
     @staticmethod
+    def below(folder: Path) -> dict[str, Stat]:
+        """All files below a folder, by their names from it on; what goes meanwhile is left out."""
+        found = {}
+        for above, _, names in os.walk(folder):
+            within = "" if above == str(folder) else f"{os.path.relpath(above, folder)}/"
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    seen = os.stat(f"{above}/{name}")
+                    found[within + name] = Stat(seen.st_size, seen.st_mtime)
+        return found
+
+    @staticmethod
+    def footer(name: str | os.PathLike) -> pq.FileMetaData:
+        """What the end of a Parquet file says."""
+        return pq.read_metadata(str(name))
+
+    @staticmethod
     def parquet(name: str | os.PathLike) -> str:
         """What Arrow reads a file from."""
         return str(name)
@@ -99,6 +120,23 @@ class LocalStore:
         """Remove them; what is not there is passed over."""
         for path in paths:
             path.unlink(missing_ok=True)
+
+    @staticmethod
+    def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
+        """Remove it with all that is in it, as far as the file system lets it go."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    @staticmethod
+    def move(source: Path, target: Path) -> None:
+        """Let the file be there instead, as if written now."""
+        target.parent.mkdir(exist_ok=True)
+        os.utime(source)
+        os.rename(source, target)
+
+    @staticmethod
+    def link(source: Path, target: Path) -> None:
+        """Let the file be there, too."""
+        os.link(source, target)
 
     @staticmethod
     def replace(path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None) -> None:

@@ -2,14 +2,12 @@
 
 A frame has no order of sending, so of its rows those are duplicates that are stored already, and all but the first of
 those with the same name and sequence id on a partition. They are looked for file by file, by these columns alone. A
-file without duplicates is linked, not copied, because what an append moves away is gone where it must be tried again;
-of another the rest is written anew, its entry ids dense again. What is kept of the rows meanwhile is a number each.
+file without duplicates is linked, not moved (in a store the store copies it), because what an append takes is gone
+where it must be tried again; of another the rest is written anew, its entry ids dense again. What is kept of the rows
+meanwhile is a number each.
 """
 
 import contextlib
-import os
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,9 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.deduplication import app_id
-from pulsar_spark.storage.data_files import StagedFile, partition_values, staging_folder, write_parts
-from pulsar_spark.storage.file_statistics import staged_statistics
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.data_files import StagedFile, StagedFolder, partition_values, write_parts
+from pulsar_spark.storage.store import AnyPath, store_of
 
 NAMED_BY = ("producer_name", "sequence_id")
 _CHUNK_ID = "chunk_id"
@@ -38,21 +35,21 @@ class NewRows(NamedTuple):
 def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
     """What of *files*, in their order, is new where *highest* is stored; it stays until the end of the ``with`` unless
     it was moved into the table. Rows without a name or a sequence id are always new."""
-    folder, search, left = staging_folder(table) / uuid.uuid4().hex, _Search(highest, since), []
+    folder, search, left = StagedFolder(table), _Search(highest, since), []
     try:
         for file in files:
-            target = folder / file.name
-            target.parent.mkdir(parents=True, exist_ok=True)
             is_new = search.are_new(file)
+            if not is_new.any():
+                continue
+            (folder.path / file.place).parent.mkdir(parents=True, exist_ok=True)
             if is_new.all():
-                os.link(file.source, target)
-                left.append(file._replace(source=target))
-            elif is_new.any():
-                _write_some(file, is_new, folder)
-                left.append(StagedFile(target, file.name, staged_statistics(pq.read_metadata(target))))
+                store_of(table).link(file.source, folder.path / file.place)
+            else:
+                _write_some(file, is_new, folder.path)
+            left.append(folder.file(file.place))
         yield NewRows(left, search.transactions)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
 
 
 class _Search:
@@ -65,10 +62,9 @@ class _Search:
 
     def are_new(self, file: StagedFile) -> np.ndarray:
         """Of each row of the next file, whether it is new."""
-        there = pq.read_schema(file.source).names
-        rows = pq.read_table(
-            file.source, columns=[name for name in (*NAMED_BY, _CHUNK_ID) if name in there], partitioning=None
-        )
+        opened = pq.ParquetFile(store_of(file.source).parquet(file.source))
+        there = opened.schema_arrow.names
+        rows = opened.read(columns=[name for name in (*NAMED_BY, _CHUNK_ID) if name in there])
         is_new = np.ones(rows.num_rows, bool)
         is_named = pc.and_(*(pc.is_valid(rows[name]) for name in NAMED_BY)).to_numpy()
         starts = self._starts(rows)
@@ -114,7 +110,7 @@ class _Search:
 
 def _write_some(file: StagedFile, is_new: np.ndarray, folder: AnyPath) -> None:
     """Write the new rows of a file under its name in *folder*; their entry ids count up from its first."""
-    source = pq.ParquetFile(file.source)
+    source = pq.ParquetFile(store_of(file.source).parquet(file.source))
     first = file.statistics["minValues"]["entry_id"]
 
     def parts() -> Iterator[pa.Table]:
@@ -130,4 +126,4 @@ def _write_some(file: StagedFile, is_new: np.ndarray, folder: AnyPath) -> None:
                     left.schema.get_field_index("entry_id"), source.schema_arrow.field("entry_id"), ids
                 )
 
-    write_parts(folder, file.name, source.schema_arrow, parts())
+    write_parts(folder, file.place, source.schema_arrow, parts())

@@ -16,18 +16,19 @@ import threading
 import time
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pulsar_spark.errors import InvalidUrl, NotARoot
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.faults import UnclearWrite
-from pulsar_spark.storage.object_path import ObjectPath
+from pulsar_spark.storage.object_path import ObjectPath, Stat
 from pulsar_spark.storage.ranged_file import RangedFile
 
 if TYPE_CHECKING:
@@ -224,9 +225,24 @@ class ObjectStore:
     def stamps(self, folder: ObjectPath) -> dict[str, str]:
         """What tells each that lies in a folder from itself when it has changed, by name, in one call for a
         thousand."""
+        return {each["path"][len(folder.key) + 1 :]: each["e_tag"] or "" for each in self._all_below(folder)}
+
+    def below(self, folder: ObjectPath) -> dict[str, Stat]:
+        """All that lies below a folder, by its name from there on, with its bytes and when it was written; by one call
+        for a thousand."""
+        return {
+            each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
+            for each in self._all_below(folder)
+        }
+
+    def _all_below(self, folder: ObjectPath) -> list[Mapping[str, Any]]:
         key = folder.key
         chunks = self._ask("list", key, lambda obstore: list(obstore.list(self._raw, key)))
-        return {each["path"][len(key) + 1 :]: each["e_tag"] or "" for chunk in chunks for each in chunk}
+        return [each for chunk in chunks for each in chunk]
+
+    def footer(self, name: str | ObjectPath) -> pq.FileMetaData:
+        """What the end of a Parquet file says; FileNotFoundError without it."""
+        return pq.read_metadata(self._in_parts(self._key(name), self.size(name)))
 
     def parquet(self, name: str | ObjectPath) -> pa.NativeFile:
         """What Arrow reads a file from; FileNotFoundError without it."""
@@ -236,14 +252,17 @@ class ObjectStore:
             found = obstore.get(self._raw, key)
             if found.meta["size"] <= WHOLE_BYTES:
                 return pa.BufferReader(pa.py_buffer(found.bytes()))
-            return pa.PythonFile(RangedFile(found.meta["size"], part), mode="r")
+            return self._in_parts(key, found.meta["size"])
 
+        return self._ask("get", key, read)
+
+    def _in_parts(self, key: str, size: int) -> pa.NativeFile:
         def part(start: int, count: int) -> bytes:
             return self._ask(
                 "get", key, lambda obstore: bytes(obstore.get_range(self._raw, key, start=start, length=count))
             )
 
-        return self._ask("get", key, read)
+        return pa.PythonFile(RangedFile(size, part), mode="r")
 
     @contextlib.contextmanager
     def create(self, name: str | ObjectPath) -> Iterator[pa.NativeFile]:
@@ -340,6 +359,20 @@ class ObjectStore:
                     self._there.pop(key, None)
             with contextlib.suppress(FileNotFoundError):
                 self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
+
+    def remove_folder(self, folder: ObjectPath, but: Collection[ObjectPath] = ()) -> None:
+        """Remove what lies below it, all but some."""
+        self.remove(path for name in self.below(folder) if (path := folder / name) not in but)
+
+    def link(self, source: ObjectPath, target: ObjectPath) -> None:
+        """Let the same be there, too; the store copies it by itself."""
+        self._ask("copy", target.key, lambda obstore: obstore.copy(self._raw, source.key, target.key))
+        self._is_there(target.key)
+
+    def move(self, source: ObjectPath, target: ObjectPath) -> None:
+        """Let it be there instead."""
+        self.link(source, target)
+        self.remove([source])
 
     def _key(self, name: str | ObjectPath) -> str:
         return name.key if isinstance(name, ObjectPath) else name[len(self.url) + 1 :]

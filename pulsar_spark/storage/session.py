@@ -1,11 +1,7 @@
 """The Spark session: Delta configured, quiet, and with the settings under which rounds are short.
 
 A session that is there already (notebook, Databricks, a caller's own) is used as it is; only Delta is asked for.
-Otherwise one is made. Delta's two jars come from Spark's own resolver the first time, and are given as local files
-from then on: no look at a package registry at each start. Only these two are resolved (``delta-spark`` and
-``delta-storage``; the rest of what Delta's artifact names is in Spark or serves other catalogs), because Spark puts
-every resolved jar on the Python workers' ``sys.path``, where each Python task reads all their directories again: 0.5
-s a task with all forty, 0.2 s with two.
+Otherwise one is made, with the jars it needs (see session_jars).
 
 Page checksums are verified, as the readers without Spark do: without that a flipped bit of a payload is read as if it
 were what was published.
@@ -46,12 +42,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
 from pulsar_spark.storage.data_files import spark_writer_options
+from pulsar_spark.storage.hadoop_s3 import store_settings
+from pulsar_spark.storage.root import parse_root
+from pulsar_spark.storage.session_jars import delta_artifact, jar_settings
+from pulsar_spark.storage.store import store_of
 
 JAVA_VERSIONS = (17, 21)
 DEFAULT_MASTER = "local[2]"
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-_NOT_NEEDED = "io.unitycatalog:*,io.delta:delta-kernel*,io.airlift:*,org.*:*,com.*:*,javax.*:*,commons-*:*"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 ROUND_JAVA_OPTIONS = "-Xss8m -XX:+UseSerialGC"
 _SETTINGS = {
@@ -89,9 +88,10 @@ def spark_session(
     master: str | None = None,
     settings: dict[str, str] | None = None,
     for_rounds: bool = False,
+    root: str | os.PathLike | None = None,
 ) -> SparkSession:
     """The active session if it knows Delta, else a new one; *settings* are added to ours, or set on the active one as
-    far as they still can be.
+    far as they still can be. Where *root* lies in an object store a new one has what it needs for it.
 
     *master* defaults to what Spark is configured with, else two local cores. *for_rounds* adds what makes small plans
     quick; on an active session that is a sibling session of the same Spark application, so that the caller's own
@@ -109,12 +109,14 @@ def spark_session(
     builder = SparkSession.builder.appName(app_name)
     given = {**(dict(pyspark.SparkConf().getAll()) if is_submitted else {}), **(settings or {})}
     master = master or given.get("spark.master") or DEFAULT_MASTER
+    is_in_store = root is not None and not store_of(parse_root(root)).is_local
     chosen = {
         **_SETTINGS,
         **(_LOCAL_SETTINGS if master.startswith("local") else {}),
         **(_round_settings(master) if for_rounds else {}),
+        **({f"spark.hadoop.{name}": value for name, value in store_settings().items()} if is_in_store else {}),
         **given,
-        **({} if is_submitted else _jar_settings(given)),
+        **({} if is_submitted else jar_settings(given, for_store=is_in_store)),
         "spark.master": master,
     }
     if not is_submitted and JAVA_OPTIONS not in given:
@@ -192,12 +194,6 @@ def runs_here(spark: SparkSession) -> bool:
     return has_context(spark) and re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master) is not None
 
 
-def delta_artifact() -> str:
-    """Delta's artifact for the installed Spark, as a resolver names it: ``group:artifact:version``."""
-    spark_version = ".".join(pyspark.__version__.split(".")[:2])
-    return f"io.delta:delta-spark_{spark_version}_2.13:{version('delta-spark')}"
-
-
 def quoted(name: str) -> str:
     """A name as Spark's SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
@@ -215,24 +211,6 @@ def _archive_options() -> str:
     if not path.is_file() or re.search(r"\s", str(path)):
         return ""
     return f" -XX:SharedArchiveFile={path} -Xshare:auto -Xlog:cds*=off"
-
-
-def _jar_settings(given: dict[str, str]) -> dict[str, str]:
-    """Where Delta's jars come from, beside the jars the caller gives."""
-
-    def also(name: str, value: str) -> dict[str, str]:
-        return {name: ",".join(filter(None, (given.get(name), value)))}
-
-    _, artifact, delta_version = delta_artifact().split(":")
-    folders = [Path(given["spark.jars.ivy"])] if "spark.jars.ivy" in given else sorted(Path.home().glob(".ivy2*"))
-    for folder in folders:
-        jars = [folder / "jars" / f"io.delta_{name}-{delta_version}.jar" for name in (artifact, "delta-storage")]
-        if all(jar.is_file() for jar in jars):
-            return also("spark.jars", ",".join(map(str, jars)))
-    print("resolving Delta Lake's jar, first time only ...", file=sys.stderr, flush=True)
-    return also("spark.jars.packages", delta_artifact()) | (
-        {} if "spark.jars.packages" in given else {"spark.jars.excludes": _NOT_NEEDED}
-    )
 
 
 def _round_settings(master: str) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""Files that Spark writes for a table, beside it and without its lock; one commit takes them in, as
-:meth:`AppendTable.append_staged` does.
+"""Files that Spark writes for a table, beside it (in a store: within it) and without its lock; one commit takes them
+in, as :meth:`AppendTable.append_staged` does.
 
 Why not Delta's own writer: on a local file system its commit checks and then renames, so the whole write, however long,
 would have to hold the lock that every append takes, and clients would wait for it. It also collects statistics row by
@@ -10,19 +10,15 @@ changed for as long as other files are kept.
 """
 
 import contextlib
-import shutil
 import threading
-import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.storage.data_files import StagedFile, staging_folder
-from pulsar_spark.storage.file_statistics import staged_statistics
+from pulsar_spark.storage.data_files import StagedFile, StagedFolder
 from pulsar_spark.storage.store import AnyPath
 
 _TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
@@ -69,21 +65,17 @@ def staged(
     the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds. Spark
     sorts each task's rows by partition, unless they are in that order; not so *side_by_side*: then a task writes a file
     for each partition at once, of :data:`MOST_FILES_AT_ONCE` at most, in the order of its rows."""
-    folder = staging_folder(table) / uuid.uuid4().hex
+    folder = StagedFolder(table)
     try:
         settings = _FILE_SETTINGS | ({_TIMESTAMP_TYPE: "TIMESTAMP_MILLIS"} if are_ms else {})
         if partition_by:
             # Where there is no room for one more file than are open, Spark sorts the rows that come.
             settings |= {_WRITERS: str(MOST_FILES_AT_ONCE + 1 if side_by_side else 0)}
         with _file_settings(rows.sparkSession, settings):
-            rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder))
-        found = (
-            StagedFile(path, str(path.relative_to(folder)), staged_statistics(pq.read_metadata(path)))
-            for path in sorted(folder.rglob("*.parquet"))
-        )
-        yield [file for file in found if file.rows]
+            rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder.path))
+        yield [file for file in folder.files() if file.rows]
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
 
 
 @contextlib.contextmanager

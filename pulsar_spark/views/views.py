@@ -19,8 +19,8 @@ from pulsar_spark.protocol.cursor import PENDING, REPLAY
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey, read_latest
-from pulsar_spark.storage.layout import Layout, layout_for_frames
-from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.topics import check_layout
 from pulsar_spark.table_specs import TableSpec
 from pulsar_spark.views.chunks import all_incomplete
@@ -34,8 +34,7 @@ from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, 
 
 def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     """Create or replace the temporary views of ``view_specs`` for one root; their names."""
-    check_delta(spark)
-    layout = layout_for_frames(root)
+    layout = layout_for_frames(spark, root)
     check_layout(layout)
     rows = spark.read.format("delta").load(str(layout.broker_table("cursor_ledger")))
     for view in VIEWS:

@@ -1,0 +1,39 @@
+"""Roots that a Spark session reads and writes: whether it can, where they lie."""
+
+import os
+
+from pyspark.sql import SparkSession
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.hadoop_s3 import CLIENT, SERVED_BY, store_settings
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import check_delta, has_context
+from pulsar_spark.storage.session_jars import NOT_OF_STORE, store_artifacts
+from pulsar_spark.storage.store import AnyPath, store_of
+
+
+def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:
+    """Of a root that *spark* is to read and write; :class:`InvalidConfiguration`, with the settings to give, for a
+    session that cannot."""
+    check_delta(spark)
+    layout = Layout(root)
+    check_store(spark, layout.root)
+    return layout
+
+
+def check_store(spark: SparkSession, root: AnyPath) -> None:
+    """:class:`InvalidConfiguration` unless the session can read and write a root where it lies. One that has the jars
+    is told what else it needs; one of somebody else's server says by itself what it lacks."""
+    if store_of(root).is_local or not has_context(spark):
+        return
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    if hadoop.get(SERVED_BY) or spark.conf.get(SERVED_BY, None):
+        return
+    if hadoop.getClassByNameOrNull(CLIENT) is None:
+        raise InvalidConfiguration(
+            f"root {str(root)!r}: the Spark session has no client of its store: start it with Delta's jars and "
+            f"spark.jars.packages={','.join(store_artifacts())}, spark.jars.excludes={','.join(NOT_OF_STORE)}, or stop "
+            "it and let pulsar_spark start one: spark_session(root=...)"
+        )
+    for name, value in store_settings().items():
+        spark.conf.set(name, value)
