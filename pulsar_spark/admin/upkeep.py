@@ -40,7 +40,6 @@ def trim(
     With *before* (and one partition of a topic) all below that position, whatever retention says;
     :class:`NotAllowedError` when a subscription needs it.
     """
-    layout.require_local("trimming")
     chosen = (
         [resolve_topic(layout, topic)]
         if topic
@@ -69,7 +68,6 @@ def optimize(
     layout: Layout, topic: str | None = None, namespace: str | None = None, *, dry_run: bool = False
 ) -> list[dict]:
     """Join small files of the tables chosen to larger ones; a dry run counts the files there are."""
-    layout.require_local("joining of files")
     return [
         {"table": name, **upkeep.optimize(path, dry_run=dry_run)._asdict()}
         for name, path in _tables(layout, topic, namespace)
@@ -86,7 +84,6 @@ def vacuum(
 ) -> list[dict]:
     """Delete the files that left the tables chosen more than *hours* ago, but for those of requests that wait for a
     broker; :class:`NotAllowedError` while clients may still read them."""
-    layout.require_local("removal of files")
     return [
         {"table": name, "files": len(upkeep.vacuum(layout, path, hours=hours, dry_run=dry_run))}
         for name, path in _tables(layout, topic, namespace)

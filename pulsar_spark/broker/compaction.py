@@ -27,7 +27,6 @@ from pulsar_spark.storage.topics import Topic
 def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark: Write | None = None) -> bool:
     """Compact these partitions of the topic, with what Spark writes where it is much; False where there was nothing
     new. :class:`NotAllowedError` while another compaction of it runs, and without Spark where it takes one."""
-    layout.require_local("compaction")
     with compacting(topic):
         started = time.monotonic()
         asked = plan_compaction(layout, topic, partitions)

@@ -40,6 +40,8 @@ IDLE_SECONDS, AGAIN_SECONDS = 6 * 60 * 60, 10 * 60
 """So long after a look there is another, and after one that came to nothing."""
 REST = 9
 """A step is followed by so many times its time, as long as the table is not behind."""
+TABLES_A_LOOK = 30
+"""So many tables of a root in an object store are looked at each time: one a second."""
 BEHIND = 4 * COMMITS
 """A table is behind when so many commits have been made to it since it was looked at; the rest is the shorter the more
 they are."""
@@ -61,6 +63,7 @@ class Housekeeping:
         self._found_at = -1
         """The version of the state in which they were found."""
         self._failed: dict[str, str] = {}
+        self._next_turn = 0
 
     def start(self) -> None:
         """Begin to work by itself."""
@@ -88,13 +91,21 @@ class Housekeeping:
         there, names = {kept.path for kept in found}, {kept.name for kept in found}
         self._next_look = {path: due for path, due in self._next_look.items() if path in there}
         self._failed = {name: said for name, said in self._failed.items() if name in names}
-        for kept in found:
+        for kept in self._turn(found):
             try:
                 self._look_at(kept)
             except Exception as failed:  # see above
                 self._say(kept.name, failed)
             if self._background.stopping.is_set():
                 return
+
+    def _turn(self, found: list[Kept]) -> list[Kept]:
+        """Those that are looked at this time: all, in an object store some in turn, because each look is a call."""
+        if self._layout.store.is_local or len(found) <= TABLES_A_LOOK:
+            return found
+        begin = self._next_turn % len(found)
+        self._next_turn = begin + TABLES_A_LOOK
+        return [*found[begin:], *found[:begin]][:TABLES_A_LOOK]
 
     def _find(self) -> list[Kept]:
         """The tables that are to be kept; the state is read for it only where rounds came since the last time."""

@@ -171,18 +171,11 @@ class Broker:
         return False
 
     def _keep_house(self) -> None:
-        if self._is_housekeeping and not self.layout.store.is_local:
-            log.warning(
-                "root %s is in an object store, where this release keeps no house: logs and delivered messages stay",
-                self.layout.root,
-            )
-        elif self._is_housekeeping:
+        if self._is_housekeeping:
             self._housekeeping = Housekeeping(self.layout, self.broker_id, self.rounds.note_housekeeping)
             self._housekeeping.start()
 
     def _compact(self) -> None:
-        if not self.layout.store.is_local:
-            return
         job = SparkCompaction(self.spark) if self.spark is not None else None
         self._compaction = CompactionUpkeep(self.layout, job, job.cancel if job else lambda: None)
         self._compaction.start()

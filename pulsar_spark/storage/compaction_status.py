@@ -2,13 +2,16 @@
 compacts holds a lock as long as its process is there.
 
 A crash lets go of the lock and leaves the word that it runs, which then means that it failed. The file decides nothing:
-where locks do not hold, the commit of the view lets only one of two through (see compacted).
+where locks do not hold, the commit of the view lets only one of two through (see compacted). In an object store, where
+there are none, the file says whose process it is.
 """
 
 import contextlib
 import fcntl
 import json
 import os
+import time
+import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,13 +19,16 @@ from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.compacted import IN_PROGRESS, CompactedView
-from pulsar_spark.storage.held_file import NO_LOCKS
+from pulsar_spark.storage.held_file import NO_LOCKS, holder, is_let_go
+from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.store import store_of
 from pulsar_spark.storage.topics import Topic
 
 FILE = "_compaction"
 ENDED = "the process that compacted the topic ended before it was done: compact it again"
 _TEXT = 300
+LONGEST_SECONDS = 60 * 60
+"""In an object store a compaction whose process nobody here can see counts as ended after that."""
 
 
 class CompactionStatus(NamedTuple):
@@ -37,17 +43,22 @@ class CompactionStatus(NamedTuple):
 def compacting(topic: Topic) -> Iterator[None]:
     """Hold the topic for a compaction; what it raises is kept as the status. :class:`NotAllowedError` while there is
     another."""
+    with (_compacting if store_of(topic.path).is_local else _compacting_in_store)(topic):
+        yield
+
+
+@contextlib.contextmanager
+def _compacting(topic: Topic) -> Iterator[None]:
     opened = os.open(topic.path / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         if not _locked(opened, fcntl.LOCK_EX):
-            raise NotAllowedError(f"topic {str(topic.name)!r}: {IN_PROGRESS}; wait for it: topics compaction-status")
+            raise _in_progress(topic)
         before = _said(opened)
         _say(opened, {**before, "status": RUNNING})
         try:
             yield
         except BaseException as failed:
-            text = f"{type(failed).__name__}: {failed}".partition("\n")[0][:_TEXT]
-            _say(opened, {"status": ERROR, "error": text, "time_ms": now_micros() // 1000})
+            _say(opened, _failure(failed))
             raise
         _say(opened, {**before, "status": SUCCESS})
     finally:
@@ -57,17 +68,10 @@ def compacting(topic: Topic) -> Iterator[None]:
 def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
     """What became of the last compaction of the topic, whose *view* it is."""
     done = SUCCESS if view.is_made else NOT_RUN
-    if not store_of(topic.path).is_local:  # where nobody compacts yet
-        return CompactionStatus(done)
     try:
-        opened = os.open(topic.path / FILE, os.O_RDONLY)
+        is_free, said = (_now if store_of(topic.path).is_local else _now_in_store)(topic)
     except FileNotFoundError:
         return CompactionStatus(done)
-    try:
-        is_free = _locked(opened, fcntl.LOCK_SH)
-        said = _said(opened)
-    finally:
-        os.close(opened)
     failed_time_ms = said.get("time_ms", 0)
     if not is_free:
         return CompactionStatus(RUNNING, "", failed_time_ms)
@@ -76,6 +80,58 @@ def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
     if said.get("status") == ERROR:
         return CompactionStatus(ERROR, said.get("error", ""), failed_time_ms)
     return CompactionStatus(done, "", failed_time_ms)
+
+
+def _now(topic: Topic) -> tuple[bool, dict]:
+    """Whether nobody compacts it now, and what the file says."""
+    opened = os.open(topic.path / FILE, os.O_RDONLY)
+    try:
+        return _locked(opened, fcntl.LOCK_SH), _said(opened)
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def _compacting_in_store(topic: Topic) -> Iterator[None]:
+    path, mine, before = topic.path / FILE, {**holder(), "run": uuid.uuid4().hex}, {}
+
+    def begin(content: bytes | None) -> str:
+        before.update(_parsed(content or b"{}"))
+        if before.get("status") == RUNNING and not _is_over(path):
+            raise _in_progress(topic)
+        return json.dumps({"time_ms": before.get("time_ms", 0), **mine, "status": RUNNING})
+
+    def ended(said: dict) -> None:
+        text = json.dumps({**mine, **said})
+        path.store.change(path, lambda now: text if _parsed(now or b"{}").get("run") == mine["run"] else None)
+
+    path.store.change(path, begin)
+    try:
+        yield
+    except BaseException as failed:
+        ended(_failure(failed))
+        raise
+    ended({"time_ms": before.get("time_ms", 0), "status": SUCCESS})
+
+
+def _now_in_store(topic: Topic) -> tuple[bool, dict]:
+    path = topic.path / FILE
+    said = _parsed(path.read_bytes())
+    return said.get("status") != RUNNING or _is_over(path), said
+
+
+def _is_over(path: ObjectPath) -> bool:
+    """Is a compaction that says it runs one whose process is gone, or did it say so long ago?"""
+    return is_let_go(path) or path.stat().st_mtime + LONGEST_SECONDS < time.time()
+
+
+def _in_progress(topic: Topic) -> NotAllowedError:
+    return NotAllowedError(f"topic {str(topic.name)!r}: {IN_PROGRESS}; wait for it: topics compaction-status")
+
+
+def _failure(failed: BaseException) -> dict:
+    text = f"{type(failed).__name__}: {failed}".partition("\n")[0][:_TEXT]
+    return {"status": ERROR, "error": text, "time_ms": now_micros() // 1000}
 
 
 def _locked(opened: int, kind: int) -> bool:
@@ -91,8 +147,12 @@ def _locked(opened: int, kind: int) -> bool:
 
 
 def _said(opened: int) -> dict:
+    return _parsed(os.pread(opened, 1 << 16, 0) or b"{}")
+
+
+def _parsed(content: bytes) -> dict:
     try:
-        said = json.loads(os.pread(opened, 1 << 16, 0) or b"{}")
+        said = json.loads(content)
     except ValueError:  # cut off by a full disk
         return {}
     return said if isinstance(said, dict) else {}

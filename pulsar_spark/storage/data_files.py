@@ -54,7 +54,7 @@ _COUNTING = ("first", "last")
 """Positions that mostly count up: as differences they take a fiftieth of the bytes."""
 _PART_GROUPS = 2
 _PARTITION = "partition"
-STAGED_WITHIN = "publish-"
+STAGED_WITHIN, _UNDER_WAY = "publish-", "/_temporary"
 """In a store the files of a publish lie in a folder of the table that begins so."""
 
 
@@ -127,6 +127,23 @@ def spark_writer_options(largest: int | None = None, files_at_once: int = 1) -> 
 def staging_folder(table: str | os.PathLike) -> AnyPath:
     """Where files for the table are written that an append is to move into it."""
     return beside(table, STAGED)
+
+
+def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
+    """Where writers have staged files that no commit has taken, or not yet, and when something last changed there. In a
+    store what Spark is done with counts as any file of the table's: it is what a task left under way."""
+    if store_of(table).is_local:
+        return {
+            folder: max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
+            for folder in staging_folder(table).glob("*")
+        }
+    found: dict[AnyPath, float] = {}
+    for name, seen in store_of(table).below(table).items():
+        folder, under_way, _ = name.partition(_UNDER_WAY)
+        if under_way and folder.startswith(STAGED_WITHIN):
+            of = table / f"{folder}{under_way}"
+            found[of] = max(found.get(of, 0.0), seen.st_mtime)
+    return found
 
 
 def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:

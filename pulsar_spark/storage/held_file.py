@@ -105,8 +105,13 @@ def hold(place: AnyPath, more: dict | None = None) -> HeldFile | HeldObject:
     """The same wherever the root lies: in an object store something that is there as long, on which nobody has a
     lock."""
     if isinstance(place, ObjectPath):
-        return HeldObject(place, {**machine(), "process": _process, "pids": _numbers(), **(more or {})})
+        return HeldObject(place, {**holder(), **(more or {})})
     return HeldFile(place, more)
+
+
+def holder() -> dict[str, str | int]:
+    """Whose something is, as what lies in an object store says it."""
+    return {**machine(), "process": _process, "pids": _numbers(), "pid": os.getpid()}
 
 
 @lru_cache

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from filelock import FileLock
-
 from pulsar_spark.storage.store import AnyPath, store_of
 
 Said = TypeVar("Said", bound=NamedTuple)
@@ -53,22 +51,12 @@ class LeaseFile(Generic[Said]):
     def change(self, decide: Callable[[Said | None], dict[str, Any] | None]) -> bool:
         """Let it say what *decide* makes of what it says: the fields but for ``host``, ``pid`` and ``until``, and
         whether it ``is_held`` from now on. False where that is None, and then nothing changes."""
-        if self._store.is_local:
-            with FileLock(self.path.with_suffix(".lock")):
-                said = decide(self.read())
-                if said is not None:
-                    self._store.replace(self.path, self._text(said))
-                return said is not None
-        while True:
-            try:
-                content, known = self._store.get_stamped(self.path)
-            except FileNotFoundError:
-                content, known = b"", None
-            said = decide(self._parsed(content))
-            if said is None:
-                return False
-            if self._store.put_over(self.path, self._text(said).encode(), known):
-                return True
+
+        def text(content: bytes | None) -> str | None:
+            said = decide(self._parsed(content or b""))
+            return None if said is None else self._text(said)
+
+        return self._store.change(self.path, text)
 
     def _parsed(self, content: bytes) -> Said | None:
         try:

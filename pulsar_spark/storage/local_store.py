@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock
 
 from pulsar_spark.storage.object_path import Stat
 
@@ -79,10 +80,12 @@ class LocalStore:
         return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
 
     @staticmethod
-    def below(folder: Path) -> dict[str, Stat]:
-        """All files below a folder, by their names from it on; what goes meanwhile is left out."""
+    def below(folder: Path, *, without: str | None = None) -> dict[str, Stat]:
+        """All files below a folder, by their names from it on, but for those in folders whose names begin with
+        *without*; what goes meanwhile is left out."""
         found = {}
-        for above, _, names in os.walk(folder):
+        for above, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if without is None or not name.startswith(without)]
             within = "" if above == str(folder) else f"{os.path.relpath(above, folder)}/"
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
@@ -133,6 +136,11 @@ class LocalStore:
         os.utime(source)
         os.rename(source, target)
 
+    @classmethod
+    def keep_as(cls, source: Path, target: Path) -> None:
+        """The same before *source* goes; FileExistsError where it is there already."""
+        cls.link(source, target)
+
     @staticmethod
     def link(source: Path, target: Path) -> None:
         """Let the file be there, too."""
@@ -149,6 +157,26 @@ class LocalStore:
         finally:
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
+
+    @classmethod
+    def change(
+        cls,
+        path: Path,
+        decide: Callable[[bytes | None], str | None],
+        held: Callable[[], AbstractContextManager] | None = None,
+        write: Callable[[Path, str], None] | None = None,
+    ) -> bool:
+        """Let the file say what *decide* makes of what it says, of None where there is none; False where that is None,
+        and then nothing changes. *held* is the lock under which all change it, one beside it if none is given."""
+        with FileLock(path.with_suffix(".lock")) if held is None else held():
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                content = None
+            said = decide(content)
+            if said is not None:
+                (write or cls.replace)(path, said)
+            return said is not None
 
     @staticmethod
     def put_in_first_free(

@@ -69,7 +69,7 @@ class TableLog:
     def keep_first_commit(self) -> None:
         """Let the first commit, if it is in the log, be found when it is no longer. For who holds the table alone."""
         with contextlib.suppress(FileNotFoundError, FileExistsError):
-            os.link(self.file(0), self.folder / FIRST_COMMIT)
+            self._store.keep_as(self.file(0), self.folder / FIRST_COMMIT)
 
     def has(self, version: int) -> bool:
         """Is the commit of a version there? A broker asks that of topics in turn each time it looks."""
@@ -122,6 +122,11 @@ class TableLog:
                 raise
             raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from error
         return _versions(names)
+
+    def written(self) -> dict[int, float]:
+        """The versions whose commit files exist, and when each was written, in seconds since 1970."""
+        found = {name: seen.st_mtime for name, seen in self._store.below(self.folder).items() if "/" not in name}
+        return {int(name[:20]): at for name, at in found.items() if _versions([name])}
 
     def earliest(self) -> int:
         """The version at which the log begins; -1 for no table. It is the first, or the lowest behind those that were

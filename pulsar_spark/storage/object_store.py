@@ -45,6 +45,8 @@ THERE_SECONDS, MOST_THERE = 5.0, 10_000
 """So long what was there counts as there: nothing that is asked for again and again is ever written anew, and what is
 removed is asked for by few. That something is *not* there is never remembered."""
 MOST_MADE = 1000
+HELD_UP_SECONDS = 60.0
+"""Whoever took longer from a look to the end of a put looks again: what goes from a log is an hour old at least."""
 FOLDER = ".folder"
 """What lies in a folder that is to be there with nothing in it."""
 Answer = TypeVar("Answer")
@@ -227,13 +229,16 @@ class ObjectStore:
         thousand."""
         return {each["path"][len(folder.key) + 1 :]: each["e_tag"] or "" for each in self._all_below(folder)}
 
-    def below(self, folder: ObjectPath) -> dict[str, Stat]:
-        """All that lies below a folder, by its name from there on, with its bytes and when it was written; by one call
-        for a thousand."""
-        return {
+    def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
+        """All that lies below a folder, by its name from there on, with its bytes and when it was written, but for what
+        lies in folders whose names begin with *without*; by one call for a thousand."""
+        found = {
             each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
             for each in self._all_below(folder)
         }
+        if without is None:
+            return found
+        return {name: seen for name, seen in found.items() if f"/{without}" not in f"/{name.rpartition('/')[0]}"}
 
     def _all_below(self, folder: ObjectPath) -> list[Mapping[str, Any]]:
         key = folder.key
@@ -330,6 +335,26 @@ class ObjectStore:
         except FileNotFoundError:
             return False
 
+    def change(
+        self,
+        path: ObjectPath,
+        decide: Callable[[bytes | None], str | None],
+        _held: object = None,
+        _write: object = None,
+    ) -> bool:
+        """The same as on a local disk, by put if it still says what was read; *decide* is asked again where it does
+        not, and what it makes is like nobody else's."""
+        while True:
+            try:
+                content, known = self.get_stamped(path)
+            except FileNotFoundError:
+                content, known = None, None
+            said = decide(content)
+            if said is None:
+                return False
+            if self.put_over(path, said.encode(), known):
+                return True
+
     def put_in_first_free(
         self,
         paths: Iterable[ObjectPath],
@@ -339,16 +364,29 @@ class ObjectStore:
         _ready: object = None,
     ) -> ObjectPath | None:
         """Put *content* in the first of *paths* that nobody has taken, each asked for when the one before is; that
-        path, None where there is none. What is raised inside *held* says that nothing was put there."""
+        path, None where there is none. What is raised inside *held* says that nothing was put there.
+
+        Who was held up for long behind that look, stopped or by a store that did not answer, may have put it where
+        something lay that is gone by now: then it is taken away again. What lies behind it is older."""
         for path in paths:
+            looked_at = time.monotonic(), time.time()
             try:
                 with held():
                     pass
             except FileExistsError:
                 continue
             if self.put_if_absent(path, content.encode()):
-                return path
+                late = max(time.monotonic() - looked_at[0], time.time() - looked_at[1]) > HELD_UP_SECONDS
+                if not (late and self._is_stray(path)):
+                    return path
+                self.remove([path])
         return None
+
+    def _is_stray(self, path: ObjectPath) -> bool:
+        mine = path.stat().st_mtime
+        behind = self.names_behind(path.parent, path.name)
+        commits = (name for name in behind if len(name) == len(path.name) and name.endswith(".json"))
+        return any((path.parent / name).stat().st_mtime < mine for name in commits)
 
     def remove(self, names: Iterable[str | ObjectPath]) -> None:
         """Remove them, in one call or a few; what is not there is passed over."""
@@ -368,6 +406,16 @@ class ObjectStore:
         """Let the same be there, too; the store copies it by itself."""
         self._ask("copy", target.key, lambda obstore: obstore.copy(self._raw, source.key, target.key))
         self._is_there(target.key)
+
+    def keep_as(self, source: ObjectPath, target: ObjectPath) -> None:
+        """The same before *source* goes, as it is in the end."""
+        if self.has(source):
+            content = self.get(source)
+            while True:
+                self.put(target, content)
+                content, before = self.get(source), content
+                if content == before:
+                    return
 
     def move(self, source: ObjectPath, target: ObjectPath) -> None:
         """Let it be there instead."""

@@ -8,6 +8,7 @@ another. Until then it goes on with the partitions it knows, whose entries stay 
 
 import json
 import os
+from functools import partial
 
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, NotARoot, TopicNotFound
 from pulsar_spark.protocol.topic_name import TopicName
@@ -34,16 +35,16 @@ def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> 
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
     path = read_topic(layout, name).path
-    if layout.store.is_local:
-        with append_lock(path):
-            if _is_raised(read_topic(layout, name), partitions):
-                replace_commit(path, 0, _text(path, partitions), keep_as=None)
-    else:
-        first, is_written = TableLog(path).file(0), False
-        while not is_written:
-            known = layout.store.known(first)
-            is_raised = _is_raised(read_topic(layout, name), partitions)
-            is_written = not is_raised or layout.store.put_over(first, _text(path, partitions).encode(), known)
+
+    def raised(_first: bytes | None) -> str | None:
+        return _text(path, partitions) if _is_raised(read_topic(layout, name), partitions) else None
+
+    layout.store.change(
+        TableLog(path).first_commit(),
+        raised,
+        partial(append_lock, path),
+        lambda _first, text: replace_commit(path, 0, text, keep_as=None),
+    )
     return read_topic(layout, name)
 
 

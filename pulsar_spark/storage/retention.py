@@ -37,9 +37,9 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> 
     known = time.time() - (_seconds(FILES_PROPERTY, said[FILES_PROPERTY]) if FILES_PROPERTY in said else _FILES_SECONDS)
     known = max(known, told)
     log, left = TableLog(path), set()
-    for version in log.versions() if before < known else ():
+    for version, written in log.written().items() if before < known else ():
         try:
-            if before <= log.file(version).stat().st_mtime <= known and log.may_remove(version):
+            if before <= written <= known and log.may_remove(version):
                 left.update(each for path in log.removed_paths(version) for each in (path, unquote(path)))
         except FileNotFoundError:  # the log was shortened meanwhile: it is older than anybody asked for
             continue

@@ -4,22 +4,25 @@ A log begins at a checkpoint then, as after Delta's own clean-up, so that every 
 first commit, by which a table is known, is kept under a name that only we read (see log.TableLog.life). Who follows the
 log and comes after that begins again with the table as it is (see log.TableLog.commits); a reader of a version before
 it is refused by Delta. The oldest go first, and the table is held alone meanwhile, so that what is left is whole at any
-moment, and nobody takes a version that was another's. Source: the Delta protocol, "Metadata Cleanup".
+moment, and nobody takes a version that was another's. In an object store, where nobody can be kept out, a writer that
+was held up between its look and its put finds that out behind it (see object_store). Source: the Delta protocol,
+"Metadata Cleanup".
 """
 
 import time
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pulsar_spark.storage.checkpoints import CHOSEN_SECONDS, checkpoints
 from pulsar_spark.storage.durability import is_durable, sync_folder
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import append_lock
+from pulsar_spark.storage.store import AnyPath, store_of
+from pulsar_spark.storage.table_lock import lock_where_there_is_one
 
 COMMITS_A_STEP = 500
+LEAST_SECONDS = 60 * 60
+"""So old is a commit at least that goes in an object store: longer than a writer takes to see that it came too late."""
 _OF_A_COMMIT = (".json", ".crc")
 
 
@@ -32,24 +35,24 @@ def shorten(table: AnyPath, followed: int, before: float) -> Iterator[int]:
         return
     for first in range(log.earliest(), begins, COMMITS_A_STEP):
         doomed = range(first, min(first + COMMITS_A_STEP, begins))
-        with append_lock(table):
+        with lock_where_there_is_one(table):
             log.keep_first_commit()
             if is_durable(table):
                 sync_folder(log.folder)
-            for version in doomed:
-                for suffix in _OF_A_COMMIT:
-                    log.file(version).with_suffix(suffix).unlink(missing_ok=True)
+            store_of(table).remove(
+                log.file(version).with_suffix(suffix) for version in doomed for suffix in _OF_A_COMMIT
+            )
         yield len(doomed)
     for each in checkpoints(table):
         if each.version < begins:
-            for file in each.files:
-                file.unlink(missing_ok=True)
+            store_of(table).remove(each.files)
 
 
 def _new_beginning(table: AnyPath, followed: int, before: float) -> int | None:
     """The version of that checkpoint; None where no commit can go. One that is new does not count: who chose the one
     before may still read it, and the commits behind it."""
     log, chosen = TableLog(table), time.time() - CHOSEN_SECONDS
+    before = before if store_of(table).is_local else min(before, time.time() - LEAST_SECONDS)
     for each in reversed(checkpoints(table)):
         is_new = each.written > chosen
         if each.version <= followed + 1 and len(each.files) == 1 and log.has(each.version) and not is_new:
@@ -61,6 +64,6 @@ def _new_beginning(table: AnyPath, followed: int, before: float) -> int | None:
 
 def _can_be_read(file: AnyPath) -> bool:
     try:
-        return pq.read_metadata(file).num_rows > 0
+        return store_of(file).footer(file).num_rows > 0
     except (pa.ArrowInvalid, FileNotFoundError):
         return False

@@ -5,6 +5,7 @@ it when it was the same for so long, as seen on the clock of who waits: longer t
 """
 
 import contextlib
+import errno
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,8 +19,9 @@ LOOK_SECONDS = 0.1
 @contextlib.contextmanager
 def store_lock(
     path: ObjectPath, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
-) -> Iterator[None]:
-    """Hold the lock that lies at *path*, after waiting for it."""
+) -> Iterator[Callable[[], None]]:
+    """Hold the lock that lies at *path*, after waiting for it. Who holds it for long calls what this gives now and
+    then; OSError where somebody else has taken it, because that came too late."""
     mine, seen, since = uuid.uuid4().hex.encode(), None, clock()
     known = None
     while not path.store.put_over(path, mine, known):
@@ -34,9 +36,18 @@ def store_lock(
             known = stamped
         else:
             pause(LOOK_SECONDS)
+
+    def renew() -> None:
+        nonlocal mine
+        content, stamped = path.store.get_stamped(path)
+        renewed = uuid.uuid4().hex.encode()
+        if content != mine or not path.store.put_over(path, renewed, stamped):
+            raise OSError(errno.EAGAIN, "the lock was taken by another meanwhile", str(path))
+        mine = renewed
+
     try:
-        yield
+        yield renew
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # who waits takes it when it was the same for long enough
             if path.read_bytes() == mine:
                 path.unlink()

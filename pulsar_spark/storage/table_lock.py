@@ -18,9 +18,17 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
     if not store_of(table).is_local:
         raise OperationNotSupported(
             f"{str(table)!r} lies in an object store, where nobody can have a table for himself: this release neither "
-            "deletes, trims, shortens, compacts, mends, repairs nor migrates tables there"
+            "mends, repairs nor migrates tables there, nor sends dead letters back by jobs"
         )
     with _locked(table, fcntl.LOCK_EX):
+        yield
+
+
+@contextlib.contextmanager
+def lock_where_there_is_one(table: str | os.PathLike) -> Iterator[None]:
+    """The same for who need not have the table alone, but would have to begin again as often as others append; in an
+    object store, where nobody waits for anybody, nothing."""
+    with append_lock(table) if store_of(table).is_local else contextlib.nullcontext():
         yield
 
 

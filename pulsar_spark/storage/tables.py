@@ -30,6 +30,7 @@ from pulsar_spark.storage import forks
 from pulsar_spark.storage.actions import HOUSEKEEPING
 from pulsar_spark.storage.commits import WRITER_VERSION, commit
 from pulsar_spark.storage.data_files import StagedFile, place_files, write_files
+from pulsar_spark.storage.dropped import create_where_nothing_is, is_dropped, is_rest
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
@@ -61,7 +62,7 @@ def create_table(
     """Create the table unless it is there, in *layout_version*; True for the caller whose commit created it.
     *properties* go into its definition; Spark collects statistics of the columns *statistics_of*, or, without them, of
     all; Delta refuses rows without the columns *not_null* (writer version 2, "Column Invariants")."""
-    if TableLog(path).latest() >= 0:
+    if TableLog(path).latest() >= 0 and not is_rest(path):
         return False
     description = json.dumps(
         {"format": FORMAT, "table": spec.name, "layout_version": layout_version, **(properties or {})}, sort_keys=True
@@ -87,7 +88,7 @@ def create_table(
     if store.is_local:
         return _create_beside(table, draw)
     with tempfile.TemporaryDirectory() as folder:
-        return store.put_if_absent(TableLog(table).file(0), draw(Path(folder) / "table").read_bytes())
+        return create_where_nothing_is(table, draw(Path(folder) / "table").read_bytes())
 
 
 def _create_beside(table: Path, draw: Callable[[Path], Path]) -> bool:
@@ -123,6 +124,8 @@ def read_definition(path: str | os.PathLike) -> Definition:
     description = table_id = None
     try:
         first = log.first_actions()
+        if is_dropped(first):
+            raise FileNotFoundError(path)
         for action in first or ():
             if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
                 raise NewerLayout(

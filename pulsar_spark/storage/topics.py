@@ -23,6 +23,7 @@ from pulsar_spark.protocol.topic_name import TopicName, parse_namespace, parse_t
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.announcements import announcements_folder
 from pulsar_spark.storage.data_files import staging_folder
+from pulsar_spark.storage.dropped import drop_table
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -242,9 +243,12 @@ def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
 
 
 def delete_topic(layout: Layout, name: TopicName | str) -> None:
-    """Delete the topic's table. The folder is renamed first, so that nobody meets half a table; :class:`TopicNotFound`
-    when there is none."""
+    """Delete the topic's table. The folder is renamed first, so that nobody meets half a table (in a store: see
+    dropped); :class:`TopicNotFound` when there is none."""
     topic = read_topic(layout, name)
+    if not layout.store.is_local:
+        drop_table(topic.path)
+        return
     with append_lock(topic.path):
         doomed = topic.path.with_name(f".deleted-{uuid.uuid4().hex}")
         topic.path.rename(doomed)

@@ -37,7 +37,7 @@ from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import append_lock
+from pulsar_spark.storage.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic
 
@@ -127,7 +127,7 @@ def trim_topic(
     """Trim *partitions* of the topic in one commit; what went of each, or would go."""
     log = TableLog(topic.path)
     while True:
-        with append_lock(topic.path):
+        with lock_where_there_is_one(topic.path):
             latest, view = read_latest(layout, *NEEDED), CompactedView(topic.path)
             compacted = {each: view.horizon(each) if view.is_made else None for each in partitions}
             known = ledgers_of_topic(layout, topic.topic_id)

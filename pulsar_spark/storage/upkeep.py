@@ -8,11 +8,8 @@ when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour
 for a broker as long as they do, and what never was in the table for a day, because its commit may be under way.
 """
 
-import os
-import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -21,13 +18,13 @@ import pyarrow as pa
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.data_files import staging_folder
+from pulsar_spark.storage.data_files import staged_folders
 from pulsar_spark.storage.joining import can_be_joined, files_of, join, large_groups_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.retention import left_since
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
 LEAST_HOURS = 1
@@ -84,8 +81,7 @@ def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iter
     doomed = sorted(set(unseen_files(table, before)) - needed)
     for first in range(0, len(doomed), FILES_A_STEP):
         some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))
-        for path in some:
-            (table / path).unlink(missing_ok=True)
+        store_of(table).remove(table / path for path in some)
         yield some
 
 
@@ -94,12 +90,13 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
     and :data:`NEW_HOURS` ago, and never came into it. The table goes on telling of those that left it when they are
     deleted (see retention): they are passed over."""
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
-    if not _old_files(table, before).difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
+    old = _old_files(table, before)
+    if not old.difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
         return []
 
     def found(hours: int, *, is_full: bool) -> list[str]:
         paths = opened.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=is_full)
-        return [path for path in paths if path.endswith(".parquet") and os.path.exists(f"{table}/{path}")]
+        return [path for path in paths if path in old]
 
     doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
     left = left_since(table, opened, before, told=time.time() - hours * SECONDS_AN_HOUR) if doomed else ()
@@ -108,28 +105,17 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
 
 def _old_files(table: AnyPath, before: float) -> set[str]:
     """Paths of the data files in the table's folder that were written before an instant."""
-    found = set()
-    for folder, folders, names in os.walk(table):
-        folders[:] = [name for name in folders if not name.startswith("_")]
-        within = "" if folder == str(table) else f"{os.path.relpath(folder, table)}/"
-        for name in names:
-            with suppress(FileNotFoundError):
-                if name.endswith(".parquet") and os.stat(f"{folder}/{name}").st_mtime < before:
-                    found.add(within + name)
-    return found
+    found = store_of(table).below(table, without="_")
+    return {name for name, seen in found.items() if name.endswith(".parquet") and seen.st_mtime < before}
 
 
 def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> list[str]:
     """Remove what was staged by writers that have ended without it: nothing in its folder has changed since *before*;
     the folders."""
-    stale = [
-        folder
-        for folder in staging_folder(table).glob("*")
-        if max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=before) < before
-    ]
+    stale = [folder for folder, changed in staged_folders(table).items() if changed < before]
     if not dry_run:
         for folder in stale:
-            shutil.rmtree(folder)
+            store_of(table).remove_folder(folder)
     return [str(folder) for folder in stale]
 
 

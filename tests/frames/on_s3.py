@@ -1,5 +1,5 @@
-"""``python -m tests.frames.on_s3 URL``: DataFrames on a root in an object store, as a job of a user's has them: Spark is
-started for that root; a line of JSON says what came of it."""
+"""``python -m tests.frames.on_s3 URL``: DataFrames on a root in an object store, as a job has them: Spark is started for
+that root; a line of JSON says what came of it."""
 
 import json
 import sys
@@ -24,7 +24,8 @@ SECONDS = 120
 
 
 def numbered(spark: SparkSession, count: int) -> DataFrame:
-    return spark.range(0, count, 1, 2).selectExpr("cast(id as string) payload", f"concat('k', id % {KEYS}) partition_key")
+    numbers = spark.range(0, count, 1, 2)
+    return numbers.selectExpr("cast(id as string) payload", f"concat('k', id % {KEYS}) partition_key")
 
 
 def stored(spark: SparkSession, root: str, topic: str) -> list[int]:
@@ -34,7 +35,8 @@ def stored(spark: SparkSession, root: str, topic: str) -> list[int]:
 def published(spark: SparkSession, root: str) -> dict:
     """To a topic without partitions and to one with two, plainly, once, and with names and sequence ids."""
     messages = numbered(spark, MESSAGES)
-    done = [publish(messages, root, topic, app_id="job", app_version=1).messages for topic in ("plain", "plain", "keys")]
+    topics = ("plain", "plain", "keys")
+    done = [publish(messages, root, topic, app_id="job", app_version=1).messages for topic in topics]
     named = messages.selectExpr("*", "cast(payload as bigint) sequence_id", "'p' producer_name")
     twice = [publish(named.limit(count), root, "once").messages for count in (50, 80)]
     big = spark.range(0, CHUNKED, 1, 2).selectExpr("repeat('x', 2500 + cast(id as int)) payload")
@@ -53,9 +55,9 @@ def published(spark: SparkSession, root: str) -> dict:
 def streamed(spark: SparkSession, root: str, checkpoint: str) -> list[int]:
     """What a stream publishes."""
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 30).load()
-    query = publish_stream(
-        rows.selectExpr("cast(value as string) payload"), root, "streamed", app_id="stream"
-    ).trigger(availableNow=True)
+    query = publish_stream(rows.selectExpr("cast(value as string) payload"), root, "streamed", app_id="stream").trigger(
+        availableNow=True
+    )
     query.option("checkpointLocation", checkpoint).start().awaitTermination(SECONDS)
     return stored(spark, root, "streamed")
 
