@@ -1,5 +1,5 @@
-"""``python -m tests.frames.on_s3 URL``: DataFrames on a root in an object store, as a job has them: Spark is started for
-that root; a line of JSON says what came of it."""
+"""``python -m tests.frames.on_s3 URL FOLDER``: DataFrames on a root in an object store, as a job has them: Spark is
+started for that root; a line of JSON says what came of it."""
 
 import json
 import sys

@@ -27,6 +27,7 @@ OF_THIS_MACHINE = {
     "demo/run",
     "documentation",
     "storage/session",
+    "storage/session_jars",
 }
 """Whose files are this machine's wherever a root lies: what people give and are given, jars, what a broker needs no
 longer than it runs."""
@@ -37,7 +38,6 @@ NOT_YET = {
     "frames/split_reads",
     "storage/commits",
     "storage/compaction_status",
-    "storage/data_files",
     "storage/delay_files",
     "storage/delay_table",
     "storage/discovery",
@@ -45,16 +45,12 @@ NOT_YET = {
     "storage/held_file",
     "storage/layout",
     "storage/lease_file",
-    "storage/log",
-    "storage/new_rows",
     "storage/padded",
     "storage/repair",
     "storage/root",
-    "storage/staging",
     "storage/table_lock",
     "storage/tables",
     "storage/topics",
-    "storage/upkeep",
     "views/catalog",
 }
 
