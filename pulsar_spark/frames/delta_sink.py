@@ -28,12 +28,13 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 
-from pulsar_spark.errors import InvalidConfiguration, NotConnected
+from pulsar_spark.errors import InvalidConfiguration, NotConnected, OperationNotSupported
 from pulsar_spark.frames.delivery import Delivery, without
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.object_store import SCHEMES
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.slices import by_partition, without_positions
 from pulsar_spark.storage.tables import append_lock
@@ -49,7 +50,7 @@ def to_delta(
 
     *transform* makes the rows to write of the messages (which carry ``partition`` and ``position``, plus the columns
     asked for); the table is created with their schema. *name* tells sinks of one table apart. One sink serves one topic
-    and subscription.
+    and subscription. :class:`OperationNotSupported` for a path in an object store.
     """
     return DeltaSink(path, name, transform)
 
@@ -60,6 +61,11 @@ class DeltaSink:
     is_exactly_once = True
 
     def __init__(self, path: str | os.PathLike, name: str, transform: Callable[[DataFrame], DataFrame] | None):
+        if str(path).startswith(SCHEMES):
+            raise OperationNotSupported(
+                f"to_delta({str(path)!r}): the target lies in an object store, where Spark's writer of Delta tables "
+                "may take a version that is another's: give a folder of a local disk, or write in a function of your own"
+            )
         self._path = Path(path).expanduser().absolute()
         self._name = name
         self._transform = transform or (lambda messages: messages)

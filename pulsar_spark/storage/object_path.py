@@ -81,6 +81,10 @@ class ObjectPath:
             raise ValueError(f"{str(self)!r} does not lie in {str(other)!r}")
         return self.key[len(other.key) + 1 :]
 
+    def is_relative_to(self, other: object) -> bool:
+        """Does it lie in *other*, or is it that?"""
+        return isinstance(other, ObjectPath) and f"{self}/".startswith(f"{other}/")
+
     # What is there.
 
     def exists(self) -> bool:

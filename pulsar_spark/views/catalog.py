@@ -13,7 +13,6 @@ session only (see views).
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from pyspark.sql import SparkSession
@@ -22,6 +21,8 @@ from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
 from pulsar_spark.storage.layout import Layout, encode_name
 from pulsar_spark.storage.session import check_delta, quoted
+from pulsar_spark.storage.spark_root import check_store
+from pulsar_spark.storage.store import AnyPath, path_of
 from pulsar_spark.storage.topics import layout_version, list_topics
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION
 from pulsar_spark.views.latest import VIEW_TEXTS, view_text
@@ -46,6 +47,7 @@ def register(
     name is taken by something that lies somewhere else, or two namespaces were to share a schema.
     """
     check_delta(spark)
+    check_store(spark, layout.root)
     named = _schemas(layout, prefix, schemas)
     registered = {}
     for (tenant, namespace), name in named.items():
@@ -105,7 +107,7 @@ def broker_table(table: str, catalog: str = "spark_catalog", prefix: str = "") -
     return f"{_schema(catalog, prefix + BROKER_SCHEMA)}.{quoted(table)}"
 
 
-def _register_tables(spark: SparkSession, schema: str, root: Path, tables: dict[str, Path]) -> dict[str, str]:
+def _register_tables(spark: SparkSession, schema: str, root: AnyPath, tables: dict[str, AnyPath]) -> dict[str, str]:
     """See to it that of all tables of *schema* that lie under *root* there are these, by name."""
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     there = _locations(spark, schema)
@@ -131,13 +133,13 @@ def _register_views(spark: SparkSession, schema: str, rows: str, location: str) 
     return {f"{schema}.{quoted(view.name)}": location for view in views}
 
 
-def _locations(spark: SparkSession, schema: str) -> dict[str, Path | None]:
+def _locations(spark: SparkSession, schema: str) -> dict[str, AnyPath | None]:
     """Where the tables of a schema lie, as the catalog says it, whether anything is there or not; None for a view."""
     found = {}
     for row in spark.sql(f"SHOW TABLE EXTENDED IN {schema} LIKE '*'").collect():
         if not row["isTemporary"]:
             location = _LOCATION.search(row["information"])
-            found[row["tableName"]] = None if location is None else Path(location[1])
+            found[row["tableName"]] = None if location is None else path_of(location[1])
     return found
 
 

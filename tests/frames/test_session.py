@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
-from pulsar_spark.storage import session
+from pulsar_spark.storage import session, session_jars
+from pulsar_spark.storage.hadoop_s3 import store_settings
 
 
 @pytest.fixture
@@ -48,15 +49,46 @@ def test_without_such_a_java_the_command_is_named(java_of, monkeypatch, platform
 
 def test_jars_are_resolved_once(tmp_path, capsys):
     given = {"spark.jars.ivy": str(tmp_path), "spark.jars": "/mine.jar"}
-    first = session._jar_settings(given)
-    assert first["spark.jars.packages"] == session.delta_artifact() and "first time only" in capsys.readouterr().err
-    _, artifact, version = session.delta_artifact().split(":")
+    first = session_jars.jar_settings(given)
+    assert first["spark.jars.packages"] == session_jars.delta_artifact()
+    assert "first time only" in capsys.readouterr().err
+    _, artifact, version = session_jars.delta_artifact().split(":")
     jars = [tmp_path / "jars" / f"io.delta_{name}-{version}.jar" for name in (artifact, "delta-storage")]
     (tmp_path / "jars").mkdir()
     for jar in jars:
         jar.touch()
-    assert session._jar_settings(given) == {"spark.jars": ",".join(["/mine.jar", *map(str, jars)])}
+    assert session_jars.jar_settings(given) == {"spark.jars": ",".join(["/mine.jar", *map(str, jars)])}
     assert capsys.readouterr().err == ""
+
+
+def test_a_root_in_a_store_takes_more_jars(tmp_path, capsys):
+    """Of Amazon's library the parts that are called, not the one jar of it all; they are found again with what they
+    need."""
+    given = {"spark.jars.ivy": str(tmp_path)}
+    first = session_jars.jar_settings(given, for_store=True)
+    assert first["spark.jars.packages"].split(",") == [session_jars.delta_artifact(), *session_jars.store_artifacts()]
+    assert "software.amazon.awssdk:bundle" in first["spark.jars.excludes"]
+    assert "Hadoop's client of S3" in capsys.readouterr().err
+    named = [each.split(":") for each in first["spark.jars.packages"].split(",")]
+    jars = [tmp_path / "jars" / f"{group}_{artifact}-{version}.jar" for group, artifact, version in named]
+    delta = named[0]
+    storage = tmp_path / "jars" / f"{delta[0]}_delta-storage-{delta[2]}.jar"
+    more = tmp_path / "jars" / "software.amazon.eventstream_eventstream-1.0.1.jar"
+    other = tmp_path / "jars" / "org.example_other-1.jar"
+    (tmp_path / "jars").mkdir()
+    for jar in (*jars, storage, more, other):
+        jar.touch()
+    found = session_jars.jar_settings(given, for_store=True)["spark.jars"].split(",")
+    assert set(found) == {*map(str, jars), str(storage), str(more)} and len(found) == len(set(found))
+    assert session_jars.jar_settings(given)["spark.jars"].split(",") == [str(jars[0]), str(storage)]
+
+
+def test_sessions_find_a_store_as_everybody_else_does():
+    said = {"AWS_ENDPOINT_URL": "http://here:9000", "AWS_REGION": "r", "AWS_SECRET_ACCESS_KEY": "secret"}
+    found = store_settings(said)
+    assert (found["fs.s3a.endpoint"], found["fs.s3a.endpoint.region"]) == ("http://here:9000", "r")
+    assert (found["fs.s3a.path.style.access"], found["fs.s3a.connection.ssl.enabled"]) == ("true", "false")
+    assert "secret" not in str(found) and "fs.s3a.endpoint" not in store_settings({})
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ NOT_YET = {
     "storage/table_lock",
     "storage/tables",
     "storage/topics",
-    "views/catalog",
 }
 
 CALLS = {"link", "rename", "replace", "stat", "lstat", "utime", "scandir", "listdir", "unlink", "mkdir", "open"}

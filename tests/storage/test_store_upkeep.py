@@ -1,5 +1,5 @@
-"""What keeps a root in an object store small: joining, shortening, removal, trimming, compaction, deletion. Nobody has a
-table for himself there, and nobody who reads or writes meanwhile loses anything."""
+"""What keeps a root in an object store small: joining, shortening, removal, trimming, compaction, deletion. Nobody has
+a table for himself there, and nobody who reads or writes meanwhile loses anything."""
 
 import time
 from collections import Counter
@@ -30,7 +30,7 @@ from tests.client.waiting import eventually, receive_values, send
 from tests.object_store import messages, new_layout, published
 from tests.plain_broker import PlainBroker
 
-N = 12
+N = 8
 
 
 @pytest.fixture
