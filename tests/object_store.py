@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.storage import object_store
+from pulsar_spark.storage import object_store, store_bucket
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import prepare_root
@@ -79,8 +79,8 @@ def new_layout() -> Layout:
 
 def wait_shortly(patch: pytest.MonkeyPatch) -> None:
     """Let nobody wait long for an answer."""
-    patch.setattr(object_store, "ANSWER_SECONDS", 2)
-    patch.setattr(object_store, "RETRY_SECONDS", 1)
+    patch.setattr(store_bucket, "ANSWER_SECONDS", 2)
+    patch.setattr(store_bucket, "RETRY_SECONDS", 1)
 
 
 def messages(publish_id: str) -> pa.Table:

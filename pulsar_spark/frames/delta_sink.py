@@ -34,9 +34,9 @@ from pulsar_spark.frames.sent_history import History
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.object_store import SCHEMES
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.slices import by_partition, without_positions
+from pulsar_spark.storage.store_bucket import SCHEMES
 from pulsar_spark.storage.tables import append_lock
 
 FENCED = 2**62
@@ -64,7 +64,7 @@ class DeltaSink:
         if str(path).startswith(SCHEMES):
             raise OperationNotSupported(
                 f"to_delta({str(path)!r}): the target lies in an object store, where Spark's writer of Delta tables "
-                "may take a version that is another's: give a folder of a local disk, or write in a function of your own"
+                "may take a version that is another's: give a local folder, or write in a function of your own"
             )
         self._path = Path(path).expanduser().absolute()
         self._name = name

@@ -14,8 +14,9 @@ from urllib.parse import unquote
 
 from pulsar_spark.errors import InvalidUrl
 from pulsar_spark.storage.object_path import ObjectPath
-from pulsar_spark.storage.object_store import SCHEMES, object_path_of
+from pulsar_spark.storage.object_store import object_path_of
 from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store_bucket import SCHEMES, place_of
 
 MAX_ROOT_BYTES = 3000
 """A path has at most 4,096 bytes on Linux, and a root's tables lie up to some 900 below it."""
@@ -77,9 +78,11 @@ def without_password(text: str) -> str:
 
 
 def _parse_url(text: str) -> ObjectPath:
-    bucket, _, key = text.partition("://")[2].partition("/")
-    parts = [part for part in key.split("/") if part]
-    if not _BUCKET.fullmatch(bucket) or any(part in (".", "..") or not _KEY.fullmatch(part) for part in parts):
+    place = place_of(text)
+    parts = [part for part in place.key.split("/") if part]
+    if not _BUCKET.fullmatch(place.bucket.partition("://")[2]) or any(
+        part in (".", "..") or not _KEY.fullmatch(part) for part in parts
+    ):
         raise InvalidUrl(
             f"root {without_password(text)[:80]!r} is no place in a bucket: give s3://<bucket>/<folder>, in letters, "
             "digits, and - _ . ="
@@ -90,7 +93,7 @@ def _parse_url(text: str) -> ObjectPath:
         )
     if len(text) > MAX_URL_BYTES:
         raise InvalidUrl(f"root {text[:40]!r}... is too long: it takes at most {MAX_URL_BYTES} characters")
-    return object_path_of(f"{text.partition('://')[0]}://{bucket}/{'/'.join(parts)}")
+    return object_path_of(f"{place.bucket}/{'/'.join(parts)}")
 
 
 def _check(text: str) -> None:

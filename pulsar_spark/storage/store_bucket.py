@@ -1,0 +1,89 @@
+"""Buckets of object stores: their names, opening one by ``obstore``, and whether a root may lie in it.
+
+Who asks, and where the store is, is said by the environment (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
+``AWS_REGION``, ``AWS_ENDPOINT_URL``...), which ``deltalake`` goes by, too; none of it is kept, written or printed.
+"""
+
+import contextlib
+import os
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_spark.errors import InvalidUrl, NotARoot
+from pulsar_spark.storage.object_path import ObjectPath
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Raw
+
+SCHEMES = ("s3://",)
+ANSWER_SECONDS, CONNECT_SECONDS, RETRY_SECONDS = 20, 5, 30
+"""How long one request may take, a connection of it, and all tries of one."""
+
+
+class Place(NamedTuple):
+    """What a URL says: the bucket's URL, and the name in it."""
+
+    bucket: str
+    key: str
+
+
+def place_of(url: str) -> Place | None:
+    """None for what is no URL of an object store.
+
+    >>> place_of("s3://bucket/pulsar/public")
+    Place(bucket='s3://bucket', key='pulsar/public')
+    """
+    if not url.startswith(SCHEMES):
+        return None
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    return Place(f"{scheme}://{bucket}", key)
+
+
+def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "Raw":
+    """:class:`InvalidUrl` for a bucket of no such name, or without the library. *is_hasty* soon gives up, *is_once*
+    says nothing again by itself."""
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError as missing:
+        raise InvalidUrl(
+            f"root {url!r} is in an object store, for which a library is missing: pip install 'pulsar_spark[s3]'"
+        ) from missing
+    tries, seconds = (1, 2 * CONNECT_SECONDS) if is_hasty else (0 if is_once else 10, RETRY_SECONDS)
+    try:
+        return from_url(
+            url,
+            client_options={
+                "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1"),
+                "timeout": f"{ANSWER_SECONDS}s",
+                "connect_timeout": f"{min(2, CONNECT_SECONDS) if is_hasty else CONNECT_SECONDS}s",
+            },
+            retry_config={"max_retries": tries, "retry_timeout": timedelta(seconds=seconds)},
+        )
+    except (BaseError, ValueError) as error:
+        raise InvalidUrl(f"root {url!r}: {str(error).partition(chr(10))[0]}: give s3://bucket/folder") from None
+
+
+def check_bucket(url: str, root: ObjectPath, folder: ObjectPath) -> None:
+    """May a root lie there, by what can be done in a *folder* of it? A named error says what is missing: the bucket, a
+    right, a region, credentials, or that the store puts things where something is."""
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError
+
+    from pulsar_spark.storage.store_errors import what_is_wrong
+
+    raw, probe = open_bucket(url, is_hasty=True), f"{folder.key}/.probe-{uuid.uuid4().hex}"
+    try:
+        next(iter(obstore.list(raw, prefix=root.key, chunk_size=1)), None)
+        obstore.put(raw, probe, b"first", mode="create")
+        with contextlib.suppress(AlreadyExistsError):
+            obstore.put(raw, probe, b"second", mode="create")
+            raise NotARoot(
+                f"root {str(root)!r}: the store replaces what is there though it is told to put only if nothing is "
+                "(If-None-Match), on which every commit rests: give a root in a store that knows conditional puts"
+            )
+        obstore.delete(raw, [probe])
+    except (BaseError, FileNotFoundError) as error:
+        raise what_is_wrong(error, url, str(root)) from None

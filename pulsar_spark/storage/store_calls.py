@@ -1,0 +1,258 @@
+"""Calls to a bucket of an object store, by ``obstore``: get, list from a name on, put, copy, remove. What the store
+refuses, or does not answer, is raised as an ``OSError``, as a disk's faults are (see store_errors).
+
+Each call costs money and some milliseconds, so each says how many it makes, and what was there a moment ago is not
+asked for again.
+"""
+
+import contextlib
+import errno
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulsar_spark.storage import forks
+from pulsar_spark.storage.object_path import ObjectPath, Stat
+from pulsar_spark.storage.ranged_file import RangedFile
+from pulsar_spark.storage.store_bucket import open_bucket
+
+WHOLE_BYTES = 16 * 1024 * 1024
+"""A file for Parquet up to this size comes whole, in one call; of a larger one what is asked for."""
+THERE_SECONDS, MOST_THERE = 5.0, 10_000
+"""So long what was there counts as there: nothing that is asked for again and again is ever written anew, and what is
+removed is asked for by few. That something is *not* there is never remembered."""
+MOST_MADE = 1000
+Answer = TypeVar("Answer")
+
+
+class StoreCalls:
+    """One bucket. Safe for threads; ``calls`` counts what was asked of it, by kind."""
+
+    def __init__(self, url: str):
+        forks.use()
+        self.url, self._raw = url, open_bucket(url)
+        self.calls: Counter[str] = Counter()
+        self._there: OrderedDict[str, float] = OrderedDict()
+        self._made: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    # What is there.
+
+    def has(self, name: str | ObjectPath) -> bool:
+        """Is there something of just this name, or was a moment ago? For what is written once, and asked for again and
+        again."""
+        key = self._key(name)
+        with self._lock:
+            if self._there.get(key, 0.0) > time.monotonic():
+                return True
+        try:
+            self.head(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def head(self, name: str | ObjectPath) -> dict[str, Any]:
+        """What the store says of it: ``size``, ``last_modified``, ``e_tag``; FileNotFoundError without it."""
+        key = self._key(name)
+        found = self._ask("head", key, lambda obstore: obstore.head(self._raw, key))
+        self._is_there(key)
+        return found
+
+    def size(self, name: str | ObjectPath) -> int:
+        """Its bytes; of what was just made here without a call."""
+        with self._lock:
+            made = self._made.pop(self._key(name), None)
+        return self.head(name)["size"] if made is None else made
+
+    def has_below(self, folder: ObjectPath) -> bool:
+        """Is there anything whose name begins with the folder's?"""
+        key = folder.key
+        chunks = self._ask("list", key, lambda obstore: next(iter(obstore.list(self._raw, key, chunk_size=1)), ()))
+        return len(chunks) > 0
+
+    def names(self, folder: ObjectPath) -> list[str]:
+        """The names in a folder, those of folders among them; FileNotFoundError where there are none."""
+        found = self._listed(folder)
+        names = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
+        if not names:
+            raise _missing(str(folder))
+        return _last_parts(names)
+
+    def folders(self, folder: ObjectPath) -> list[str]:
+        """The names of folders in a folder."""
+        return _last_parts(self._listed(folder)["common_prefixes"])
+
+    def _listed(self, folder: ObjectPath) -> dict[str, Any]:
+        """What lies in a folder: ``objects``, and the ``common_prefixes`` that are its folders."""
+        key = folder.key
+        return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
+
+    def names_behind(self, folder: ObjectPath, name: str) -> list[str]:
+        """The names in a folder that come behind *name*, in order, for the price of one call where they are few."""
+        key, found = folder.key, []
+        chunks = self._ask(
+            "list", key, lambda obstore: list(obstore.list(self._raw, key, offset=f"{key}/{name}", chunk_size=1000))
+        )
+        for chunk in chunks:
+            found += [each["path"][len(key) + 1 :] for each in chunk]
+        return found
+
+    def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
+        """All that lies below a folder, by its name from there on, with its bytes and when it was written, but for what
+        lies in folders whose names begin with *without*; by one call for a thousand."""
+        found = {
+            each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
+            for each in self._all_below(folder)
+        }
+        if without is None:
+            return found
+        return {name: seen for name, seen in found.items() if f"/{without}" not in f"/{name.rpartition('/')[0]}"}
+
+    def stamps(self, folder: ObjectPath) -> dict[str, str]:
+        """What tells each that lies in a folder from itself when it has changed, by name, in one call for a
+        thousand."""
+        return {each["path"][len(folder.key) + 1 :]: each["e_tag"] or "" for each in self._all_below(folder)}
+
+    def _all_below(self, folder: ObjectPath) -> list[Mapping[str, Any]]:
+        key = folder.key
+        chunks = self._ask("list", key, lambda obstore: list(obstore.list(self._raw, key)))
+        return [each for chunk in chunks for each in chunk]
+
+    # Bytes.
+
+    def get(self, name: str | ObjectPath) -> bytes:
+        """FileNotFoundError without it."""
+        return self.get_stamped(name)[0]
+
+    def get_stamped(self, name: str | ObjectPath) -> tuple[bytes, dict[str, str]]:
+        """The bytes, and by what :meth:`put_over` knows them again."""
+        key = self._key(name)
+
+        def read(obstore: Any) -> tuple[bytes, dict[str, str]]:
+            found = obstore.get(self._raw, key)
+            return bytes(found.bytes()), _known_by(found.meta)
+
+        return self._ask("get", key, read)
+
+    def known(self, name: str | ObjectPath) -> dict[str, str]:
+        """By what :meth:`put_over` knows again what is there now."""
+        return _known_by(self.head(name))
+
+    def last_bytes(self, name: str | ObjectPath, count: int) -> bytes:
+        """Its last *count* bytes, fewer where it is shorter; FileNotFoundError without it."""
+        key = self._key(name)
+
+        def read(obstore: Any) -> bytes:
+            return bytes(obstore.get(self._raw, key, options={"range": {"suffix": count}}).bytes())
+
+        return self._ask("get", key, read)
+
+    def footer(self, name: str | ObjectPath) -> pq.FileMetaData:
+        """What the end of a Parquet file says; FileNotFoundError without it."""
+        return pq.read_metadata(self._in_parts(self._key(name), self.size(name)))
+
+    def parquet(self, name: str | ObjectPath) -> pa.NativeFile:
+        """What Arrow reads a file from; FileNotFoundError without it."""
+        key = self._key(name)
+
+        def read(obstore: Any) -> pa.NativeFile:
+            found = obstore.get(self._raw, key)
+            if found.meta["size"] <= WHOLE_BYTES:
+                return pa.BufferReader(pa.py_buffer(found.bytes()))
+            return self._in_parts(key, found.meta["size"])
+
+        return self._ask("get", key, read)
+
+    def _in_parts(self, key: str, size: int) -> pa.NativeFile:
+        def part(start: int, count: int) -> bytes:
+            return self._ask(
+                "get", key, lambda obstore: bytes(obstore.get_range(self._raw, key, start=start, length=count))
+            )
+
+        return pa.PythonFile(RangedFile(size, part), mode="r")
+
+    @contextlib.contextmanager
+    def create(self, name: str | ObjectPath) -> Iterator[pa.NativeFile]:
+        """A new file to write to, which is there, whole, behind the block, if that raised nothing."""
+        sink = pa.BufferOutputStream()
+        yield sink
+        content = sink.getvalue()
+        self.put(name, content)
+        with self._lock:
+            self._made[self._key(name)] = content.size
+            while len(self._made) > MOST_MADE:
+                self._made.popitem(last=False)
+
+    def put(self, name: str | ObjectPath, content: bytes | pa.Buffer) -> None:
+        """Put it there, whatever was."""
+        key = self._key(name)
+        self._ask("put", key, lambda obstore: obstore.put(self._raw, key, memoryview(content).cast("B")))
+        self._is_there(key)
+
+    def link(self, source: ObjectPath, target: ObjectPath) -> None:
+        """Let the same be there, too; the store copies it by itself."""
+        self._ask("copy", target.key, lambda obstore: obstore.copy(self._raw, source.key, target.key))
+        self._is_there(target.key)
+
+    def remove(self, names: Iterable[str | ObjectPath]) -> None:
+        """Remove them, in one call or a few; what is not there is passed over."""
+        keys = [self._key(name) for name in names]
+        if keys:
+            with self._lock:
+                for key in keys:
+                    self._there.pop(key, None)
+            with contextlib.suppress(FileNotFoundError):
+                self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
+
+    def remove_folder(self, folder: ObjectPath, but: Collection[ObjectPath] = ()) -> None:
+        """Remove what lies below it, all but some."""
+        self.remove(path for name in self.below(folder) if (path := folder / name) not in but)
+
+    def _key(self, name: str | ObjectPath) -> str:
+        return name.key if isinstance(name, ObjectPath) else name[len(self.url) + 1 :]
+
+    def _is_there(self, key: str) -> None:
+        with self._lock:
+            self._there[key] = time.monotonic() + THERE_SECONDS
+            self._there.move_to_end(key)
+            if len(self._there) > MOST_THERE:
+                self._there.popitem(last=False)
+
+    def _ask(self, kind: str, key: str, call: Callable[[Any], Answer]) -> Answer:
+        """One call; what the store refuses because of what is there is raised as it is, all else as OSError."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+        from pulsar_spark.storage.store_errors import as_fault
+
+        forks.use()
+        self.calls[kind] += 1
+        try:
+            return call(obstore)
+        except FileNotFoundError:
+            raise _missing(f"{self.url}/{key}") from None
+        except (AlreadyExistsError, PreconditionError):
+            raise
+        except BaseError as error:
+            raise as_fault(error, f"{self.url}/{key}") from None
+
+
+def _known_by(found: Mapping[str, Any]) -> dict[str, str]:
+    """By what a conditional put knows again what the store says this of."""
+    return {part: found[part] for part in ("e_tag", "version") if found[part] is not None}
+
+
+def _last_parts(names: Iterable[str]) -> list[str]:
+    return [name.rstrip("/").rpartition("/")[2] for name in names]
+
+
+def _missing(name: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "nothing of that name is in the store", name)
