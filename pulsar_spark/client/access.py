@@ -52,6 +52,15 @@ class Access:
         with self._producers.alone():
             self._producers.grow(partitions)
 
+    @property
+    def needs_renewal(self) -> bool:
+        """Has the producer to say now and then that it is there (see :meth:`renew`)?"""
+        return self._producers.needs_renewal
+
+    def renew(self) -> None:
+        """Say so."""
+        self._producers.renew()
+
     def let_go(self) -> None:
         """Nothing will be published any more, or waited for: who waits for the topic may have it. A second call does
         nothing."""

@@ -27,6 +27,7 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage.exclusive import RENEW_SECONDS
 from pulsar_spark.storage.partitions import PartitionWatch
+from pulsar_spark.storage.producers import STAY_SECONDS
 from pulsar_spark.storage.topics import Topic
 
 
@@ -77,6 +78,8 @@ class Producer(Sending):
         )
         if access.is_alone:
             client._claims.add(access.claim.renew, RENEW_SECONDS)
+        if access.needs_renewal:
+            client._claims.add(access.renew, STAY_SECONDS)
         if topic.partitions and len(partitions) == topic.partitions and topic.name.partition_index < 0:
             self._partition_watch = PartitionWatch(topic)
             client._following.add(self._grow, PARTITIONS_SECONDS)
@@ -165,6 +168,7 @@ class Producer(Sending):
         """Nothing will be published any more: who waits for the topic may have it."""
         self._client._following.remove(self._grow)
         self._client._claims.remove(self._access.claim.renew)
+        self._client._claims.remove(self._access.renew)
         self._access.let_go()
 
     def _shutdown(self) -> None:

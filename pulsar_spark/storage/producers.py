@@ -23,8 +23,9 @@ from pulsar_spark.storage.held_file import hold, is_let_go, machine
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.store_lock import store_lock
 
-FOREIGN_SECONDS = 60 * 60
-"""So long a producer of another machine, of an earlier boot, or in an object store, counts as there."""
+FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
+"""So long a producer of another machine, of an earlier boot, or in an object store, counts as there; there it is renewed
+so often."""
 
 
 class Connected(NamedTuple):
@@ -71,6 +72,17 @@ class TopicProducers:
         if self.has_entered:
             self._said["partitions"] = list(partitions)
             self.enter()
+
+    @property
+    def needs_renewal(self) -> bool:
+        """Is it told by its age alone, as in an object store, whether a producer of another machine is there?"""
+        return not self._store.is_local
+
+    def renew(self) -> None:
+        """Say that it is there still; nothing where it has not entered, or was sent away."""
+        held = self._held
+        if held is not None:
+            held.touch()
 
     def leave(self) -> None:
         """Be there no more. A second call does nothing."""

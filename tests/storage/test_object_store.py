@@ -3,6 +3,7 @@ its answers; leases by one's own clock; and what is wrong with a store is said a
 
 import errno
 import os
+import tempfile
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow.parquet as pq
 import pytest
 
-from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
+from pulsar_spark.errors import ConnectError, InvalidConfiguration, InvalidUrl, NotARoot
+from pulsar_spark.storage import held_file, store_calls
 from pulsar_spark.storage import lease as lease_module
-from pulsar_spark.storage import object_store
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.store import path_of
 from pulsar_spark.storage.store_lock import GONE_SECONDS, store_lock
 from pulsar_spark.storage.sure_append import SureAppend
@@ -87,7 +89,7 @@ def test_large_files_are_read_in_parts(layout, monkeypatch):
     )
     [file] = next(TableLog(path).commits(0)).added
     expected = read_file(path, file, MESSAGES.schema)
-    monkeypatch.setattr(object_store, "WHOLE_BYTES", 1000)
+    monkeypatch.setattr(store_calls, "WHOLE_BYTES", 1000)
     assert read_file(path, file, MESSAGES.schema).equals(expected)
     with pq.ParquetFile(layout.store.parquet(path / file.path)) as found:
         assert found.read(columns=["entry_id"]).num_rows == 100
@@ -258,3 +260,36 @@ def test_nothing_of_the_credentials_is_shown(layout):
     shown = f"{store!r} {layout.root!r} {layout.root} {store.__reduce__()} {vars(store)}"
     assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in shown
     assert path_of(str(layout.root)) == layout.root
+
+
+def test_a_producer_says_now_and_then_that_it_is_there(layout, monkeypatch):
+    """Whoever looks tells by its age alone, where it is another machine's."""
+    topic = create_topic(layout, "t")
+    mine, other = (TopicProducers(topic.path, name, [-1]) for name in "ab")
+    mine.enter()
+    (path,) = other._files()
+    before = layout.store.stamp(path)
+    monkeypatch.setattr(held_file, "machine", lambda: {"host": "another", "boot": "another"})
+    assert [each.name for each in other.others()] == ["a"]
+    mine.renew()
+    assert layout.store.stamp(path) != before and [each.name for each in other.others()] == ["a"]
+    mine.leave()
+    mine.renew()
+    assert other.others() == []
+
+
+def test_a_brokers_folder_on_its_machine_is_nobody_elses(layout, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = layout.local_folder()
+    assert folder.parent == tmp_path and folder.stat().st_mode & 0o077 == 0
+    folder.rmdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder.symlink_to(elsewhere)
+    with pytest.raises(InvalidConfiguration, match="set TMPDIR"):
+        layout.local_folder()
+    folder.unlink()
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(InvalidConfiguration, match="set TMPDIR"):
+        layout.local_folder()

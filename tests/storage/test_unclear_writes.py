@@ -66,6 +66,24 @@ def test_what_a_commit_names_stays_where_the_next_try_is_refused(layout, monkeyp
     assert published(topic.path) == ["p"]
 
 
+def test_what_a_commit_names_stays_where_a_refusal_follows_a_lost_answer(s3, soon):
+    """Whoever says it again: no try is made that nobody knows of."""
+    root = new_root()
+    prepare_root(Layout(root))
+    topic, asked_for = create_topic(Layout(root), "t"), []
+
+    def answer(asked: Asked) -> Answer:
+        if asked.method != "PUT" or not asked.is_conditional:
+            return PASS
+        asked_for.append(asked.key)
+        return LOST_BEHIND if len(asked_for) == 1 else REFUSED
+
+    with s3_proxy(s3, answer) as url, asking(url):
+        with pytest.raises(UnclearWrite):
+            AppendTable(Layout(root).topic(topic.name)).append(messages("p"))
+    assert len(asked_for) == 2 and published(topic.path) == ["p"]
+
+
 def test_what_a_commit_names_stays_where_its_writer_is_interrupted(layout, monkeypatch):
     topic, put = create_topic(layout, "t"), layout.store.put_if_absent
 
