@@ -2,7 +2,8 @@
 
 import pytest
 
-from pulsar_spark.frames import call, consumer
+from pulsar_spark.frames import call
+from pulsar_spark.storage import spark_root
 from pulsar_spark.storage.topics import create_topic
 from tests.frames.plain import positions
 from tests.plain_broker import PlainBroker
@@ -11,7 +12,7 @@ from tests.plain_broker import PlainBroker
 @pytest.fixture
 def plain(monkeypatch):
     """No session is asked for, and a function gets the positions instead of messages."""
-    monkeypatch.setattr(consumer, "check_delta", lambda spark: None)
+    monkeypatch.setattr(spark_root, "check_delta", lambda spark: None)
     monkeypatch.setattr(call.Caller, "_read", lambda self, delivery, *_: positions(self.exact(delivery)))
 
 

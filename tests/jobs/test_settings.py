@@ -10,7 +10,7 @@ import pytest
 import yaml
 from py4j.protocol import Py4JJavaError
 
-from pulsar_spark.storage import session
+from pulsar_spark.storage import session, session_jars
 
 PROJECT = Path(__file__).parents[2]
 CONF = PROJECT / "conf"
@@ -42,7 +42,7 @@ def test_the_file_and_the_session_agree(path):
         assert given[name] == session._SETTINGS[name]
     of_files = {name: value for name, value in settings_of(LOCAL).items() if name.startswith("spark.hadoop.parquet.")}
     assert of_files.items() <= given.items()
-    assert given["spark.jars.excludes"] == session._NOT_NEEDED
+    assert given["spark.jars.excludes"] == session_jars.NOT_NEEDED
     assert given["spark.jars.packages"].endswith(f":{version('delta-spark')}")
 
 
