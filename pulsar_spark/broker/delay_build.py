@@ -5,7 +5,6 @@ in their segments their footers say, so the driver reads none of them. Nothing i
 the files, and that commit is ours (see storage.delay_table).
 """
 
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -24,6 +23,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces, without_positions
 from pulsar_spark.storage.staging import staged
+from pulsar_spark.storage.store import store_of
 from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS
@@ -81,11 +81,11 @@ class SparkBuild:
                 in_files(entries, topic.topic_id, files), self._table.path, ("in_partition",), _WRITTEN, are_ms=True
             ) as written,
         ):
-            for file in sorted(written, key=lambda file: file.name):
-                partition = int(file.name.split("/")[0].removeprefix("in_partition="))
+            for file in sorted(written, key=lambda file: file.place):
+                partition = int(file.place.split("/")[0].removeprefix("in_partition="))
                 names.append(file_name(footer_of(file.source), len(names)))
                 moved.append({"path": names[-1]})
-                os.rename(file.source, folder / names[-1])
+                store_of(folder).move(file.source, folder / names[-1])
                 place = self._places.number(topic.topic_id, partition)
                 found.append(_statistics(SegmentFile(folder / names[-1]), len(found), place))
         return NewBucket(number, folder, names, Statistics.joined(found))

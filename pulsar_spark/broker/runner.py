@@ -330,7 +330,7 @@ class Broker:
 
     def _take_over(self) -> None:
         """Begin from what is committed, and write what a crash may have left unwritten."""
-        index = DelayIndex(self.layout, is_attended=self.layout.store.is_local)
+        index = DelayIndex(self.layout, is_attended=True)
         rounds = Rounds(
             load_bundle(self.layout, index),
             self._planner.run,
@@ -343,8 +343,7 @@ class Broker:
         self.rounds = rounds
         build = SparkBuild(self.spark, index.table, index.places) if self.spark is not None else None
         self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)
-        if self.layout.store.is_local:  # elsewhere the index is in memory alone
-            self._delays.start()
+        self._delays.start()
 
 
 def _count(moved: DataFrame | None) -> None:

@@ -146,6 +146,14 @@ def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
     return found
 
 
+def remove_staged(table: AnyPath) -> None:
+    """Remove all that was staged for a table that nobody writes to: what a crash left. In a store what Spark was done
+    with is left, which is the table's, or is no file of it."""
+    store = store_of(table)
+    for folder in [staging_folder(table)] if store.is_local else staged_folders(table):
+        store.remove_folder(folder)
+
+
 def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
     """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants
     that. They count as written now, however long ago that was: who removes files that no commit names goes by it."""

@@ -5,11 +5,13 @@ with entries ends with a digest of its footer, that of a file with notes with a 
 """
 
 import hashlib
-import os
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
+
+import pyarrow as pa
+
+from pulsar_spark.storage.store import AnyPath, store_of
 
 Written = TypeVar("Written")
 
@@ -24,37 +26,50 @@ def file_name(content: bytes, number: int = 0) -> str:
 
 
 def write_named(
-    folder: Path,
-    write: Callable[[Path], Written],
-    content_of: Callable[[Path], bytes],
+    folder: AnyPath,
+    write: Callable[[AnyPath | pa.NativeFile], Written],
     note: Callable[[str], None],
     number: int = 0,
+    *,
+    by_footer: bool = False,
 ) -> tuple[str, Written]:
-    """Have a file of *folder* written as a draft, and name it for what *content_of* reads of it; its name, and what
-    *write* said. *note* is told of both names before there is a file of that name, for who takes away what failed."""
+    """Have a file of *folder* written as a draft, in a store in memory, and name it for its bytes, or for those of its
+    footer; its name, and what *write* said. *note* is told of both names before there is a file of that name, for who
+    takes away what failed."""
+    store = store_of(folder)
+    if not store.is_local:
+        sink = pa.BufferOutputStream()
+        said, content = write(sink), sink.getvalue()
+        named_for = bytes(content[-_footer_size(bytes(content[-_TAIL:])) :]) if by_footer else bytes(content)
+        name = file_name(named_for, number)
+        note(name)
+        store.put(folder / name, content)
+        return name, said
     draft = folder / f"draft-{uuid.uuid4()}.zstd.parquet"
     note(draft.name)
     said = write(draft)
-    name = file_name(content_of(draft), number)
+    name = file_name(footer_of(draft) if by_footer else draft.read_bytes(), number)
     note(name)
-    os.rename(draft, folder / name)
+    store.move(draft, folder / name)
     return name, said
 
 
-def check_name(path: Path, content: bytes) -> None:
+def check_name(path: AnyPath, content: bytes) -> None:
     """OSError, as Arrow raises it for damaged bytes, where the file has not the *content* that its name says."""
     if not path.name.endswith(f"-c{_digest(content)}.zstd.parquet"):
         raise OSError(f"bytes of {str(path)!r} have changed since it was written")
 
 
-def footer_of(path: Path) -> bytes:
-    """The footer of a Parquet file."""
-    with open(path, "rb") as opened:
-        end = opened.seek(0, os.SEEK_END)
-        opened.seek(max(0, end - _TAIL))
-        size = int.from_bytes(opened.read(_TAIL)[:4], "little") + _TAIL
-        opened.seek(max(0, end - size))
-        return opened.read()
+def footer_of(path: AnyPath) -> bytes:
+    """The footer of a Parquet file, or all bytes of one that is shorter than it says."""
+    store = store_of(path)
+    size = store.size(path)
+    tail = store.last_bytes(path, min(_TAIL, size)) if size else b""
+    return store.last_bytes(path, min(_footer_size(tail), size)) if size else b""
+
+
+def _footer_size(tail: bytes) -> int:
+    return int.from_bytes(tail[:4], "little") + _TAIL
 
 
 def _digest(content: bytes) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from pulsar_spark.storage.data_files import removing
 from pulsar_spark.storage.delay_buckets import Bucket, BucketLost
-from pulsar_spark.storage.delay_files import footer_of, write_named
+from pulsar_spark.storage.delay_files import write_named
 from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import (
     FILE_ENTRIES,
@@ -34,9 +34,9 @@ def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places)
             name, statistics = write_named(
                 folder,
                 lambda draft: write_segments(draft, of_file, places.known, file=len(found)),
-                footer_of,
                 lambda name: written.append({"path": name}),
                 number=len(names),
+                by_footer=True,
             )
             names.append(name)
             found.append(statistics)

@@ -19,7 +19,7 @@ from pulsar_spark.protocol.sticky_key import NO_KEY_HASH
 from pulsar_spark.storage.delay_files import check_name, footer_of
 from pulsar_spark.storage.delayed import NONE_DUE, Due
 from pulsar_spark.storage.file_statistics import footer_columns
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, store_of
 
 SEGMENT_ENTRIES = 1 << 15
 FILE_ENTRIES = 1 << 21
@@ -121,8 +121,10 @@ def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
     return Statistics(places[starts], *same, times[starts], times[ends - 1], ends - starts)
 
 
-def write_segments(path: AnyPath, segments: Iterable[Entries], places: Sequence[Place], *, file: int) -> Statistics:
-    """Write *segments*, whose entries are in order, to a new file; *file* is its number in the bucket."""
+def write_segments(
+    path: AnyPath | pa.NativeFile, segments: Iterable[Entries], places: Sequence[Place], *, file: int
+) -> Statistics:
+    """Write *segments*, whose entries are in order, to a new file, or a sink; *file* is its number in the bucket."""
     found = []
     schema = pa.schema(
         [
@@ -174,7 +176,7 @@ class SegmentFile:
 
     def __init__(self, path: AnyPath):
         check_name(path, footer_of(path))
-        self._file = pq.ParquetFile(path, page_checksum_verification=True)
+        self._file = pq.ParquetFile(store_of(path).parquet(path), page_checksum_verification=True)
         self.segments = self._file.num_row_groups
 
     def read(self, segment: int, places: Places, only: int | None = None) -> Entries:

@@ -16,7 +16,6 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -26,7 +25,7 @@ from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import BrokerFenced, NotAllowedError
 from pulsar_spark.storage.commits import commit
-from pulsar_spark.storage.data_files import conform, file_add, partition_values, removing, staging_folder
+from pulsar_spark.storage.data_files import conform, file_add, partition_values, remove_staged, removing
 from pulsar_spark.storage.delay_buckets import Bucket
 from pulsar_spark.storage.delay_files import check_name, write_named
 from pulsar_spark.storage.delay_notes import (
@@ -43,12 +42,15 @@ from pulsar_spark.storage.delay_notes import (
     statistics_from,
 )
 from pulsar_spark.storage.delay_segments import Places
+from pulsar_spark.storage.dropped import drop_table
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.tables import append_lock, create_table
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import DELAY_INDEX
@@ -87,10 +89,10 @@ class DelayTable:
         """Has it a log?"""
         return self._log.latest() >= 0
 
-    def folder(self, bucket: int, kind: str = ENTRY) -> Path:
+    def folder(self, bucket: int, kind: str = ENTRY) -> AnyPath:
         return self.path / f"bucket={bucket}" / f"kind={kind}"
 
-    def new_folder(self) -> tuple[int, Path]:
+    def new_folder(self) -> tuple[int, AnyPath]:
         """The number of the next bucket, and the folder for its files."""
         if self.version < 0:
             create_table(self.path, DELAY_INDEX, partition_by=("bucket", "kind"))
@@ -102,6 +104,10 @@ class DelayTable:
 
     def remove(self) -> None:
         """Remove the table, at once: nobody meets half of it."""
+        if isinstance(self.path, ObjectPath):
+            drop_table(self.path)
+            self._live, self.version = {}, -1
+            return
         doomed = self.path.with_name(f".deleted-{uuid.uuid4().hex}")
         with suppress(FileNotFoundError), append_lock(self.path):
             self.path.rename(doomed)
@@ -110,14 +116,15 @@ class DelayTable:
 
     def remove_staged(self) -> None:
         """Remove what a crash left of a bucket that Spark was writing."""
-        shutil.rmtree(staging_folder(self.path), ignore_errors=True)
+        remove_staged(self.path)
 
-    def unnamed(self) -> list[Path]:
+    def unnamed(self) -> list[AnyPath]:
         """Files in the table's folders that are not the table's: what left it, and what a crash left."""
-        live = {self.folder(*key) / name for key, files in self._live.items() for name in files}
-        return [path for path in self.path.glob("bucket=*/kind=*/*.parquet") if path not in live]
+        live = {self._relative(*key, name) for key, files in self._live.items() for name in files}
+        there = store_of(self.path).below(self.path, without="_")
+        return [self.path / name for name in there if name.endswith(".parquet") and name not in live]
 
-    def paths_of(self, numbers: Iterable[int]) -> list[Path]:
+    def paths_of(self, numbers: Iterable[int]) -> list[AnyPath]:
         """The files of buckets."""
         keys = [(number, kind) for number in numbers for kind in (ENTRY, SEGMENT)]
         return [self.folder(*key) / name for key in keys for name in self._live.get(key, {})]
@@ -250,18 +257,17 @@ class DelayTable:
         name, _ = write_named(
             folder,
             lambda draft: pq.write_table(rows, draft, compression="zstd", store_schema=False),
-            Path.read_bytes,
             lambda name: written.append({"path": self._relative(bucket, kind, name)}),
         )
         return self._relative(bucket, kind, name)
 
     def _relative(self, bucket: int, kind: str, name: str) -> str:
-        return (self.folder(bucket, kind) / name).relative_to(self.path).as_posix()
+        return f"bucket={bucket}/kind={kind}/{name}"
 
 
-def _has_size(path: Path, size: int) -> bool:
+def _has_size(path: AnyPath, size: int) -> bool:
     try:
-        return path.stat().st_size == size
+        return store_of(path).size(path) == size
     except FileNotFoundError:
         return False
 

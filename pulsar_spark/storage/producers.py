@@ -24,8 +24,8 @@ from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.store_lock import store_lock
 
 FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
-"""So long a producer of another machine, of an earlier boot, or in an object store, counts as there; there it says so as
-often as the second tells."""
+"""So long a producer of another machine, of an earlier boot, or in an object store, counts as there, and how
+often it says so there."""
 
 
 class Connected(NamedTuple):

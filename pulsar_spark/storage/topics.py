@@ -22,7 +22,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.protocol.topic_name import TopicName, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.announcements import announcements_folder
-from pulsar_spark.storage.data_files import staging_folder
+from pulsar_spark.storage.data_files import remove_staged
 from pulsar_spark.storage.dropped import drop_table
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
@@ -253,4 +253,4 @@ def delete_topic(layout: Layout, name: TopicName | str) -> None:
         doomed = topic.path.with_name(f".deleted-{uuid.uuid4().hex}")
         topic.path.rename(doomed)
     shutil.rmtree(doomed)
-    shutil.rmtree(staging_folder(topic.path), ignore_errors=True)
+    remove_staged(topic.path)

@@ -32,13 +32,11 @@ OF_THIS_MACHINE = {
 """Whose files are this machine's wherever a root lies: what people give and are given, jars, what a broker needs no
 longer than it runs."""
 NOT_YET = {
-    "broker/delay_build",
     "frames/delta_sink",
     "frames/split_folder",
     "frames/split_reads",
     "storage/commits",
     "storage/compaction_status",
-    "storage/delay_files",
     "storage/delay_table",
     "storage/discovery",
     "storage/durability",
