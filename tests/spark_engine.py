@@ -63,7 +63,7 @@ def cursor_of(engine: "SparkEngine", subscription: str = "s") -> Cursor:
     return next(each for key, each in engine.rounds.bundle.cursors.items() if key.subscription == subscription)
 
 
-def new_engine(spark: SparkSession | None, root: Path, **options) -> "SparkEngine":
+def new_engine(spark: SparkSession | None, root: Path | str, **options) -> "SparkEngine":
     """An engine on a root of its own; without Spark it plans as :class:`PlainPlanner` does."""
     prepare_root(Layout(root))
     return SparkEngine(spark, Layout(root), **options)

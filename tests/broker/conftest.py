@@ -7,9 +7,9 @@ from tests.spark_engine import SparkEngine, new_engine
 
 
 @pytest.fixture
-def engine(tmp_path) -> SparkEngine:
+def engine(root_url) -> SparkEngine:
     """Real rounds, planned without Spark, on a root with one topic."""
-    engine = new_engine(None, tmp_path / "root")
+    engine = new_engine(None, root_url)
     engine.create_topic("persistent://public/default/t")
     return engine
 
