@@ -9,7 +9,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.storage import lease as lease_module
-from pulsar_spark.storage import object_store
+from pulsar_spark.storage import store_bucket
 from tests.client.processes import Program
 from tests.client.waiting import eventually, nothing_comes, receive_values, send
 from tests.object_store import asking, new_root
@@ -97,7 +97,7 @@ def test_what_a_killed_consumer_had_is_delivered_to_another_when_its_lease_ends(
 def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch):
     """Of all requests every ninth is told to come later, of all puts every fifth gets no answer though it took
     place."""
-    monkeypatch.setattr(object_store, "ANSWER_SECONDS", 5)
+    monkeypatch.setattr(store_bucket, "ANSWER_SECONDS", 5)
     counts = {"all": 0, "PUT": 0, "bad": 0}
 
     def answer(asked: Asked) -> Answer:
@@ -126,7 +126,7 @@ def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch
 
 
 def test_a_store_that_is_away_for_a_while_is_waited_for(s3, monkeypatch, caplog):
-    monkeypatch.setattr(object_store, "RETRY_SECONDS", 1)
+    monkeypatch.setattr(store_bucket, "RETRY_SECONDS", 1)
     is_away = False
     with s3_proxy(s3, lambda asked: SLOW_DOWN if is_away else PASS) as proxy, asking(proxy):
         url = new_root()

@@ -83,7 +83,8 @@ def consumed(spark: SparkSession, root: str) -> dict:
         errors = [str(each.exception()) for each in (one, other) if each.exception()]
     by_key = {name: {key for _, key in rows} for name, rows in found.items()}
     client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=60)
-    values = receive_values(client.subscribe("plain", "s"), MESSAGES)
+    consumer = client.subscribe("plain", "s", initial_position=pulsar.InitialPosition.Earliest)
+    values = receive_values(consumer, MESSAGES)
     client.close()
     return {
         "errors": errors,

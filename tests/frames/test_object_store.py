@@ -1,0 +1,63 @@
+"""DataFrames on a root in an object store: what is published is there once, consumed by key, and looked at."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.frames.on_s3 import CHUNKED, KEYS, MESSAGES
+from tests.object_store import asking, new_root
+
+PROJECT = Path(__file__).parents[2]
+pytestmark = pytest.mark.java
+
+
+@pytest.fixture(scope="module")
+def said(s3_url, tmp_path_factory):
+    """What came of it: all in one application, because to start one takes longer than the rest."""
+    with asking(s3_url):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.frames.on_s3", new_root(), str(tmp_path_factory.mktemp("s3"))],
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+            cwd=PROJECT,
+            env={**os.environ, "PYTHONPATH": str(PROJECT)},
+            stdin=subprocess.DEVNULL,
+        )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-5000:]}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_what_is_published_is_stored_once(said):
+    """A transaction that is there is not made again, and neither are messages of a producer's name and number."""
+    found = said["published"]
+    assert (found["said"], found["twice"]) == ([MESSAGES, 0, MESSAGES], [50, 30])
+    assert found["stored"] == [[MESSAGES, MESSAGES], [MESSAGES, MESSAGES], [80, 80]]
+    assert found["by_spark"] == MESSAGES, "a topic is a Delta table for everybody"
+
+
+def test_chunks_become_messages(said):
+    assert said["published"]["chunked"] == [2500 + number for number in range(CHUNKED)]
+
+
+def test_streams_publish(said):
+    count, different = said["streamed"]
+    assert count == different > 0
+
+
+def test_consumers_get_each_message_once_and_a_key_stays_with_one(said):
+    found = {"errors": [], "different": MESSAGES, "deliveries": MESSAGES, "keys": [KEYS, 0], "client": MESSAGES}
+    assert said["consumed"] == found and said["set_aside"] == 0
+
+
+def test_views_and_tables_by_name(said):
+    assert said["looked_at"] == {"views": [3, True, True], "by_name": MESSAGES, "the_same": True}
+
+
+def test_spark_leaves_nothing_beside_the_files(said):
+    assert said["left"] == []
