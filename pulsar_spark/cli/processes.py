@@ -2,7 +2,6 @@
 run."""
 
 import logging
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -150,7 +149,7 @@ def demo(
         ),
     ] = ALL_FLIGHTS,
     root: Annotated[
-        Path | None, typer.Option("--root", help="Folder of the tables; a temporary one without it.")
+        str | None, typer.Option("--root", help="Root of the tables; a temporary folder without it.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
 ):

@@ -7,8 +7,6 @@ broker. :func:`send_back` repairs the letters and sends them to this subscriptio
 other subscriptions of the topic have had these flights already.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames import Reprocessed, reprocess_dead_letters
+from pulsar_spark.storage.store import AnyPath
 
 SUBSCRIPTION = "billing"
 JOB_ID = "repair"
@@ -35,6 +34,6 @@ def repair(letters: DataFrame) -> DataFrame:
     return letters.withColumns({"payload": payload.cast("binary"), "partition_key": number})
 
 
-def send_back(spark: SparkSession, root: Path, topic: str) -> Reprocessed:
+def send_back(spark: SparkSession, root: AnyPath, topic: str) -> Reprocessed:
     """Repair the dead letters of *topic* and send them back to the subscription."""
     return reprocess_dead_letters(spark, root, topic, subscription=SUBSCRIPTION, job_id=JOB_ID, fix=repair)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from pulsar_spark.errors import NotConnected
+from pulsar_spark.storage.store import AnyPath
 
 _STOP_SECONDS = 60
 _LAST_WORDS = 2_000
@@ -14,7 +15,7 @@ _LAST_WORDS = 2_000
 class BrokerProcess:
     """A context: the broker runs inside it and is gone after it."""
 
-    def __init__(self, root: Path, log: Path):
+    def __init__(self, root: AnyPath, log: Path):
         self.root = root
         self.log = log
         self._process: subprocess.Popen | None = None

@@ -2,6 +2,7 @@
 the account."""
 
 import datetime
+import os
 import shutil
 import tempfile
 import time
@@ -32,6 +33,7 @@ from pulsar_spark.frames import publish
 from pulsar_spark.protocol.letters import retry_letter_topic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import prepare_root
 
 PARTITIONS = 4
@@ -48,13 +50,15 @@ _LARGEST_BATCH = 1_000
 class _Place(NamedTuple):
     """Where the demo works: the root, its service URL, the topics of this run, and a folder for notes and logs."""
 
-    root: Path
+    root: AnyPath
     service_url: str
     topics: dict[str, int]
     work: Path
 
 
-def run_demo(*, rows: int, root: Path | None = None, keep: bool = False, console: Console | None = None) -> bool:
+def run_demo(
+    *, rows: int, root: str | os.PathLike | None = None, keep: bool = False, console: Console | None = None
+) -> bool:
     """Run the demo on *rows* flights; True when nothing was lost and order held where it must.
 
     *root* is kept and may be used again: each run has a namespace of its own. Without it a temporary folder is used,
@@ -97,7 +101,7 @@ def _clean_up(work: Path, kept: list[Path], console: Console) -> None:
         work.rmdir()
 
 
-def _prepare(root: Path, work: Path) -> _Place:
+def _prepare(root: str | os.PathLike, work: Path) -> _Place:
     layout = Layout(root)
     prepare_root(layout)
     namespace = f"public/demo-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}"
@@ -181,7 +185,7 @@ def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
     ]
 
 
-def _publish(spark: SparkSession, root: Path, topic: str, paths: list[Path], progress: Progress) -> None:
+def _publish(spark: SparkSession, root: AnyPath, topic: str, paths: list[Path], progress: Progress) -> None:
     total = sum(pq.read_metadata(path).num_rows for path in paths)
     task = progress.add_task(f"published to {_short(topic)}", total=total)
     for path in paths:

@@ -121,9 +121,10 @@ class Run:
         """Make the job's selection, or find the one it made."""
         self._table.create()
         with self._table.planning():
-            if self._table.read_job(self._job_id) is None:
+            while self._table.read_job(self._job_id) is None:
+                known = self._table.version()
                 self._plan(selecting)
-                self._table.record_job(self._job, self._claims)
+                self._table.record_job(self._job, self._claims, known)
             self._job = self._table.read_job(self._job_id)
         if self._job.topic_id != self._topic.topic_id:
             raise InvalidConfiguration(

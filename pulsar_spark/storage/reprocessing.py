@@ -4,8 +4,9 @@ never touched.
 A job's ``job`` row and its ``claim`` rows are one commit, so a job has its whole selection or none. A ``chunk`` row and
 the ``sent`` rows of its letters are one commit, after the chunk's messages were published. A letter is **taken** once a
 job claims it, and stays so when it was sent; a claim whose chunk is done without sending the letter (the job's function
-dropped it) is over, and the letter is there for the next job. Who makes a selection holds :func:`planning`, so that no
-two jobs claim a letter.
+dropped it) is over, and the letter is there for the next job. No two jobs claim a letter: a selection is recorded only
+if nobody has recorded another since the table was read for it; on a local disk who makes one holds :func:`planning`, so
+that nobody makes it in vain.
 """
 
 import contextlib
@@ -18,11 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
+from pulsar_spark.storage.table_lock import lock_where_there_is_one
+from pulsar_spark.storage.tables import AppendTable, create_table
 from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import REPROCESSING
+
+SELECTION = "selection"
+"""Transaction of all commits that record one."""
 
 
 class Claim(NamedTuple):
@@ -66,8 +72,8 @@ class Reprocessing:
 
     @contextlib.contextmanager
     def planning(self) -> Iterator[None]:
-        """Hold the right to make a selection."""
-        with append_lock(self._layout.broker_table(f"{REPROCESSING.name}-plan")):
+        """Let nobody else make a selection meanwhile, where that can be."""
+        with lock_where_there_is_one(self._layout.broker_table(f"{REPROCESSING.name}-plan")):
             yield
 
     def read_job(self, job_id: str) -> Job | None:
@@ -111,15 +117,21 @@ class Reprocessing:
         }
         return open_claims | {row["message_id"] for row in steps["sent"]}
 
-    def record_job(self, job: Job, claims: list[Claim]) -> None:
-        """Record a job and its selection, in one commit; nothing where the job is there."""
+    def version(self) -> int:
+        """The table's version now."""
+        return TableLog(self.path).latest()
+
+    def record_job(self, job: Job, claims: list[Claim], known: int) -> None:
+        """Record a job and its selection, in one commit; nothing where a selection was recorded behind version
+        *known*."""
         common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=job.job_time)
         text = json.dumps({"settings": job.settings, "left": job.left}, sort_keys=True)
         rows = [
             dict(common, kind="job", table_version=job.table_version, text=text),
             *(dict(common, kind="claim", **claim._asdict()) for claim in claims),
         ]
-        AppendTable(self.path).append_once(REPROCESSING.rows(rows), f"job/{job.job_id}", 1)
+        said = {f"job/{job.job_id}": 1, SELECTION: known + 1}
+        AppendTable(self.path).append_behind(known, REPROCESSING.rows(rows), said)
 
     def record_chunk(
         self, job: Job, destination: str, chunk: int, publish_id: str, sent: list[Claim], now: datetime

@@ -18,7 +18,7 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
     if not store_of(table).is_local:
         raise OperationNotSupported(
             f"{str(table)!r} lies in an object store, where nobody can have a table for himself: this release neither "
-            "mends, repairs nor migrates tables there, nor sends dead letters back by jobs"
+            "mends, repairs nor migrates tables there"
         )
     with _locked(table, fcntl.LOCK_EX):
         yield
