@@ -4,10 +4,9 @@ order.
 **Numbers without a counting pass.** An entry id is the write task << 33 plus a number dense within the task and the
 partition, in the order the frame had its rows, so that the ids of one partition in one file are one run: its smallest
 id and its row count number it. A topic without partitions is neither routed nor sorted: its publish is a plain append.
-Nor is one with few partitions sorted: a task counts each of them by itself, and writes its files side by side. Rows of
-more of them, and rows in order of their keys' hash, are sorted by partition first: by profile of 10^6 x 100 B to 4
-partitions that was a fifth of a task's time and more, where changing between files that are written side by side is a
-seventh.
+Nor is one with few partitions sorted: a task counts each of them by itself, and writes its files side by side (see
+storage.task_files). Rows of more of them, and rows in order of their keys' hash, are sorted by partition first: by
+profile of 10^6 x 100 B to 4 partitions that is a fifth of a task's time and more.
 
 **Code that is compiled once.** Spark writes numbers and instants into the code that it generates, and not texts and
 arrays. An instant of a publish is one of an array, so all publishes of frames that are alike run the code that was
@@ -38,7 +37,7 @@ from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
 from pulsar_spark.storage.data_files import BY_KEY_OPTIONS, MESSAGE_OPTIONS, ROW_GROUP_BYTES, spark_writer_options
-from pulsar_spark.storage.staging import MOST_FILES_AT_ONCE
+from pulsar_spark.storage.task_files import MOST_FILES
 from pulsar_spark.table_specs import HASH, KEY_FLAGS, MESSAGES
 from pulsar_spark.transforms.key_hashes import hash_keys
 
@@ -58,19 +57,22 @@ class Writing(NamedTuple):
     sort_by_key: bool
     splitting: Chunking | None
     largest: int | None
+    is_on_disk: bool = True
 
     @property
     def files_at_once(self) -> int:
-        """How many files a task writes side by side at most, one for each partition; 0 where it sorts its rows by
-        partition, or there are none."""
+        """How many files a task writes itself, side by side, at most: one for each partition, or one. 0 where Spark's
+        writer does: of rows to sort, of payloads too large for a worker to hold, of chunks without a partition, which
+        it writes no slower, and into a store, of which a worker has no keys."""
         files = len(self.partitions)
-        fits = self.largest is not None and files <= MOST_FILES_AT_ONCE and files * self.largest <= _MOST_BYTES
-        return files if self.is_partitioned and fits and not self.sort_by_key else 0
+        fits = self.largest is not None and files <= MOST_FILES and files * self.largest <= _MOST_BYTES
+        is_quicker = self.is_partitioned or self.splitting is None
+        return files if self.is_on_disk and fits and is_quicker and not self.sort_by_key else 0
 
     @property
     def options(self) -> dict[str, str]:
         """Of Spark's writer."""
-        options = MESSAGE_OPTIONS | spark_writer_options(self.largest, self.files_at_once or 1)
+        options = MESSAGE_OPTIONS | spark_writer_options(self.largest)
         return options | (BY_KEY_OPTIONS if self.sort_by_key else {})
 
     def rows(self, messages: DataFrame, given: set[str], publish_id: str, now: datetime) -> DataFrame:
@@ -86,7 +88,7 @@ class Writing(NamedTuple):
         if self.splitting is not None:
             messages, given = self.splitting.split(messages, given, publish_id)
         number = _NUMBER
-        if self.files_at_once:
+        if self.is_partitioned and self.files_at_once:
             number = _number_in_partition(self.partitions)
         else:
             by = ["partition"] * self.is_partitioned + [HASH] * (has_keys and self.sort_by_key)

@@ -48,6 +48,7 @@ from pulsar_spark.storage.new_rows import NAMED_BY
 from pulsar_spark.storage.session import has_context
 from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.staging import staged
+from pulsar_spark.storage.store import store_of
 from pulsar_spark.storage.tables import AppendTable, is_committed
 from pulsar_spark.storage.topics import prepare_root, resolve_topic
 
@@ -166,14 +167,15 @@ def publish(
         frame.select(*(column.alias(name) for name, column in columns.items())), set(columns)
     )
     largest = splitting.most_bytes if splitting else most
-    writing = Writing(partitions, bool(found.partitions), scheme, sort_by_key, splitting, largest)
+    is_on_disk = store_of(layout.root).is_local
+    writing = Writing(partitions, bool(found.partitions), scheme, sort_by_key, splitting, largest, is_on_disk)
     rows = writing.rows(messages, given, publish_id, now)
     is_named = deduplicate and columns.keys() >= set(NAMED_BY)
     since = quota.deduplication_since() if is_named else None
     table = AppendTable(found.path)
     try:
         partition_by = ("partition",) if found.partitions else ()
-        with staged(rows, found.path, partition_by, writing.options, side_by_side=bool(writing.files_at_once)) as files:
+        with staged(rows, found.path, partition_by, writing.options, by_tasks=writing.files_at_once) as files:
             if since is not None:
                 done = append_new(found, files, since, quota.inactivity_ms(), app_id, app_version)
                 return Published(publish_id, *done)

@@ -27,7 +27,7 @@ from pulsar_spark.storage.layout import STAGED, beside
 from pulsar_spark.storage.packed_columns import null_column
 from pulsar_spark.storage.store import AnyPath, store_of
 
-_ROW_GROUP_ROWS = 1 << 17
+ROW_GROUP_ROWS = 1 << 17
 """So few that a reader with a filter passes over most of a large file."""
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Bytes of payload in a row group at most, unless one message has more: a reader holds a row group as a whole."""
@@ -44,12 +44,9 @@ MESSAGE_OPTIONS = {
 nobody asks how large values are, or for the mark of a job that is done."""
 _ROWS_FOR_THREADS = 10_000
 """Fewer rows take several threads twice the time of one, of the process and on the clock."""
-_SIZED = "payload"
+SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _SYNCS_AT_ONCE = 8
-_MOST_BEYOND = 4 * ROW_GROUP_BYTES
-"""By how much the row groups of files that a task writes side by side may be larger than they should be, all together:
-looking at their size at each row takes 7 % of a task's time, by profile."""
 _COUNTING = ("first", "last")
 """Positions that mostly count up: as differences they take a fiftieth of the bytes."""
 _PART_GROUPS = 2
@@ -102,23 +99,20 @@ class StagedFolder:
         self._store.remove_folder(self.path, self._taken)
 
 
-def spark_writer_options(largest: int | None = None, files_at_once: int = 1) -> dict[str, str]:
+def spark_writer_options(largest: int | None = None) -> dict[str, str]:
     """Options of Spark's Parquet writer that keep row groups of payloads up to *largest* bytes (None: the maximum
-    message size) to a size that a reader can hold, and those of *files_at_once* that a task writes to the same size
-    together.
+    message size) to a size that a reader can hold.
 
     It looks at the size of a row group so often that none outgrows :data:`ROW_GROUP_BYTES` by more than as much again,
     whatever sizes follow each other; by itself it looks once in 100 to 10,000 rows, which of chunks of 5 MiB are half a
     gigabyte and more. It counts pages that are done as they are compressed, so a page may be twice as large as a row
     group, and none is done before the row group is: what compresses well is no larger for its readers then. Pages of
     small messages are done at 20,000 rows all the same, so those groups are bounded by their rows."""
-    group_bytes = ROW_GROUP_BYTES // files_at_once
-    most_bytes = min(ROW_GROUP_BYTES, _MOST_BEYOND // files_at_once)
-    most_rows = max(1, most_bytes // (largest or MAX_MESSAGE_SIZE))
+    most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
     return {
-        "parquet.block.size": str(group_bytes),
-        "parquet.block.row.count.limit": str(_ROW_GROUP_ROWS),
-        "parquet.page.size": str(2 * group_bytes),
+        "parquet.block.size": str(ROW_GROUP_BYTES),
+        "parquet.block.row.count.limit": str(ROW_GROUP_ROWS),
+        "parquet.page.size": str(2 * ROW_GROUP_BYTES),
         "parquet.page.size.row.check.min": "1",
         "parquet.page.size.row.check.max": str(min(most_rows, 10_000)),
     }
@@ -223,29 +217,31 @@ def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
 
 def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path = named["path"]
-    write_parts(table, path, rows.schema, _small_enough(rows))
+    write_parts(table, path, rows.schema, small_enough(rows))
     return _add(table, path, values, statistics(rows))
 
 
 def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
     """Write a file of *schema* in the table's folder, each of *parts* as a row group or, of many rows, several."""
-    counting = [name for name in _COUNTING if name in schema.names]
-    with (
-        store_of(table).create(table / path) as sink,
-        pq.ParquetWriter(
-            sink,
-            schema,
-            compression="snappy",
-            store_schema=False,
-            write_page_checksum=True,
-            use_dictionary=[leaf for leaf in _leaves(schema) if leaf not in counting],
-            column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
-        ) as writer,
-    ):
+    with store_of(table).create(table / path) as sink, parquet_writer(sink, schema) as writer:
         for part in parts:
-            writer.write_table(part, row_group_size=_ROW_GROUP_ROWS)
+            writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
     if is_durable(table):
         sync_file(table / path)
+
+
+def parquet_writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
+    """Of a data file."""
+    counting = [name for name in _COUNTING if name in schema.names]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="snappy",
+        store_schema=False,
+        write_page_checksum=True,
+        use_dictionary=[leaf for leaf in _leaves(schema) if leaf not in counting],
+        column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
+    )
 
 
 def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -254,22 +250,22 @@ def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     for rows in tables:
         waiting.append(rows)
-        if sum(each.num_rows for each in waiting) >= _ROW_GROUP_ROWS:
-            yield from _small_enough(pa.concat_tables(waiting))
+        if sum(each.num_rows for each in waiting) >= ROW_GROUP_ROWS:
+            yield from small_enough(pa.concat_tables(waiting))
             waiting = []
-        elif _SIZED in rows.schema.names and sum(each[_SIZED].nbytes for each in waiting) > ROW_GROUP_BYTES:
-            *whole, rest = _small_enough(pa.concat_tables(waiting))
+        elif SIZED in rows.schema.names and sum(each[SIZED].nbytes for each in waiting) > ROW_GROUP_BYTES:
+            *whole, rest = small_enough(pa.concat_tables(waiting))
             yield from whole
             waiting = [rest]
-    yield from _small_enough(pa.concat_tables(waiting)) if waiting else ()
+    yield from small_enough(pa.concat_tables(waiting)) if waiting else ()
 
 
-def _small_enough(rows: pa.Table) -> Iterator[pa.Table]:
+def small_enough(rows: pa.Table) -> Iterator[pa.Table]:
     """*rows* in parts of which each has at most :data:`ROW_GROUP_BYTES` of payload, or is one row."""
-    if _SIZED not in rows.schema.names or rows[_SIZED].nbytes <= ROW_GROUP_BYTES:
+    if SIZED not in rows.schema.names or rows[SIZED].nbytes <= ROW_GROUP_BYTES:
         yield rows
         return
-    ends = np.cumsum(pc.fill_null(pc.binary_length(rows[_SIZED]), 0).to_numpy().astype(np.int64))
+    ends = np.cumsum(pc.fill_null(pc.binary_length(rows[SIZED]), 0).to_numpy().astype(np.int64))
     first, before = 0, 0
     while first < len(ends):
         behind = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, "right")))

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.storage.data_files import StagedFile, StagedFolder
 from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.task_files import write_task_files
 
 _TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 _FILE_SETTINGS = {
@@ -34,8 +35,8 @@ _FILE_SETTINGS = {
 }
 _OPTIONS = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
 """With the second one a task that is lost while its files are moved leaves some of them there."""
-MOST_FILES_AT_ONCE = 8
-_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_SORTED = {"spark.sql.maxConcurrentOutputFileWriters": "0"}
+"""As it is by default: what a frame says in which order its rows are written holds."""
 _writing = threading.Condition()
 _held: dict[object, dict[str, "_Held"]] = {}
 """What is set for writers, by session of the JVM, of which Python may have several objects, and by name."""
@@ -59,21 +60,23 @@ def staged(
     options: Mapping[str, str] = MappingProxyType({}),
     *,
     are_ms: bool = False,
-    side_by_side: bool = False,
+    by_tasks: int = 0,
 ) -> Iterator[list[StagedFile]]:
     """Run *rows* and write them, with *options* of Spark's writer; the files, none for no rows, stay until the end of
     the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds. Spark
-    sorts each task's rows by partition, unless they are in that order; not so *side_by_side*: then a task writes a file
-    for each partition at once, of :data:`MOST_FILES_AT_ONCE` at most, in the order of its rows."""
+    sorts each task's rows by partition, unless they are in that order. With *by_tasks*, a number of files that a task
+    may write at once, tasks write theirs themselves and nothing is sorted (see task_files)."""
     folder = StagedFolder(table)
     try:
-        settings = _FILE_SETTINGS | ({_TIMESTAMP_TYPE: "TIMESTAMP_MILLIS"} if are_ms else {})
-        if partition_by:
-            # Where there is no room for one more file than are open, Spark sorts the rows that come.
-            settings |= {_WRITERS: str(MOST_FILES_AT_ONCE + 1 if side_by_side else 0)}
-        with _file_settings(rows.sparkSession, settings):
-            rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder.path))
-        yield [file for file in folder.files() if file.rows]
+        if by_tasks:
+            names = write_task_files(rows, folder.path, partition_by, by_tasks)
+            found = map(folder.file, names)
+        else:
+            settings = _FILE_SETTINGS | ({_TIMESTAMP_TYPE: "TIMESTAMP_MILLIS"} if are_ms else {})
+            with _file_settings(rows.sparkSession, settings | (_SORTED if partition_by else {})):
+                rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder.path))
+            found = folder.files()
+        yield [file for file in found if file.rows]
     finally:
         folder.remove()
 

@@ -23,7 +23,7 @@ CONSUMERS = 32
 @pytest.fixture
 def topic(tmp_path, monkeypatch) -> Topic:
     """Of row groups and gaps a hundredth of what they are."""
-    monkeypatch.setattr(data_files, "_ROW_GROUP_ROWS", 1000)
+    monkeypatch.setattr(data_files, "ROW_GROUP_ROWS", 1000)
     monkeypatch.setattr(lane_frames, "LEAST_GAP", 20)
     return create_topic(Layout(tmp_path / "root"), "t")
 

@@ -151,7 +151,7 @@ def test_which_columns_of_keys_are_to_be_hashed(topic):
 
 def test_which_files_are_in_order_of_hash(topic, monkeypatch):
     """As far as their row groups tell; a file without hashes, or with one that is not known, is not."""
-    monkeypatch.setattr(data_files, "_ROW_GROUP_ROWS", 2)
+    monkeypatch.setattr(data_files, "ROW_GROUP_ROWS", 2)
     orders = {(1, 2, 2, 5, 5): True, (1, 2, 7, 5): True, (1, 5, 4, 6): False, (1, None, 2, 3): False, (None,): False}
     for hashes, expected in orders.items():
         version, path = published(topic, rows([dict(partition_key="k", sticky_key_hash=each) for each in hashes]))
