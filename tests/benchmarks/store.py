@@ -1,5 +1,5 @@
-"""A root in an object store beside one on the disk: what a broker and a client at rest ask of the store, what a thousand
-messages cost in calls, and how long one message takes from publish to receive.
+"""A root in an object store beside one on the disk: what a broker and a client at rest ask of the store, what messages
+cost in calls, and how long one takes from publish to receive.
 
 The store is an S3 server in a process of its own (``moto``), which answers in milliseconds: what counts are the calls,
 which are the same with any store, and cost what that takes for one. Broker and client are in this process, so what both
