@@ -1,17 +1,11 @@
 """DataFrames on a root in an object store: what is published is there once, consumed by key, and looked at."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.applications import said_by
 from tests.frames.on_s3 import CHUNKED, KEYS, MESSAGES
 from tests.object_store import asking, new_root
 
-PROJECT = Path(__file__).parents[2]
 pytestmark = pytest.mark.java
 
 
@@ -19,18 +13,7 @@ pytestmark = pytest.mark.java
 def said(s3_url, tmp_path_factory):
     """What came of it: all in one application, because to start one takes longer than the rest."""
     with asking(s3_url):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.frames.on_s3", new_root(), str(tmp_path_factory.mktemp("s3"))],
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-            cwd=PROJECT,
-            env={**os.environ, "PYTHONPATH": str(PROJECT)},
-            stdin=subprocess.DEVNULL,
-        )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-5000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
+        return said_by("tests.frames.on_s3", new_root(), str(tmp_path_factory.mktemp("s3")))
 
 
 def test_what_is_published_is_stored_once(said):
