@@ -22,6 +22,6 @@ class Rotation:
         if self._most is None or len(things) <= self._most:
             return things
         begin = self._next % len(things)
-        self._next = begin + self._most
+        self._next = (begin + self._most) % len(things)
         behind = things[begin : begin + self._most]
         return behind + things[: self._most - len(behind)]
