@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pulsar_spark.broker.background import Background
 from pulsar_spark.broker.compaction import bytes_behind, compact
 from pulsar_spark.broker.compaction_plan import Write
+from pulsar_spark.broker.rotation import Rotation
 from pulsar_spark.protocol.compaction import is_wanted
 from pulsar_spark.storage.compaction_policies import compaction_thresholds
 from pulsar_spark.storage.layout import Layout
@@ -20,6 +21,8 @@ from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 60.0
+TOPICS_A_LOOK = 20
+"""So many topics of a root in an object store are looked at each time: some calls a second."""
 log = logging.getLogger(__name__)
 
 
@@ -34,6 +37,7 @@ class CompactionUpkeep:
         self._thresholds: dict[str, int] = {}
         """By topic: those that are not 0."""
         self._found_at = -1
+        self._rotation = Rotation(None if layout.store.is_local else TOPICS_A_LOOK)
 
     def start(self) -> None:
         """Begin to work by itself."""
@@ -55,7 +59,7 @@ class CompactionUpkeep:
         except Exception as failed:  # see above
             log.warning("which topics are to be compacted is looked for again: %s", failed)
             return
-        for name, threshold in self._thresholds.items():
+        for name, threshold in self._rotation.some(list(self._thresholds.items())):
             if self._background.stopping.is_set():
                 return
             try:

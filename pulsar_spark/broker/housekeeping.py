@@ -22,6 +22,7 @@ from collections.abc import Callable
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.broker.background import Background
+from pulsar_spark.broker.rotation import Rotation
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.housekeeping import Done, keep_house
@@ -63,7 +64,7 @@ class Housekeeping:
         self._found_at = -1
         """The version of the state in which they were found."""
         self._failed: dict[str, str] = {}
-        self._next_turn = 0
+        self._rotation = Rotation(None if layout.store.is_local else TABLES_A_LOOK)
 
     def start(self) -> None:
         """Begin to work by itself."""
@@ -91,21 +92,13 @@ class Housekeeping:
         there, names = {kept.path for kept in found}, {kept.name for kept in found}
         self._next_look = {path: due for path, due in self._next_look.items() if path in there}
         self._failed = {name: said for name, said in self._failed.items() if name in names}
-        for kept in self._turn(found):
+        for kept in self._rotation.some(found):
             try:
                 self._look_at(kept)
             except Exception as failed:  # see above
                 self._say(kept.name, failed)
             if self._background.stopping.is_set():
                 return
-
-    def _turn(self, found: list[Kept]) -> list[Kept]:
-        """Those that are looked at this time: all, in an object store some in turn, because each look is a call."""
-        if self._layout.store.is_local or len(found) <= TABLES_A_LOOK:
-            return found
-        begin = self._next_turn % len(found)
-        self._next_turn = begin + TABLES_A_LOOK
-        return [*found[begin:], *found[:begin]][:TABLES_A_LOOK]
 
     def _find(self) -> list[Kept]:
         """The tables that are to be kept; the state is read for it only where rounds came since the last time."""

@@ -58,6 +58,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_at_start
 from pulsar_spark.storage.session import check_context, is_running
+from pulsar_spark.storage.spark_root import can_read
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 
@@ -176,9 +177,15 @@ class Broker:
             self._housekeeping.start()
 
     def _compact(self) -> None:
-        job = SparkCompaction(self.spark) if self.spark is not None else None
+        job = SparkCompaction(self.spark) if self._reads_by_spark else None
         self._compaction = CompactionUpkeep(self.layout, job, job.cancel if job else lambda: None)
         self._compaction.start()
+
+    @property
+    def _reads_by_spark(self) -> bool:
+        """Can its session read the root? Rounds need not: without, what is large is not compacted by it, and the delay
+        index is filled without it."""
+        return self.spark is not None and can_read(self.spark, self.layout.root)
 
     @property
     def is_stopping(self) -> bool:
@@ -341,7 +348,7 @@ class Broker:
         )
         rounds.take_over()
         self.rounds = rounds
-        build = SparkBuild(self.spark, index.table, index.places) if self.spark is not None else None
+        build = SparkBuild(self.spark, index.table, index.places) if self._reads_by_spark else None
         self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)
         self._delays.start()
 

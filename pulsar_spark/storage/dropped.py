@@ -30,9 +30,9 @@ def drop_table(table: ObjectPath) -> None:
     """Delete it; nothing where it is dropped already, or was never made."""
     with store_lock(beside(table, LOCK)) as renew:
         log = TableLog(table)
-        if not is_dropped(log.first_actions()):
-            said = {"operation": OPERATION, "table": str(table)}
-            table.store.change(log.first_commit(), lambda first: first and json.dumps({"commitInfo": said}) + "\n")
+        said = json.dumps({"commitInfo": {"operation": OPERATION, "table": str(table)}}) + "\n"
+        while (first := log.first_actions()) is not None and not is_dropped(first):
+            table.store.change(log.first_commit(), lambda first: None if first is None else said)
         _remove_rest(table, renew)
 
 

@@ -133,8 +133,8 @@ class Layout:
         """:class:`OperationNotSupported` in an object store, for *what* this release has on local disks alone."""
         if not self.store.is_local:
             raise OperationNotSupported(
-                f"root {str(self.root)!r} is in an object store, where this release has no {what}: clients and their "
-                "broker work there; give a root on a local disk for the rest"
+                f"root {str(self.root)!r} is in an object store, where this release has no {what}: give a root "
+                "on a local disk for that"
             )
 
     def topic(self, topic: TopicName) -> AnyPath:

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.deduplication import app_id
-from pulsar_spark.storage.data_files import StagedFile, StagedFolder, partition_values, write_parts
+from pulsar_spark.storage.data_files import partition_values, write_parts
+from pulsar_spark.storage.staged_files import StagedFile, StagedFolder
 from pulsar_spark.storage.store import AnyPath, store_of
 
 NAMED_BY = ("producer_name", "sequence_id")

@@ -36,15 +36,17 @@ def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> 
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
     path = read_topic(layout, name).path
 
-    def raised(_first: bytes | None) -> str | None:
-        return _text(path, partitions) if _is_raised(read_topic(layout, name), partitions) else None
+    def raised(first: bytes | None) -> str | None:
+        text = _text(path, partitions) if _is_raised(read_topic(layout, name), partitions) else None
+        return None if first is None else text  # it left the log just now, and lies beside it
 
-    layout.store.change(
-        TableLog(path).first_commit(),
-        raised,
-        partial(append_lock, path),
-        lambda _first, text: replace_commit(path, 0, text, keep_as=None),
-    )
+    while _is_raised(read_topic(layout, name), partitions):
+        layout.store.change(
+            TableLog(path).first_commit(),
+            raised,
+            partial(append_lock, path),
+            lambda _first, text: replace_commit(path, 0, text, keep_as=None),
+        )
     return read_topic(layout, name)
 
 

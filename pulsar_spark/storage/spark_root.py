@@ -21,6 +21,15 @@ def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:
     return layout
 
 
+def can_read(spark: SparkSession, root: AnyPath) -> bool:
+    """Does :func:`check_store` let it?"""
+    try:
+        check_store(spark, root)
+    except InvalidConfiguration:
+        return False
+    return True
+
+
 def check_store(spark: SparkSession, root: AnyPath) -> None:
     """:class:`InvalidConfiguration` unless the session can read and write a root where it lies. One that has the jars
     is told what else it needs; one of somebody else's server says by itself what it lacks."""

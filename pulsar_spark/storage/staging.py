@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.storage.data_files import StagedFile, StagedFolder
+from pulsar_spark.storage.staged_files import StagedFile, StagedFolder
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.task_files import write_task_files
 

@@ -29,11 +29,12 @@ from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoo
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.actions import HOUSEKEEPING
 from pulsar_spark.storage.commits import WRITER_VERSION, commit
-from pulsar_spark.storage.data_files import StagedFile, place_files, write_files
+from pulsar_spark.storage.data_files import place_files, write_files
 from pulsar_spark.storage.dropped import create_where_nothing_is, is_dropped, is_rest
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.staged_files import StagedFile
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.table_lock import append_lock, shared_lock
 from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec

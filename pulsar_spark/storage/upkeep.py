@@ -18,12 +18,12 @@ import pyarrow as pa
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.data_files import staged_folders
 from pulsar_spark.storage.joining import can_be_joined, files_of, join, large_groups_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.retention import left_since
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.staged_files import staged_folders
 from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 

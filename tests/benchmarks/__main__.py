@@ -32,6 +32,7 @@ from tests.benchmarks import (
     redelivery,
     restart,
     soak,
+    store,
 )
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
@@ -70,8 +71,9 @@ ON_DEMAND: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "many_holes": holes.measure_many,
     "soak": soak.measure,
     "soak_plain": soak.measure_plain,
+    "store": store.measure,
 }
-"""Families that need so much disk and time that they are measured only when they are named."""
+"""Families that need so much disk and time, or a server, that they are measured only when they are named."""
 
 
 def main(

@@ -14,11 +14,11 @@ from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
-from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.delay_buckets import EVER
 from pulsar_spark.storage.delay_index import scheduled
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.staged_files import staging_folder
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, TIME
 from tests.client.waiting import eventually

@@ -16,7 +16,7 @@ from tests.object_store import asking, new_root
 from tests.plain_broker import PlainBroker
 from tests.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, Answer, Asked, s3_proxy
 
-KILLS = max(1, int(os.environ.get("PULSAR_SPARK_KILLS_AT_WRITES", "12")) // 3)
+KILLS = max(1, int(os.environ.get("PULSAR_SPARK_KILLS_AT_WRITES", "12")) // 6)
 APART = 3
 """Writes by which each comes later than the one before it: those of a start, and of rounds and leases behind it."""
 A_BROKER = """

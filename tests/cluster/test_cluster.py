@@ -1,17 +1,11 @@
 """Publishing, dealing, consuming and sending back on a cluster whose executors are killed while they work: nothing is
 lost, and nothing there twice."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.applications import said_by
 from tests.cluster.on_a_cluster import CHUNKED, KEYS, LETTERS, MESSAGES
 
-PROJECT = Path(__file__).parents[2]
 SIZES = [2500 + number for number in range(CHUNKED)]
 pytestmark = pytest.mark.java
 
@@ -19,19 +13,7 @@ pytestmark = pytest.mark.java
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     """What came of it: all in one application, because to start one takes longer than the rest."""
-    folder = tmp_path_factory.mktemp("cluster")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.cluster.on_a_cluster", str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        cwd=PROJECT,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-5000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
+    return said_by("tests.cluster.on_a_cluster", str(tmp_path_factory.mktemp("cluster")))
 
 
 def test_a_publish_whose_executor_is_killed_stores_each_message_once(said):

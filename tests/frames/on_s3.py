@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish, publish_stream, read_messages
 from pulsar_spark.storage.layout import Layout
@@ -33,22 +34,30 @@ def stored(spark: SparkSession, root: str, topic: str) -> list[int]:
 
 
 def published(spark: SparkSession, root: str) -> dict:
-    """To a topic without partitions and to one with two, plainly, once, and with names and sequence ids."""
+    """To a topic without partitions, where the same job publishes once, and to one with two; and chunks."""
     messages = numbered(spark, MESSAGES)
     topics = ("plain", "plain", "keys")
     done = [publish(messages, root, topic, app_id="job", app_version=1).messages for topic in topics]
-    named = messages.selectExpr("*", "cast(payload as bigint) sequence_id", "'p' producer_name")
-    twice = [publish(named.limit(count), root, "once").messages for count in (50, 80)]
     big = spark.range(0, CHUNKED, 1, 2).selectExpr("repeat('x', 2500 + cast(id as int)) payload")
     publish(big, root, "big", chunking=True, chunk_max_message_size=1000)
     sizes = [row[0] for row in read_messages(spark, root, "big").selectExpr("length(payload)").collect()]
     path = str(read_topic(Layout(root), "keys").path)
     return {
         "said": done,
-        "twice": twice,
-        "stored": [stored(spark, root, topic) for topic in ("plain", "keys", "once")],
+        "stored": [stored(spark, root, topic) for topic in ("plain", "keys")],
         "by_spark": spark.read.format("delta").load(path).count(),
         "chunked": sorted(sizes),
+    }
+
+
+def deduplicated(spark: SparkSession, root: str) -> dict:
+    """What two publishes of a producer's name and numbers store, the second of which has some of the first's."""
+    Admin(f"delta:{root}").set_deduplication("persistent://public/default/once", True)
+    messages = numbered(spark, 80).selectExpr("*", "cast(payload as bigint) sequence_id", "'p' producer_name")
+    some = messages.filter("sequence_id < 50")
+    return {
+        "said": [publish(rows, root, "once").messages for rows in (some, messages)],
+        "stored": stored(spark, root, "once"),
     }
 
 
@@ -113,10 +122,12 @@ def main(root: str, folder: str) -> dict:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": f"{folder}/warehouse"}
     spark = spark_session("pulsar_spark on S3", settings=settings, root=root)
     create_topic(Layout(root), "keys", 2)
+    create_topic(Layout(root), "once")
     try:
         found = {"published": published(spark, root), "streamed": streamed(spark, root, f"{folder}/checkpoint")}
         with Broker(spark_session(for_rounds=True), root) as broker:
-            found |= {"consumed": consumed(spark, root), "looked_at": looked_at(spark, root)}
+            found |= {"deduplicated": deduplicated(spark, root), "consumed": consumed(spark, root)}
+            found |= {"looked_at": looked_at(spark, root)}
             found["set_aside"] = len(broker.rounds.bundle.set_aside)
         store = Layout(root).store
         left = [name for name in store.below(Layout(root).root) if "_temporary" in name or "_SUCCESS" in name]

@@ -1,17 +1,11 @@
 """DataFrames on a root in an object store: what is published is there once, consumed by key, and looked at."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.applications import said_by
 from tests.frames.on_s3 import CHUNKED, KEYS, MESSAGES
 from tests.object_store import asking, new_root
 
-PROJECT = Path(__file__).parents[2]
 pytestmark = pytest.mark.java
 
 
@@ -19,25 +13,14 @@ pytestmark = pytest.mark.java
 def said(s3_url, tmp_path_factory):
     """What came of it: all in one application, because to start one takes longer than the rest."""
     with asking(s3_url):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.frames.on_s3", new_root(), str(tmp_path_factory.mktemp("s3"))],
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-            cwd=PROJECT,
-            env={**os.environ, "PYTHONPATH": str(PROJECT)},
-            stdin=subprocess.DEVNULL,
-        )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-5000:]}"
-    return json.loads(done.stdout.splitlines()[-1])
+        return said_by("tests.frames.on_s3", new_root(), str(tmp_path_factory.mktemp("s3")))
 
 
 def test_what_is_published_is_stored_once(said):
     """A transaction that is there is not made again, and neither are messages of a producer's name and number."""
     found = said["published"]
-    assert (found["said"], found["twice"]) == ([MESSAGES, 0, MESSAGES], [50, 30])
-    assert found["stored"] == [[MESSAGES, MESSAGES], [MESSAGES, MESSAGES], [80, 80]]
+    assert found["said"] == [MESSAGES, 0, MESSAGES] and found["stored"] == [[MESSAGES, MESSAGES]] * 2
+    assert said["deduplicated"] == {"said": [50, 30], "stored": [80, 80]}
     assert found["by_spark"] == MESSAGES, "a topic is a Delta table for everybody"
 
 

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import MessageTooBig, TopicNotFound
 from pulsar_spark.frames import producer, publish
-from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.file_statistics import file_statistics, statistics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.staged_files import staging_folder
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, delete_topic, read_topic

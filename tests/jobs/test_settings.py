@@ -35,6 +35,11 @@ def settings_of(path: Path) -> dict[str, str]:
     return dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
 
 
+def test_the_file_says_what_a_root_in_a_store_takes(tmp_path):
+    said = dict(line[1:].split(None, 1) for line in LOCAL.read_text().splitlines() if line.startswith("#spark."))
+    assert said == session_jars.jar_settings({"spark.jars.ivy": str(tmp_path)}, for_store=True)
+
+
 @pytest.mark.parametrize("path", [LOCAL, *CLUSTERS], ids=lambda path: path.stem)
 def test_the_file_and_the_session_agree(path):
     given = settings_of(path)
