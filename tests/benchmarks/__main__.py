@@ -32,6 +32,7 @@ from tests.benchmarks import (
     redelivery,
     restart,
     soak,
+    week,
 )
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
@@ -70,6 +71,7 @@ ON_DEMAND: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "many_holes": holes.measure_many,
     "soak": soak.measure,
     "soak_plain": soak.measure_plain,
+    "week": week.measure,
 }
 """Families that need so much disk and time that they are measured only when they are named."""
 

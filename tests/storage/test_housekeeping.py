@@ -45,7 +45,7 @@ from pulsar_spark.storage.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS
 from pulsar_spark.views.activity import read_activity, round_time
 from tests.crashes import Crash, crash_at_write
-from tests.requests import On
+from tests.requests import On, request
 from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
@@ -92,6 +92,7 @@ def keep_all(layout: Layout, history_seconds: int = 10**6, time_travel_seconds: 
                 kept.needs,
                 history_seconds=history_seconds,
                 time_travel_seconds=time_travel_seconds,
+                is_told=kept.is_told,
                 now=lambda: time.time() + 2,
             )
             for step in steps:
@@ -199,16 +200,119 @@ def test_rates_count_rounds_whose_files_were_joined_and_are_gone(engine):
     assert read_activity(engine.layout, now) == before and round_time(engine.layout, 1) is not None
 
 
-def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_longest(engine):
+def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_root_s(engine):
+    """Of rows of the broker's tables the longest history of any topic counts, and no topic's time travel."""
     engine.create_topic(other := "persistent://public/default/other")
     engine.publish(other, -1, [1])
     hour, day = "3600", "86400"
     engine.round([ON.policy("time_travel_retention_seconds", day), ON.policy("history_retention_seconds", day)], 1)
     engine.round([On(other).policy("time_travel_retention_seconds", hour), On(other).policy("housekeeping", "0")], 2)
-    kept = {each.name: each[3:] for each in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED))}
-    week = 7 * 86_400
-    own = dict.fromkeys(["requests", "cursor_ledger", "ledgers", "delay_index"], (week, 86_400))
-    assert kept == own | {TOPIC: (86_400, 86_400)}
+    names, week = ["requests", "cursor_ledger", "ledgers", "delay_index"], 7 * 86_400
+
+    def kept() -> dict:
+        return {each.name: each[3:] for each in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED))}
+
+    assert kept() == dict.fromkeys(names, (week, 3600, True)) | {TOPIC: (86_400, 86_400, False)}
+    of_root = {"namespace": "broker", "name": "time_travel_retention_seconds", "value": 2 * week}
+    engine.round([request("policy", client="admin", properties=of_root)], 3)
+    engine.round([ON.policy("time_travel_retention_seconds")], 4)
+    assert kept() == dict.fromkeys(names, (week, 2 * week, True)) | {TOPIC: (86_400, 2 * week, False)}
+
+
+def promised(path: Path) -> str | None:
+    return open_table(path).metadata().configuration.get(retention.FILES_PROPERTY)
+
+
+def test_the_broker_s_tables_say_how_long_their_files_stay_and_topics_do_not(engine):
+    before, own = whole(engine), [engine.layout.broker_table(name) for name in ("requests", "cursor_ledger", "ledgers")]
+    keep(engine, time_travel_seconds=3600)
+    assert {promised(path) for path in own} == {"interval 3600 seconds"}
+    assert promised(read_topic(engine.layout, TOPIC).path) is None
+    assert "SET TBLPROPERTIES" in {each["operation"] for each in DeltaTable(str(own[0])).history()}
+    assert whole(engine) == before and list(examine_root(engine.layout)) == []
+    engine.round([ON.flow("A", 1)], 13_000)
+    number = engine.rounds.bundle.round
+    latest = [TableLog(path).latest() for path in own]
+    assert not any(retention.tell_promise(path, 3600) for path in own), "it is said already"
+    assert [TableLog(path).latest() for path in own] == latest
+    keep(engine, time_travel_seconds=7200)
+    assert {promised(path) for path in own} == {"interval 7200 seconds"}
+    engine.restart(14_000)
+    assert engine.rounds.bundle.round > number and payloads(engine) == before[-1]
+
+
+def test_what_somebody_else_promised_of_the_broker_s_tables_stays(engine):
+    path = engine.layout.broker_table("ledgers")
+    open_table(path).alter.set_table_properties({retention.FILES_PROPERTY: "interval 30 days"})
+    assert keep(engine)["files_removed"] and promised(path) == "interval 30 days"
+    assert len(list(path.glob("*.parquet"))) == N + N // 4, "what left it is there still"
+
+
+def test_a_promise_is_made_while_others_append(tmp_path, monkeypatch):
+    """They wait while it is, and what they appended before that stays."""
+    create_table(tmp_path / "t", REQUESTS)
+    other, hold = AppendTable(tmp_path / "t"), retention.append_lock
+
+    def append_before(path: Path):
+        other.append(REQUESTS.rows([dict(request_id="r")]))
+        return hold(path)
+
+    monkeypatch.setattr(retention, "append_lock", append_before)
+    assert retention.tell_promise(tmp_path / "t", 3600)
+    assert other.append(REQUESTS.rows([dict(request_id="s")])) == 3
+    assert promised(tmp_path / "t") == "interval 3600 seconds" and dataset_of(tmp_path / "t").count_rows() == 2
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_files_go_with_the_commits_that_took_them_out(tmp_path, is_back):
+    """Also where the table's state has forgotten them; those that are back, or are nobody's, stay."""
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(4):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    opened = open_table(tmp_path / "t")
+    assert joined(tmp_path / "t", opened, [files_of(opened)]) == [4]
+    if is_back:
+        DeltaTable(str(tmp_path / "t")).restore(4)
+    retention.tell_promise(tmp_path / "t", 3600)
+    for file in (tmp_path / "t/_delta_log").glob("*.json"):
+        then = str(int((time.time() - 2 * 3600) * 1000))
+        file.write_text(re.sub(r'"deletionTimestamp": ?\d+', f'"deletionTimestamp":{then}', file.read_text()))
+    (tmp_path / "t/part-of-a-commit-under-way.parquet").write_bytes(b"")
+    make_checkpoint(tmp_path / "t")
+    make_checkpoint(tmp_path / "t")
+    steps = keep_house(
+        tmp_path / "t", lambda: Needs(99, waiting=0), history_seconds=0, time_travel_seconds=0, now=lambda: 2**40
+    )
+    done = Counter()
+    for step in steps:
+        done[step.what] += step.count
+    left = {file.name for file in (tmp_path / "t").glob("*.parquet")}
+    there = {Path(uri).name for uri in open_table(tmp_path / "t").file_uris()}
+    assert left - there <= {"part-of-a-commit-under-way.parquet"} and len(there) == (4 if is_back else 1)
+    assert done["files_removed"] >= (1 if is_back else 4) and dataset_of(tmp_path / "t").count_rows() == 4
+
+
+def test_what_a_commit_says_it_took_out_elsewhere_stays(tmp_path):
+    """Anybody may write to a topic's log."""
+    create_table(tmp_path / "t", REQUESTS)
+    AppendTable(tmp_path / "t").append(REQUESTS.rows([dict(request_id="r")]))
+    outside = tmp_path / "other.parquet"
+    outside.write_bytes(b"mine")
+    [inside] = (tmp_path / "t").glob("*.parquet")
+    checkpoint = tmp_path / "t/_delta_log/00000000000000000000.checkpoint.parquet"
+    checkpoint.write_bytes(b"")
+    for path in (
+        "../other.parquet",
+        str(outside),
+        "%2E%2E/other.parquet",
+        f"_delta_log/{checkpoint.name}",
+        inside.name,
+    ):
+        text = f'{{"remove": {{"path": "{path}", "dataChange": true}}}}\n'
+        TableLog(tmp_path / "t").file(TableLog(tmp_path / "t").latest() + 1).write_text(text)
+    assert retention.remove_left(tmp_path / "t", range(10)) == 1
+    assert outside.read_bytes() == b"mine" and checkpoint.exists() and not inside.exists()
 
 
 # Followers that were away.
