@@ -263,6 +263,45 @@ def test_a_promise_is_made_while_others_append(tmp_path, monkeypatch):
     assert promised(tmp_path / "t") == "interval 3600 seconds" and dataset_of(tmp_path / "t").count_rows() == 2
 
 
+OWN = ("requests", "cursor_ledger", "ledgers")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_who_opened_one_of_the_broker_s_tables_within_the_promise_reads_on(engine, name):
+    """Files and commits of the version stay, whatever is done meanwhile; a new reader finds it, too."""
+    path = engine.layout.broker_table(name)
+    opened, version = open_table(path), TableLog(path).latest()
+    rows = dataset_of(opened).count_rows()
+    assert keep(engine, history_seconds=0, time_travel_seconds=3600)["files_joined"]
+    for number in range(3):
+        engine.round([ON.flow("A", 1)], 20_000 + number)
+        keep(engine, history_seconds=0, time_travel_seconds=3600)
+    assert dataset_of(opened).to_table().num_rows == dataset_of(open_table(path, version)).to_table().num_rows == rows
+
+
+@pytest.mark.parametrize("waiting", [0, 3])
+def test_a_foreign_vacuum_by_what_the_broker_s_tables_say_loses_nothing(engine, waiting):
+    """Delta's own takes the property where it is not told how long; requests may wait for a round."""
+    keep(engine, time_travel_seconds=3600)
+    for number in range(waiting):
+        AppendTable(engine.layout.broker_table("requests")).append(REQUESTS.rows([ON.flow("A", 50 + number)]))
+    before = whole(engine)
+    for name in OWN:
+        path = engine.layout.broker_table(name)
+        for file in (path / "_delta_log").glob("*.json"):
+            then = str(int((time.time() - 2 * 3600) * 1000))
+            file.write_text(re.sub(r'"deletionTimestamp": ?\d+', f'"deletionTimestamp":{then}', file.read_text()))
+        age(path, 1)
+        DeltaTable(str(path)).vacuum(dry_run=False)
+        assert len(list(path.glob("*.parquet"))) == len(open_table(path).file_uris()), name
+    assert keep(engine)["log_shortened"] and whole(engine) == before
+    asked = dataset_of(engine.layout.broker_table("requests")).to_table()["permits"].to_pylist()
+    assert sorted(permits for permits in asked if permits and permits >= 50) == [50, 51, 52][:waiting]
+    engine.restart(20_000)
+    engine.round([ON.flow("A", 1)], 21_000)
+    assert payloads(engine) == before[-1]
+
+
 @pytest.mark.parametrize("is_back", [False, True])
 def test_files_go_with_the_commits_that_took_them_out(tmp_path, is_back):
     """Also where the table's state has forgotten them; those that are back, or are nobody's, stay."""
