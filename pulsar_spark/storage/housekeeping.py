@@ -28,12 +28,12 @@ from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.held_rounds import NOBODY, first_held_round, mark_deletes
 from pulsar_spark.storage.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.retention import promised_seconds, remove_left, tell_promise
+from pulsar_spark.storage.retention import promised_seconds, tell_promise
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.upkeep import FILES_A_STEP, appended, remove_stale, remove_unseen
+from pulsar_spark.storage.upkeep import FILES_A_STEP, appended, remove_left, remove_stale, remove_unseen
 from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
 
 _OF_CURSORS = [*CursorKey._fields, "kind", "round", "mark_delete_position", "is_removed", "is_snapshot"]

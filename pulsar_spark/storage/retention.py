@@ -1,4 +1,4 @@
-"""How long a table's own properties promise that files stay which left it, which left it lately, and which may go.
+"""How long a table's own properties promise that files stay which left it, and which left it lately.
 
 A table's state forgets who left it when ``delta.deletedFileRetentionDuration`` is over; who promises more finds it in
 the commits. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup"; the properties'
@@ -9,14 +9,11 @@ tables, which lose files with every few rounds, that would be nearly all that it
 files stay (:func:`tell_promise`), which is hours (see kept_tables).
 """
 
-import os
 import re
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from functools import partial
 from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import InvalidConfiguration
@@ -24,13 +21,14 @@ from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import metadata_of, open_table
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.storage.table_lock import shared_lock
 
 FILES_PROPERTY, LOG_PROPERTY = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _FILES_SECONDS = 7 * 24 * 60 * 60
 """Delta's default of the first."""
 _SECONDS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _SECONDS["week"] = 7 * _SECONDS["day"]
+_TRIES = 10
 _TOLD = re.compile(r"interval \d+ seconds")
 """How :func:`tell_promise` says it; what is said otherwise somebody else has said."""
 _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
@@ -61,58 +59,29 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> 
 
 def tell_promise(path: AnyPath, seconds: int) -> bool:
     """Let the property of the table at *path* say that files stay for so many *seconds*, by a commit to its log that
-    changes no data, unless it does or somebody else has said how long. Did it have to be said?
+    changes no data, unless it does or somebody else has said how long. Was it said now? Not where others append so
+    quickly that no version was free.
 
-    Who appends waits meanwhile, so the table is open before it is held. A crash leaves the table as it was, or told."""
+    A crash leaves the table as it was, or told."""
     opened = open_table(path)
-    if not _is_untold(opened, seconds):
-        return False
-    with append_lock(path):
-        opened.update_incremental()
+    for _ in range(_TRIES):
         if not _is_untold(opened, seconds):
             return False
         metadata = metadata_of(opened)
         metadata["configuration"] |= {FILES_PROPERTY: f"interval {seconds} seconds"}
-        versions = [opened.version() + 1]
-        told = commit(path, versions, [], {}, metadata=metadata, metadata_operation="SET TBLPROPERTIES")
-        return told is not None
+        versions, held = [opened.version() + 1], partial(shared_lock, path)
+        if (
+            commit(path, versions, [], {}, metadata=metadata, metadata_operation="SET TBLPROPERTIES", held=held)
+            is not None
+        ):
+            return True
+        opened.update_incremental()
+    return False
 
 
 def _is_untold(table: DeltaTable, seconds: int) -> bool:
     said = table.metadata().configuration.get(FILES_PROPERTY)
     return said is None or (_TOLD.fullmatch(said) is not None and said != f"interval {seconds} seconds")
-
-
-def remove_left(path: AnyPath, versions: Iterable[int]) -> int:
-    """Delete the files that the commits of *versions* took out of the table and that are not in it again; how many.
-    For who knows that nobody may read them any more: the table's state may have forgotten them already.
-
-    Only files that are seen in the table's folder go, whatever paths a commit names."""
-    log, left = TableLog(path), set()
-    for version in versions:
-        with suppress(FileNotFoundError):
-            if log.may_remove(version):
-                left.update(each for name in log.removed_paths(version) for each in (name, unquote(name)))
-    if not left:
-        return 0
-    left &= data_files_before(path, float("inf"))
-    left -= set(map(unquote, pa.table(open_table(path).get_add_actions())["path"].to_pylist())) if left else set()
-    for name in left:
-        (path / name).unlink(missing_ok=True)
-    return len(left)
-
-
-def data_files_before(table: AnyPath, instant: float) -> set[str]:
-    """Paths of the data files in the table's folder that were written before an instant (in seconds)."""
-    found = set()
-    for folder, folders, names in os.walk(table):
-        folders[:] = [name for name in folders if not name.startswith("_")]
-        within = "" if folder == str(table) else f"{os.path.relpath(folder, table)}/"
-        for name in names:
-            with suppress(FileNotFoundError):
-                if name.endswith(".parquet") and os.stat(f"{folder}/{name}").st_mtime < instant:
-                    found.add(within + name)
-    return found
 
 
 def _seconds(name: str, interval: str) -> float:

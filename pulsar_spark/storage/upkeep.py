@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -24,7 +25,7 @@ from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.joining import can_be_joined, files_of, join, large_groups_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog, read_actions
-from pulsar_spark.storage.retention import data_files_before, left_since
+from pulsar_spark.storage.retention import left_since
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
@@ -93,9 +94,7 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
     and :data:`NEW_HOURS` ago, and never came into it. The table goes on telling of those that left it when they are
     deleted (see retention): they are passed over."""
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
-    if not data_files_before(table, before).difference(
-        map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())
-    ):
+    if not _old_files(table, before).difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
         return []
 
     def found(hours: int, *, is_full: bool) -> list[str]:
@@ -105,6 +104,38 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
     doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
     left = left_since(table, opened, before, told=time.time() - hours * SECONDS_AN_HOUR) if doomed else ()
     return [path for path in doomed if path not in left]
+
+
+def remove_left(path: AnyPath, versions: Iterable[int]) -> int:
+    """Delete the files that the commits of *versions* took out of the table, and that are not in it again; how many.
+    For who knows that nobody may read them any more: the table's state may have forgotten them already.
+
+    Only files that are seen in the table's folder go, whatever paths a commit names."""
+    log, left = TableLog(path), set()
+    for version in versions:
+        with suppress(FileNotFoundError):
+            if log.may_remove(version):
+                left.update(each for name in log.removed_paths(version) for each in (name, unquote(name)))
+    if not left:
+        return 0
+    left &= _old_files(path, float("inf"))
+    left -= set(map(unquote, pa.table(open_table(path).get_add_actions())["path"].to_pylist())) if left else set()
+    for name in left:
+        (path / name).unlink(missing_ok=True)
+    return len(left)
+
+
+def _old_files(table: AnyPath, before: float) -> set[str]:
+    """Paths of the data files in the table's folder that were written before an instant."""
+    found = set()
+    for folder, folders, names in os.walk(table):
+        folders[:] = [name for name in folders if not name.startswith("_")]
+        within = "" if folder == str(table) else f"{os.path.relpath(folder, table)}/"
+        for name in names:
+            with suppress(FileNotFoundError):
+                if name.endswith(".parquet") and os.stat(f"{folder}/{name}").st_mtime < before:
+                    found.add(within + name)
+    return found
 
 
 def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> list[str]:

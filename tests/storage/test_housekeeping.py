@@ -25,7 +25,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.storage import checkpoints, joining, retention, shortening
+from pulsar_spark.storage import checkpoints, joining, retention, shortening, upkeep
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.examination import examine_root
@@ -248,19 +248,23 @@ def test_what_somebody_else_promised_of_the_broker_s_tables_stays(engine):
     assert len(list(path.glob("*.parquet"))) == N + N // 4, "what left it is there still"
 
 
-def test_a_promise_is_made_while_others_append(tmp_path, monkeypatch):
-    """They wait while it is, and what they appended before that stays."""
+@pytest.mark.parametrize(("appends", "is_made"), [(1, True), (3, True), (100, False)])
+def test_a_promise_is_made_while_others_append(tmp_path, monkeypatch, appends, is_made):
+    """What they append goes before it; where there is never room it is made another time."""
     create_table(tmp_path / "t", REQUESTS)
-    other, hold = AppendTable(tmp_path / "t"), retention.append_lock
+    other, row, metadata_of = AppendTable(tmp_path / "t"), REQUESTS.rows([dict(request_id="r")]), retention.metadata_of
+    left = iter(range(appends))
 
-    def append_before(path: Path):
-        other.append(REQUESTS.rows([dict(request_id="r")]))
-        return hold(path)
+    def append_before(opened: DeltaTable) -> dict:
+        if next(left, None) is not None:
+            other.append(row)
+        return metadata_of(opened)
 
-    monkeypatch.setattr(retention, "append_lock", append_before)
-    assert retention.tell_promise(tmp_path / "t", 3600)
-    assert other.append(REQUESTS.rows([dict(request_id="s")])) == 3
-    assert promised(tmp_path / "t") == "interval 3600 seconds" and dataset_of(tmp_path / "t").count_rows() == 2
+    monkeypatch.setattr(retention, "metadata_of", append_before)
+    assert retention.tell_promise(tmp_path / "t", 3600) is is_made
+    rows = dataset_of(tmp_path / "t").count_rows()
+    assert other.append(row) == rows + 1 + is_made and dataset_of(tmp_path / "t").count_rows() == rows + 1
+    assert promised(tmp_path / "t") == ("interval 3600 seconds" if is_made else None)
 
 
 OWN = ("requests", "cursor_ledger", "ledgers")
@@ -350,7 +354,7 @@ def test_what_a_commit_says_it_took_out_elsewhere_stays(tmp_path):
     ):
         text = f'{{"remove": {{"path": "{path}", "dataChange": true}}}}\n'
         TableLog(tmp_path / "t").file(TableLog(tmp_path / "t").latest() + 1).write_text(text)
-    assert retention.remove_left(tmp_path / "t", range(10)) == 1
+    assert upkeep.remove_left(tmp_path / "t", range(10)) == 1
     assert outside.read_bytes() == b"mine" and checkpoint.exists() and not inside.exists()
 
 
