@@ -53,8 +53,8 @@ def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
     topics = {topic_id: row["topic"] for (topic_id, _), row in latest.topics.items()}
     seconds = {name: _seconds(latest, name) for name in topics.values()}
     history = max((of_history for of_history, _ in seconds.values()), default=default_number(HISTORY_SECONDS))
-    said = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS), str(OWN_SECONDS))
-    own = policy_number(TIME_TRAVEL_SECONDS, said)
+    said = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS))
+    own = OWN_SECONDS if said is None else policy_number(TIME_TRAVEL_SECONDS, said)
     for spec in (*BROKER_TABLES, DELAY_INDEX):
         path = layout.broker_table(spec.name)
         yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), history, own, is_told=True)
