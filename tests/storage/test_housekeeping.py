@@ -667,6 +667,30 @@ def test_two_that_join_the_same_files_double_nothing(engine):
     assert payloads(engine) == [b"%d" % number for number in range(N)]
 
 
+@pytest.mark.parametrize("others", [1, 2])
+def test_several_that_keep_house_at_once_lose_nothing(engine, monkeypatch, others):
+    """As where a broker was taken over and does not know it yet: a step of one, a step of the next."""
+    monkeypatch.setattr(shortening, "COMMITS_A_STEP", 3)
+    engine.round([ON.ack(0, N - 3)], 13_000)
+    engine.restart(14_000)
+    before = whole(engine)
+    for kept in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED)):
+        if not TableLog(kept.path).exists():
+            continue
+        make_checkpoint(kept.path)
+        rows = dataset_of(kept.path).count_rows()
+        options = {"history_seconds": 10**6, "time_travel_seconds": 0, "is_told": kept.is_told}
+        keepers = [keep_house(kept.path, kept.needs, now=lambda: time.time() + 2, **options) for _ in range(1 + others)]
+        while keepers:
+            keepers = [each for each in keepers if next(each, None) is not None]
+        assert dataset_of(kept.path).count_rows() == rows, kept.name
+    assert whole(engine) == before and list(examine_root(engine.layout)) == []
+    keep(engine)
+    assert whole(engine) == before
+    engine.round([ON.flow("A", 1)], 15_000)
+    assert payloads(engine) == before[-1]
+
+
 @pytest.mark.parametrize("foreign", ["optimize", "delete", "vacuum", "lost"])
 def test_what_others_do_to_the_files_meanwhile_stays_done(engine, foreign):
     path = read_topic(engine.layout, TOPIC).path
