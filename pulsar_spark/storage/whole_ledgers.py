@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION
@@ -15,7 +16,7 @@ from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.table_parts import term
 from pulsar_spark.table_specs import LEDGERS
 
-_COLUMNS = ("partition", "first_position", "entries", "ledger_id", "publish_id", "path", "bytes", "max_publish_time")
+_COLUMNS = ("partition", "first_position", "entries", "ledger_id", "publish_id", "bytes", "max_publish_time")
 
 
 class WholeLedgers(NamedTuple):
@@ -48,8 +49,11 @@ def whole_ledgers(layout: Layout, topic_id: str) -> dict[int, WholeLedgers]:
     """Those of each partition of a topic that has some, as numbered so far; :class:`CorruptState` where some are
     missing."""
     wanted = [term("topic_id", "==", topic_id), term("first_position", ">", NO_POSITION)]
-    rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), _COLUMNS, wanted)
-    return {partition: _whole(of_partition) for partition, of_partition in groups(rows, "partition")}
+    opened = open_table(layout.broker_table(LEDGERS.name))
+    partitions = dict(groups(stored_rows(opened, _COLUMNS, wanted), "partition"))
+    if any(pc.count_distinct(rows["ledger_id"]).as_py() < rows.num_rows for rows in partitions.values()):
+        partitions = dict(groups(stored_rows(opened, (*_COLUMNS, "path"), wanted), "partition"))
+    return {partition: _whole(rows) for partition, rows in partitions.items()}
 
 
 def _whole(rows: pa.Table) -> WholeLedgers:
@@ -79,7 +83,8 @@ def _whole(rows: pa.Table) -> WholeLedgers:
 
 
 def _bytes(rows: pa.Table, ledger_ids: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Of each ledger the bytes of its files, each once, however many of its runs lie in it."""
+    """Of each ledger the bytes of its files, each once, however many of its runs lie in it: only where some have
+    several runs are there paths."""
     sizes = numbers(rows["bytes"].combine_chunks())
     if len(starts) == len(sizes):
         return sizes
