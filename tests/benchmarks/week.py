@@ -16,8 +16,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from deltalake import DeltaTable
-
 from pulsar_spark.storage import checkpoints, commits
 from pulsar_spark.storage.checkpoints import checkpoint_behind, make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -25,6 +23,7 @@ from pulsar_spark.storage.housekeeping import keep_house
 from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.storage.layout import BUNDLES
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS
 from tests.benchmarks.bench import Bench, files_under, seconds
@@ -146,7 +145,7 @@ class Week:
         last = [checkpoints.checkpoints(table)[-1] for table in tables]
         latest = [TableLog(table).latest() for table in tables]
         rounds = read_latest(engine.layout, "round").round
-        opened = DeltaTable(str(tables[1])).to_pyarrow_dataset().to_table(columns=["kind"])["kind"].to_pylist()
+        kinds = dataset_of(tables[1]).to_table(columns=["kind"])["kind"].to_pylist()
         assert rounds >= self._rounds, rounds
         return {
             "files": [files],
@@ -154,7 +153,7 @@ class Week:
             "commits": [sum(len(TableLog(table).versions()) for table in tables)],
             "checkpoint": [max(sum(file.stat().st_size for file in each.files) for each in last)],
             "behind": [max(version - each.version for version, each in zip(latest, last))],
-            "open": [seconds(lambda: [DeltaTable(str(table)) for table in tables]) for _ in range(5)],
-            "rounds": [opened.count("round")],
+            "open": [seconds(lambda: [open_table(table) for table in tables]) for _ in range(5)],
+            "rounds": [kinds.count("round")],
             "round": [sum(self._took[-len(self._took) // 10 :]) / (len(self._took) // 10)],
         }
