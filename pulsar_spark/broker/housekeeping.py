@@ -133,7 +133,11 @@ class Housekeeping:
 
     def _step_by_step(self, kept: Kept, done: Counter, rest: float) -> bool:
         steps = keep_house(
-            kept.path, kept.needs, history_seconds=kept.history_seconds, time_travel_seconds=kept.time_travel_seconds
+            kept.path,
+            kept.needs,
+            history_seconds=kept.history_seconds,
+            time_travel_seconds=kept.time_travel_seconds,
+            is_told=kept.is_told,
         )
         while not self._background.stopping.is_set() and self.is_ours():
             started = time.monotonic()

@@ -42,6 +42,7 @@ def commit(
     removes: Sequence[dict] = (),
     *,
     metadata: dict | None = None,
+    metadata_operation: str = "ADD COLUMNS",
     is_rearranged: bool = False,
     concerns: Sequence[str] | None = None,
     held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
@@ -51,13 +52,16 @@ def commit(
     that version, None when there is none.
 
     *removes* are path, size and partitionValues of files that leave the table; where the same rows come back in *adds*
-    it *is_rearranged*, so that no data changes; *metadata* is what the table's ``metaData`` action says from then on;
+    it *is_rearranged*, so that no data changes; *metadata* is what the table's ``metaData`` action says from then on,
+    *metadata_operation* what was done to it;
     *concerns* names all whom the rows concern, so that others need not read them (see Commit); the link is made inside
     *held*; without *makes_checkpoint* somebody else makes the table's (see checkpoints). Where the commit does not come
     to be, the files of *adds* are taken away. An error means that, but for one of the last step, which brings the log's
     folder to the disk, and :class:`UnclearWrite` of a store, which leaves the files: the commit may yet come to be."""
     log, is_synced = TableLog(table), is_durable(table)
-    text = commit_text(adds, transactions, removes, metadata, is_rearranged, concerns)
+    text = commit_text(
+        adds, transactions, removes, metadata, is_rearranged, concerns, metadata_operation=metadata_operation
+    )
     put, is_unclear = None, False
     try:
         put = store_of(table).put_in_first_free(
@@ -87,11 +91,13 @@ def commit_text(
     metadata: dict | None = None,
     is_rearranged: bool = False,
     concerns: Sequence[str] | None = None,
+    *,
+    metadata_operation: str = "ADD COLUMNS",
 ) -> str:
     """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was
     cut off between two lines is known."""
     if metadata is not None:
-        operation = {"operation": "ADD COLUMNS", "operationParameters": {}}
+        operation = {"operation": metadata_operation, "operationParameters": {}}
     elif removes:
         operation = {"operation": "OPTIMIZE" if is_rearranged else "DELETE", "operationParameters": {}}
     else:

@@ -5,9 +5,9 @@ Of each table, in this order, as far as somebody does not need it still:
 
 1. rows go that nobody needs and whose time as history is over: requests that a round has consumed, and rounds before
    the newest snapshot and before the first that delivered what is not deleted by its cursor (see held_rounds);
-2. small files are joined (see joining);
-3. the oldest commits go out of the log (see shortening);
-4. files go that left the table, or never came into it, before the time over which people may look back.
+2. small files are joined (see joining), and a table of the broker's own is told how long files stay (see retention);
+3. the oldest commits go out of the log, each behind the files that it took out of the table (see shortening);
+4. files go that left the table since, or never came into it, before the time over which people may look back.
 
 What is decided here stays right, whoever decides meanwhile: what is consumed stays consumed, and a snapshot is never
 followed by an older one. So a broker that does not know yet that it was taken over does no harm, and a crash between
@@ -24,15 +24,16 @@ from deltalake import DeltaTable
 
 from pulsar_spark.storage.committed_rounds import rows_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.held_rounds import NOBODY, first_held_round, mark_deletes
 from pulsar_spark.storage.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.retention import promised_seconds
+from pulsar_spark.storage.retention import promised_seconds, tell_promise
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.upkeep import FILES_A_STEP, appended, remove_stale, remove_unseen
+from pulsar_spark.storage.upkeep import FILES_A_STEP, appended, remove_left, remove_stale, remove_unseen
 from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
 
 _OF_CURSORS = [*CursorKey._fields, "kind", "round", "mark_delete_position", "is_removed", "is_snapshot"]
@@ -108,27 +109,51 @@ def keep_house(
     *,
     history_seconds: int,
     time_travel_seconds: int,
+    is_told: bool = False,
     now: Callable[[], float] = time.time,
 ) -> Iterator[Done]:
     """Do what there is to do for one table, a step at a time. *needs* is asked when the table is open, so that nothing
     is in it that nobody was asked about. Where the table's own properties promise more than *time_travel_seconds*, that
-    counts."""
+    counts; where it *is told*, they say so."""
     opened = open_table(table)
-    needed = needs()
+    needed, full = needs(), None
+    try:
+        yield from _make_small(table, opened, needed, 1000 * (now() - history_seconds))
+        if is_told:
+            tell_promise(table, time_travel_seconds)
+    except OSError as fault:
+        if not is_fault_of_disk(fault):
+            raise
+        full = fault  # what is to be deleted needs no room, and makes some
+    yield from _make_room(table, needed, now() - max(time_travel_seconds, promised_seconds(opened)))
+    if full is not None:
+        raise full
+
+
+def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: float) -> Iterator[Done]:
+    """Remove rows of before *history* (in milliseconds) that nobody needs, and join files."""
     files = [file for file in files_of(opened) if file.written < needed.waiting]
     if not needed.keeps_rows:
-        old = _history(table, files, needed, 1000 * (now() - history_seconds))
+        old = _history(table, files, needed, history)
         files = [file for file in files if file not in old]
         yield from _remove_rows(table, opened, sorted(old))
     if can_be_joined(opened):
         for sizes in join(table, opened, groups_of(files)):
             yield Done(table, FILES_JOINED, sum(sizes))
-    stays_seconds = max(time_travel_seconds, promised_seconds(opened))
-    for commits in shorten(table, needed.followed, now() - stays_seconds):
+
+
+def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
+    """Delete commits and files that only versions of before the instant *before* (in seconds) need. The delay index
+    removes its files itself, as soon as it reads them no more."""
+    left: list[int] = []
+    clears = table.name != DELAY_INDEX.name
+    for commits in shorten(
+        table, needed.followed, before, lambda doomed: clears and left.append(remove_left(table, doomed))
+    ):
         yield Done(table, LOG_SHORTENED, commits)
-    if table.name != DELAY_INDEX.name:  # which removes its files itself, as soon as it reads them no more
-        yield Done(table, FILES_REMOVED, len(remove_stale(table, now() - stays_seconds)))
-        for paths in remove_unseen(table, now() - stays_seconds, needed.paths):
+    if clears:
+        yield Done(table, FILES_REMOVED, sum(left) + len(remove_stale(table, before)))
+        for paths in remove_unseen(table, before, needed.paths):
             yield Done(table, FILES_REMOVED, len(paths))
 
 

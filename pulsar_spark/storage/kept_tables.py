@@ -1,7 +1,9 @@
 """Which tables of a root housekeeping keeps, what of each is needed, and how long things stay.
 
-How long are policies. A topic's or its namespace's holds for the topic's table, which they may also leave alone; of the
-broker's own tables, in which the rows of all topics lie together, what is kept longest for any of them.
+How long are policies. A topic's or its namespace's holds for the topic's table, which they may also leave alone. Of the
+broker's own tables, in which the rows of all topics lie together, rows are kept as long as for any of them. Older
+versions of these tables, for which every round makes files, are kept for :data:`OWN_SECONDS` alone unless the root's
+own policy says more: rows tell what happened, for as long as history is kept, and versions nothing else.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pulsar_spark.protocol.policies import (
+    BROKER,
     HISTORY_SECONDS,
     HOUSEKEEPING,
     TIME_TRAVEL_SECONDS,
@@ -28,27 +31,33 @@ NEEDED = ("topic", "policy", "waiting_request")
 """Kinds of facts that say what is kept."""
 
 
+OWN_SECONDS = 60 * 60
+"""So long an older version of a table of the broker's own can be read: who opened one, or was away with a lease, is
+long done then."""
+
+
 class Kept(NamedTuple):
-    """A table that is kept: its name for people, what is needed of it, and how long things stay."""
+    """A table that is kept: its name for people, what is needed of it, how long things stay, and whether it is told how
+    long (see retention)."""
 
     name: str
     path: AnyPath
     needs: Callable[[], Needs]
     history_seconds: int
     time_travel_seconds: int
+    is_told: bool = False
 
 
 def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
     """The tables of a root that are to be kept, the broker's first; some may not be there."""
     topics = {topic_id: row["topic"] for (topic_id, _), row in latest.topics.items()}
     seconds = {name: _seconds(latest, name) for name in topics.values()}
-    longest = [max(found) for found in zip(*seconds.values())] or [
-        default_number(HISTORY_SECONDS),
-        default_number(TIME_TRAVEL_SECONDS),
-    ]
+    history = max((of_history for of_history, _ in seconds.values()), default=default_number(HISTORY_SECONDS))
+    said = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS))
+    own = OWN_SECONDS if said is None else policy_number(TIME_TRAVEL_SECONDS, said)
     for spec in (*BROKER_TABLES, DELAY_INDEX):
         path = layout.broker_table(spec.name)
-        yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), *longest)
+        yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), history, own, is_told=True)
     for topic_id, name in topics.items():
         path = layout.topic(parse_topic_name(name))
         if _number(latest, name, HOUSEKEEPING):

@@ -21,8 +21,8 @@ from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import by_partition, stored_rows
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.needed_runs import last_runs, stored_runs
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers, Past
+from pulsar_spark.storage.needed_runs import last_runs, runs_from, stored_runs
+from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.table_parts import give_memory_back, term
 from pulsar_spark.table_specs import LEDGERS
@@ -158,9 +158,7 @@ class LedgerIndex:
         while len(kept) >= _STRETCHES:
             kept.popleft()
         give_memory_back()
-        rows = stored_runs(self._path, topic_id, partition, max(last + 1, first + STRETCH), first)
-        found = PartitionLedgers(Past(end_position=pc.min(rows["first_position"]).as_py() or 0))
-        found.extend(rows)
+        found = runs_from(self._path, topic_id, partition, first, max(last + 1, first + STRETCH))
         if not found.begins_at <= first or last >= found.end_position:
             raise CorruptState(f"{str(self._path)!r}: positions {first} to {last} are not all there: {DOCTOR}")
         kept.append(found)

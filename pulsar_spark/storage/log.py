@@ -68,6 +68,8 @@ class TableLog:
 
     def keep_first_commit(self) -> None:
         """Let the first commit, if it is in the log, be found when it is no longer. For who holds the table alone."""
+        if not self.has(0):
+            return
         with contextlib.suppress(FileNotFoundError, FileExistsError):
             self._store.keep_as(self.file(0), self.folder / FIRST_COMMIT)
 

@@ -9,11 +9,12 @@ from typing import NamedTuple
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.message_files import is_sound
 from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.needed_runs import passed_paths, runs_from
 from pulsar_spark.storage.topic_files import files_of, is_there, live_files
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import LEDGERS
 
 
 class LostEntries(NamedTuple):
@@ -53,21 +54,23 @@ def lost_entries_of(
     layout: Layout, topic: Topic, partitions: list[int], since: Mapping[int, int] = MappingProxyType({})
 ) -> list[LostEntries]:
     """What is lost of some partitions, as far as a broker has numbered it, in order of position; of a partition in
-    *since* the runs that reach behind that position. Their files are read, because damage inside one shows only then.
+    *since* the runs that reach behind that position. Their files are read, because damage inside one shows only then;
+    where all are sound no run is.
     """
-    ledgers = ledgers_of_topic(layout, topic.topic_id)
-    runs, passed = [], set()
-    for partition in partitions:
-        for run in ledgers[partition].runs if partition in ledgers else ():
-            if run.last_position > since.get(partition, -1):
-                runs.append((partition, run))
-            else:
-                passed.add(run.path)
-    live = set(live_files(topic.path)) - (passed - {run.path for _, run in runs})
-    sound = {path for path in live if is_sound(f"{topic.path}/{path}")}
+    path, firsts = layout.broker_table(LEDGERS.name), {each: since.get(each, -1) + 1 for each in partitions}
+    live = set(live_files(topic.path))
+    if since:
+        live -= passed_paths(path, topic.topic_id, firsts, live)
+    sound = {each for each in live if is_sound(f"{topic.path}/{each}")}
     if live == sound:
         return []
-    return [lost for partition, run in runs if run.path not in sound for lost in _lost_of(topic, partition, run)]
+    return [
+        lost
+        for partition, first in firsts.items()
+        for run in runs_from(path, topic.topic_id, partition, first).runs
+        if run.path not in sound
+        for lost in _lost_of(topic, partition, run)
+    ]
 
 
 def _lost_of(topic: Topic, partition: int, run: Run) -> list[LostEntries]:

@@ -45,7 +45,7 @@ from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.scan import metadata_of, open_table
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import append_lock, parse_definition, read_definition
 from pulsar_spark.storage.topics import layout_version
@@ -234,15 +234,9 @@ def _change_table(path: AnyPath, spec: TableSpec, migration: Migration, dry_run:
             schema = json.loads(table.schema().to_json())
             fields = migration.change(schema["fields"], spec, migration.to)
             added = tuple(field["name"] for field in fields if field not in schema["fields"])
-            metadata = {
-                "id": str(found.id),
-                "name": found.name,
+            metadata = metadata_of(table) | {
                 "description": _described(found.description, migration.to),
-                "format": {"provider": "parquet", "options": {}},
                 "schemaString": json.dumps(schema | {"fields": fields}),
-                "partitionColumns": found.partition_columns,
-                "createdTime": found.created_time,
-                "configuration": found.configuration,
             }
             if dry_run or commit(path, [table.version() + 1], [], {}, metadata=metadata) is not None:
                 return added

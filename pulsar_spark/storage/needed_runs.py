@@ -6,7 +6,7 @@ publishes have left are 230 MB.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -70,6 +70,27 @@ class NeededRuns:
 def stored_runs(path: AnyPath, topic_id: str, partition: int, below: int = MAX_LONG, first: int = 0) -> pa.Table:
     """The rows of those runs of a topic partition that have positions from *first* on and begin below another."""
     return stored_rows(open_table(path), LEDGERS.schema.names, _between(topic_id, partition, first, below))
+
+
+def runs_from(path: AnyPath, topic_id: str, partition: int, first: int = 0, below: int = MAX_LONG) -> PartitionLedgers:
+    """Those runs in order; of others nothing is known."""
+    rows = stored_runs(path, topic_id, partition, below, first)
+    found = PartitionLedgers(Past(end_position=pc.min(rows["first_position"]).as_py() or 0))
+    found.extend(rows)
+    return found
+
+
+def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among: set[str]) -> set[str]:
+    """Those *among* some of a topic's files of which all runs, of partitions that have a first position that counts,
+    end before it."""
+    passed, needed = set(), set()
+    for partition, runs in _runs_of_topic(open_table(path), topic_id, ["path", "first_position", "entries"]):
+        runs = runs.filter(pc.is_in(runs["path"], pa.array(among, pa.string())))
+        is_passed = pc.less_equal(pc.add(runs["first_position"], runs["entries"]), firsts.get(partition, 0))
+        if partition in firsts:
+            passed.update(runs["path"].filter(is_passed).to_pylist())
+            needed.update(runs["path"].filter(pc.invert(is_passed)).to_pylist())
+    return passed - needed
 
 
 def first_position_from(
@@ -145,7 +166,7 @@ def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
 
 
 def _runs_of_topic(opened: DeltaTable, topic_id: str, columns: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
-    """Some columns of the runs of a topic, numbers all of them, by partition, so many at a time."""
+    """Some columns of the runs of a topic, by partition, so many at a time."""
     wanted = [term("topic_id", "==", topic_id), term("first_position", ">", NO_POSITION)]
     for some in _steps(opened, ["partition", *columns], wanted, ROWS_A_STEP):
         yield from groups(some, "partition")

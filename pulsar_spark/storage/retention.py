@@ -3,23 +3,34 @@
 A table's state forgets who left it when ``delta.deletedFileRetentionDuration`` is over; who promises more finds it in
 the commits. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup"; the properties'
 values are intervals of Spark.
+
+Delta's default of that is a week, and each checkpoint repeats who left the table for so long: of the broker's own
+tables, which lose files with every few rounds, that would be nearly all that it holds. So these are told how long their
+files stay (:func:`tell_promise`), which is hours (see kept_tables).
 """
 
 import re
 import time
+from functools import partial
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import metadata_of, open_table
 from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.table_lock import shared_lock
 
 FILES_PROPERTY, LOG_PROPERTY = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _FILES_SECONDS = 7 * 24 * 60 * 60
 """Delta's default of the first."""
 _SECONDS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _SECONDS["week"] = 7 * _SECONDS["day"]
+_TRIES = 10
+_TOLD = re.compile(r"interval \d+ seconds")
+"""How :func:`tell_promise` says it; what is said otherwise somebody else has said."""
 _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
 
@@ -44,6 +55,33 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> 
         except FileNotFoundError:  # the log was shortened meanwhile: it is older than anybody asked for
             continue
     return left
+
+
+def tell_promise(path: AnyPath, seconds: int) -> bool:
+    """Let the property of the table at *path* say that files stay for so many *seconds*, by a commit to its log that
+    changes no data, unless it does or somebody else has said how long. Was it said now? Not where others append so
+    quickly that no version was free.
+
+    A crash leaves the table as it was, or told."""
+    opened = open_table(path)
+    for _ in range(_TRIES):
+        if not _is_untold(opened, seconds):
+            return False
+        metadata = metadata_of(opened)
+        metadata["configuration"] |= {FILES_PROPERTY: f"interval {seconds} seconds"}
+        versions, held = [opened.version() + 1], partial(shared_lock, path)
+        if (
+            commit(path, versions, [], {}, metadata=metadata, metadata_operation="SET TBLPROPERTIES", held=held)
+            is not None
+        ):
+            return True
+        opened.update_incremental()
+    return False
+
+
+def _is_untold(table: DeltaTable, seconds: int) -> bool:
+    said = table.metadata().configuration.get(FILES_PROPERTY)
+    return said is None or (_TOLD.fullmatch(said) is not None and said != f"interval {seconds} seconds")
 
 
 def _seconds(name: str, interval: str) -> float:

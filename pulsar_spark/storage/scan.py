@@ -1,5 +1,6 @@
 """Opening Delta tables, and reading their rows, without a JVM."""
 
+import json
 import os
 
 from deltalake import DeltaTable
@@ -52,6 +53,21 @@ def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
             if not is_readable:
                 return open_table(path, version - 1)
         raise
+
+
+def metadata_of(opened: DeltaTable) -> dict:
+    """What a ``metaData`` action says of an open table as it is; for who commits another."""
+    found = opened.metadata()
+    return {
+        "id": str(found.id),
+        "name": found.name,
+        "description": found.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(json.loads(opened.schema().to_json())),
+        "partitionColumns": found.partition_columns,
+        "createdTime": found.created_time,
+        "configuration": dict(found.configuration),
+    }
 
 
 def folder_of(opened: DeltaTable) -> str:

@@ -10,7 +10,7 @@ was held up between its look and its put finds that out behind it (see object_st
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -26,15 +26,19 @@ LEAST_SECONDS = 60 * 60
 _OF_A_COMMIT = (".json", ".crc")
 
 
-def shorten(table: AnyPath, followed: int, before: float) -> Iterator[int]:
+def shorten(
+    table: AnyPath, followed: int, before: float, clear: Callable[[range], object] = lambda doomed: None
+) -> Iterator[int]:
     """Let the log begin at the last checkpoint of a version that is older than the instant *before* (in seconds), and
-    up to which everybody who must has *followed*; the number of commits that went, some at a time."""
+    up to which everybody who must has *followed*; the number of commits that went, some at a time. *clear* is called
+    with their versions before they go, and again where a crash has left them."""
     log = TableLog(table)
     begins = _new_beginning(table, followed, before)
     if begins is None:
         return
     for first in range(log.earliest(), begins, COMMITS_A_STEP):
         doomed = range(first, min(first + COMMITS_A_STEP, begins))
+        clear(doomed)
         with lock_where_there_is_one(table):
             log.keep_first_commit()
             if is_durable(table):
@@ -50,9 +54,9 @@ def shorten(table: AnyPath, followed: int, before: float) -> Iterator[int]:
 
 def _new_beginning(table: AnyPath, followed: int, before: float) -> int | None:
     """The version of that checkpoint; None where no commit can go. One that is new does not count: who chose the one
-    before may still read it, and the commits behind it."""
-    log, chosen = TableLog(table), time.time() - CHOSEN_SECONDS
+    before may still read it, and the commits behind it, for as long as anybody may look back, but hours at most."""
     before = before if store_of(table).is_local else min(before, time.time() - LEAST_SECONDS)
+    log, chosen = TableLog(table), max(time.time() - CHOSEN_SECONDS, before)
     for each in reversed(checkpoints(table)):
         is_new = each.written > chosen
         if each.version <= followed + 1 and len(each.files) == 1 and log.has(each.version) and not is_new:

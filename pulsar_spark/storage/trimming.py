@@ -17,29 +17,29 @@ was ever compacted nothing goes that is not compacted yet (see compacted). Rules
 ManagedLedgerImpl.internalTrimLedgers; the guard is issue 4's.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
 from datetime import datetime
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.expiry import Retention
-from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.policies import policy_number, policy_text, set_policy_text
 from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.whole_ledgers import NOTHING, WholeLedgers, whole_ledgers
 
 COMPACTION = "__compaction"
 """Who needs what is not compacted yet, by the name of Pulsar's subscription."""
@@ -66,19 +66,10 @@ class Trimmed(NamedTuple):
     bytes: int
 
 
-class _Ledger(NamedTuple):
-    ledger_id: int
-    publish_id: str
-    first_position: int
-    last_position: int
-    bytes: int
-    published: datetime | None
-
-
 def plan_trim(
     topic: Topic,
     partition: int,
-    ledgers: PartitionLedgers,
+    ledgers: WholeLedgers,
     latest: LatestRows,
     *,
     now: datetime,
@@ -100,19 +91,23 @@ def plan_trim(
     kept_by = f"subscription {holder}" if holder else "the newest ledger stays"
     if holder is None and retention is None and before is None:
         return Trim(partition, 0, 0, "nobody subscribes and no retention is set")
-    whole = list(_whole_ledgers(ledgers.runs))[:-1]
-    whole = [ledger for ledger in whole if ledger.last_position < (held if before is None else before)]
-    newer = sum(ledger.bytes for ledger in whole)
-    last: _Ledger | None = None
-    for ledger in whole:
-        age = (now - ledger.published).total_seconds() if ledger.published else float("inf")
-        if before is None and not (retention or Retention(0, 0)).releases(age, newer):
-            kept_by = "retention"
-            break
-        last, newer = ledger, newer - ledger.bytes
-    if last is None:
+    behind = held if before is None else before
+    count = min(int(np.searchsorted(ledgers.last_positions, behind)), max(len(ledgers.ledger_ids) - 1, 0))
+    if before is None and count > (released := _released(ledgers, count, retention or Retention(0, 0), now)):
+        count, kept_by = released, "retention"
+    if not count:
         return Trim(partition, 0, 0, kept_by)
-    return Trim(partition, last.ledger_id, last.last_position + 1, kept_by)
+    return Trim(partition, int(ledgers.ledger_ids[count - 1]), int(ledgers.last_positions[count - 1]) + 1, kept_by)
+
+
+def _released(ledgers: WholeLedgers, count: int, retention: Retention, now: datetime) -> int:
+    """How many of the first *count* ledgers, which are all that is acknowledged, are not kept by the *retention*."""
+    if retention == Retention(0, 0):
+        return count
+    ages = now.timestamp() - ledgers.published[:count] / 1e6
+    newer = np.cumsum(ledgers.bytes[:count][::-1])[::-1]
+    each = enumerate(zip(ages.tolist(), newer.tolist()))
+    return next((at for at, (age, size) in each if not retention.releases(age, size)), count)
 
 
 def trim_topic(
@@ -124,19 +119,20 @@ def trim_topic(
     before: int | None = None,
     dry_run: bool = False,
 ) -> list[Trimmed]:
-    """Trim *partitions* of the topic in one commit; what went of each, or would go."""
-    log = TableLog(topic.path)
+    """Trim *partitions* of the topic in one commit; what went of each, or would go. Who publishes waits while it is
+    decided, so what takes long, reading which ledgers there are, comes before."""
+    log, numbered = TableLog(topic.path), read_latest(layout, "topic").numbered_until(topic.topic_id)
+    known = whole_ledgers(layout, topic.topic_id)  # at least those that were numbered then
     while True:
         with lock_where_there_is_one(topic.path):
             latest, view = read_latest(layout, *NEEDED), CompactedView(topic.path)
             compacted = {each: view.horizon(each) if view.is_made else None for each in partitions}
-            known = ledgers_of_topic(layout, topic.topic_id)
             table = open_table(topic.path)
             trims = [
                 plan_trim(
                     topic,
                     partition,
-                    known.get(partition, PartitionLedgers()),
+                    known.get(partition, NOTHING),
                     latest,
                     now=now,
                     before=before,
@@ -144,11 +140,9 @@ def trim_topic(
                 )
                 for partition in partitions
             ]
-            is_all_numbered = _is_all_numbered(log, topic, latest, table.version())
+            is_all_numbered = _is_all_numbered(log, numbered, table.version())
             found = {
-                each.partition: _files(
-                    table, topic, each, known.get(each.partition, PartitionLedgers()), is_all_numbered
-                )
+                each.partition: _files(table, topic, each, known.get(each.partition, NOTHING), is_all_numbered)
                 for each in trims
             }
             removes = [remove for files in found.values() for remove in files]
@@ -171,7 +165,7 @@ def trim_topic(
 
 
 def _held_from(
-    topic: Topic, partition: int, ledgers: PartitionLedgers, latest: LatestRows, compacted_until: int | None
+    topic: Topic, partition: int, ledgers: WholeLedgers, latest: LatestRows, compacted_until: int | None
 ) -> tuple[int, str | None]:
     """The first position that some subscription has not acknowledged, or has a letter to come of, and which, or that is
     to be compacted; that, or the end, and None where there is no subscription."""
@@ -197,60 +191,39 @@ def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
     return Retention(*(policy_number(name, policy_text(latest.policies, str(topic.name), name)) for name in RETENTION))
 
 
-def _whole_ledgers(runs: list[Run]) -> Iterator[_Ledger]:
-    """The publish commits of a partition, in order."""
-    at = 0
-    while at < len(runs):
-        same = [run for run in runs[at : at + 1]]
-        while at + len(same) < len(runs) and runs[at + len(same)].ledger_id == same[0].ledger_id:
-            same.append(runs[at + len(same)])
-        sizes = {run.path: run.bytes for run in same}
-        published = max((run.max_publish_time for run in same if run.max_publish_time), default=None)
-        yield _Ledger(
-            same[0].ledger_id,
-            same[0].publish_id,
-            same[0].first_position,
-            same[-1].last_position,
-            sum(sizes.values()),
-            published,
-        )
-        at += len(same)
+def _is_all_numbered(log: TableLog, numbered: int, version: int) -> bool:
+    """Is no publish behind what is known to be *numbered*? Else a file of several ledgers may hold one that nobody
+    knows."""
+    return not any(each.added for each in log.commits(numbered, version))
 
 
-def _is_all_numbered(log: TableLog, topic: Topic, latest: LatestRows, version: int) -> bool:
-    """Has the broker seen every publish? Else a file of several ledgers may hold one it does not know."""
-    return not any(each.added for each in log.commits(latest.numbered_until(topic.topic_id), version))
-
-
-def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: PartitionLedgers, is_all_numbered: bool) -> list[dict]:
+def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: WholeLedgers, is_all_numbered: bool) -> list[dict]:
     """The ``remove`` actions of the partition's files that hold nothing but trimmed ledgers."""
     if not trim.ledger_id:
         return []
-    gone = {run.publish_id for run in ledgers.runs if run.ledger_id <= trim.ledger_id}
-    kept = sorted({run.publish_id for run in ledgers.runs} - gone)
-    columns = [
-        "path",
-        "size_bytes",
-        "min.publish_id",
-        "max.publish_id",
-        *(["partition.partition"] if topic.partitions else []),
-    ]
-    removes = []
-    for file in pa.table(table.get_add_actions(flatten=True)).select(columns).to_pylist():
-        low, high = file["min.publish_id"], file["max.publish_id"]
-        if topic.partitions and int(file["partition.partition"]) != trim.partition:
-            continue
-        is_whole = (
-            low in gone
-            and high in gone
-            and (low == high or (is_all_numbered and not any(low <= publish_id <= high for publish_id in kept)))
-        )
-        if is_whole:
-            removes.append(
-                {
-                    "path": file["path"],
-                    "size": file["size_bytes"],
-                    "partitionValues": {"partition": str(trim.partition)} if topic.partitions else {},
-                }
-            )
-    return removes
+    columns = {"path": "path", "size": "size_bytes", "low": "min.publish_id", "high": "max.publish_id"}
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if topic.partitions:
+        actions = actions.filter(pc.equal(actions["partition.partition"].cast(pa.int64()), trim.partition))
+    files = pa.table({name: actions[column] for name, column in columns.items()})
+    is_gone = pa.array(ledgers.run_ledger_ids <= trim.ledger_id)
+    gone, kept = ledgers.publish_ids.filter(is_gone), ledgers.publish_ids.filter(pc.invert(is_gone))
+    files = files.filter(pc.and_(pc.is_in(files["low"], gone), pc.is_in(files["high"], gone)))
+    is_one = pc.equal(files["low"], files["high"])
+    whole = files.filter(is_one).to_pylist()
+    if is_all_numbered:
+        of_several = files.filter(pc.invert(is_one)).to_pylist()
+        whole += _without(of_several, kept.filter(pc.invert(pc.is_in(kept, gone)))) if of_several else []
+    values = {"partition": str(trim.partition)} if topic.partitions else {}
+    return [{"path": file["path"], "size": file["size"], "partitionValues": values} for file in whole]
+
+
+def _without(files: list[dict], kept: pa.Array) -> list[dict]:
+    """Those of the *files* between whose lowest and highest publish id none is *kept*."""
+    kept = kept.take(pc.sort_indices(kept))
+
+    def holds(file: dict) -> bool:
+        at = bisect_left(range(len(kept)), file["low"], key=lambda index: kept[index].as_py())
+        return at < len(kept) and kept[at].as_py() <= file["high"]
+
+    return [file for file in files if not holds(file)]

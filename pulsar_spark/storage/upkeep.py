@@ -103,6 +103,24 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
     return [path for path in doomed if path not in left]
 
 
+def remove_left(path: AnyPath, versions: Iterable[int]) -> int:
+    """Delete the files that the commits of *versions* took out of the table, and that are not in it again; how many.
+    For who knows that nobody may read them any more: the table's state may have forgotten them already.
+
+    Only files that are seen in the table's folder go, whatever paths a commit names."""
+    log, left = TableLog(path), set()
+    for version in versions:
+        with suppress(FileNotFoundError):
+            if log.may_remove(version):
+                left.update(each for name in log.removed_paths(version) for each in (name, unquote(name)))
+    if not left:
+        return 0
+    left &= _old_files(path, float("inf"))
+    left -= set(map(unquote, pa.table(open_table(path).get_add_actions())["path"].to_pylist())) if left else set()
+    store_of(path).remove(path / name for name in left)
+    return len(left)
+
+
 def _old_files(table: AnyPath, before: float) -> set[str]:
     """Paths of the data files in the table's folder that were written before an instant."""
     found = store_of(table).below(table, without="_")

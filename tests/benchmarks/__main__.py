@@ -33,6 +33,7 @@ from tests.benchmarks import (
     restart,
     soak,
     store,
+    week,
 )
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
@@ -72,6 +73,7 @@ ON_DEMAND: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "soak": soak.measure,
     "soak_plain": soak.measure_plain,
     "store": store.measure,
+    "week": week.measure,
 }
 """Families that need so much disk and time, or a server, that they are measured only when they are named."""
 

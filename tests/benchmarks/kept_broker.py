@@ -18,12 +18,13 @@ TOLD_SECONDS = 60
 
 @contextmanager
 def quickly_old(seconds: int, **paces: float) -> Iterator[None]:
-    """What is in no use goes after so many seconds, and tables made here tell of files that left them for a minute:
+    """What is in no use goes after so many seconds, and topics made here tell of files that left them for a minute:
     longer, or nobody would know that they may go. *paces* are those of broker.housekeeping."""
     with ExitStack() as hurried:
         for module in (checkpoints, shortening):
             hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", seconds))
         hurried.enter_context(patch.object(kept_tables, "_seconds", lambda latest, topic: [seconds] * 2))
+        hurried.enter_context(patch.object(kept_tables, "OWN_SECONDS", seconds))
         hurried.enter_context(patch.dict(tables._CONFIGURATION, {FILES_PROPERTY: f"interval {TOLD_SECONDS} seconds"}))
         hurried.enter_context(patch.object(storage_housekeeping, "promised_seconds", lambda table: seconds))
         for name, value in paces.items():

@@ -6,6 +6,8 @@ import json
 import logging
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,14 +25,17 @@ from pulsar_spark.cli import app
 from pulsar_spark.storage import checkpoints, joining, shortening, table_parts
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.housekeeping import Done
+from pulsar_spark.storage.housekeeping import Done, Needs, keep_house
+from pulsar_spark.storage.joining import files_of, groups_of, join
 from pulsar_spark.storage.kept_tables import Kept
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import delete_topic, read_topic
+from pulsar_spark.table_specs import REQUESTS
 from tests.client.waiting import eventually
 from tests.faults import faults
 from tests.plain_broker import PlainBroker
@@ -137,12 +142,41 @@ def test_a_full_disk_is_said_once_and_it_is_tried_again(engine, caplog, monkeypa
         with caplog.at_level(logging.WARNING), faults(first=1, count=1000):
             keeper.look()
     said = [record.message for record in caplog.records if "housekeeping" in record.message]
-    assert len(said) == 3 and all("waits, and tries again" in line and "No space left" in line for line in said)
+    assert len(said) == len(_tables(engine)) and all(
+        "waits, and tries again" in line and "No space left" in line for line in said
+    )
     assert files(engine) == 8 and len([*read_topic(engine.layout, TOPIC).path.glob("*.parquet")]) == 8
     keeper.look()
     assert files(engine) == 2 and dataset_of(read_topic(engine.layout, TOPIC).path).count_rows() == before
     engine.restart(10_000)
     assert engine.rounds.bundle.topic(TOPIC).end_position(-1) == 8
+
+
+def test_on_a_full_disk_what_is_to_go_goes(engine):
+    """It needs no room, and makes some."""
+    path = engine.layout.broker_table("requests")
+    AppendTable(path).append(REQUESTS.rows([ON.flow("A", 1)]))
+    make_checkpoint(path)
+    assert sum(shorten(path, 2**40, time.time() + 2))
+    for _ in range(8):
+        AppendTable(path).append(REQUESTS.rows([ON.flow("A", 1)]))
+    opened = open_table(path)
+    assert sum(map(sum, join(path, opened, groups_of(files_of(opened))))) == 8
+    make_checkpoint(path)
+    there, log = len([*path.glob("*.parquet")]), len(TableLog(path).versions())
+    steps = keep_house(
+        path,
+        lambda: Needs(2**40, waiting=0),
+        history_seconds=10**6,
+        time_travel_seconds=0,
+        is_told=True,
+        now=lambda: time.time() + 2,
+    )
+    done = Counter()
+    with faults(first=1, count=1000), pytest.raises(OSError, match="No space left"):
+        for step in steps:
+            done[step.what] += step.count
+    assert done == {"log_shortened": log - 1, "files_removed": 8} and len([*path.glob("*.parquet")]) == there - 8
 
 
 LIMITED = """

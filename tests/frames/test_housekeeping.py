@@ -23,20 +23,26 @@ from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.views import create_views
 from tests.plain_broker import PlainBroker
 from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.spark_engine import SparkEngine, new_engine
 from tests.storage.test_housekeeping import CHOSEN_SECONDS, TOPIC, few_make_one, keep_all  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("few_make_one")
 N = 8
 
 
-def test_tables_are_read_travelled_in_and_written_after_housekeeping(spark, tmp_path):
-    engine, on = new_engine(None, tmp_path / "root"), On(TOPIC)
+def after_rounds(root: Path) -> SparkEngine:
+    """So many rounds, each of which has delivered a message."""
+    engine, on = new_engine(None, root), On(TOPIC)
     engine.create_topic(TOPIC)
     for number in range(N):
         engine.publish(TOPIC, -1, [1], payload=b"%d" % number)
         engine.round([on.subscribe("A"), on.flow("A", 1)], number)
     engine.restart(9000)
+    return engine
+
+
+def test_tables_are_read_travelled_in_and_written_after_housekeeping(spark, tmp_path):
+    engine, on = after_rounds(tmp_path / "root"), On(TOPIC)
     path = read_topic(engine.layout, TOPIC).path
     for what, count in (before := keep_all(engine.layout)).items():
         engine.rounds.note_housekeeping(TOPIC, what, count)
@@ -56,6 +62,27 @@ def test_tables_are_read_travelled_in_and_written_after_housekeeping(spark, tmp_
     assert {row[0]: row[1] for row in said} == before
     delivered = spark.sql("SELECT first FROM history WHERE event = 'delivered' ORDER BY first").collect()
     assert [row[0] for row in delivered] == list(range(N + 1)) and read_latest(engine.layout).round > N
+
+
+def test_the_broker_s_tables_are_travelled_in_as_long_as_they_say_and_vacuumed_by_it(spark, tmp_path):
+    engine, on = after_rounds(tmp_path / "root"), On(TOPIC)
+    tables = [engine.layout.broker_table(name) for name in ("cursor_ledger", "ledgers")]
+    before = {path: TableLog(path).latest() for path in tables}
+    delta = spark.read.format("delta")
+    rows = {path: delta.load(str(path)).count() for path in tables}
+    assert keep_all(engine.layout, time_travel_seconds=3600)["files_joined"]
+    for path in tables:
+        assert TableLog(path).latest() > before[path]
+        assert delta.option("versionAsOf", before[path]).load(str(path)).count() == rows[path]
+        assert ("delta.deletedFileRetentionDuration", "interval 3600 seconds") in {
+            (row.key, row.value) for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{path}`").collect()
+        }
+        files = len(list(path.glob("*.parquet")))
+        spark.sql(f"VACUUM delta.`{path}`")
+        assert len(list(path.glob("*.parquet"))) == files, "what left it left it just now"
+        assert delta.load(str(path)).count() == delta.option("versionAsOf", before[path]).load(str(path)).count()
+    engine.round([on.ack(0, N - 1)], 10_000)
+    assert read_latest(engine.layout).round > N
 
 
 def frames_of(spark, layout: Layout, path: Path) -> list[DataFrame]:

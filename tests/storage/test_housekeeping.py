@@ -25,7 +25,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.storage import checkpoints, joining, retention, shortening
+from pulsar_spark.storage import checkpoints, joining, retention, shortening, upkeep
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.examination import examine_root
@@ -45,7 +45,7 @@ from pulsar_spark.storage.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS
 from pulsar_spark.views.activity import read_activity, round_time
 from tests.crashes import Crash, crash_at_write
-from tests.requests import On
+from tests.requests import On, request
 from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
@@ -92,6 +92,7 @@ def keep_all(layout: Layout, history_seconds: int = 10**6, time_travel_seconds: 
                 kept.needs,
                 history_seconds=history_seconds,
                 time_travel_seconds=time_travel_seconds,
+                is_told=kept.is_told,
                 now=lambda: time.time() + 2,
             )
             for step in steps:
@@ -199,16 +200,162 @@ def test_rates_count_rounds_whose_files_were_joined_and_are_gone(engine):
     assert read_activity(engine.layout, now) == before and round_time(engine.layout, 1) is not None
 
 
-def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_longest(engine):
+def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_root_s(engine):
+    """Of rows of the broker's tables the longest history of any topic counts, and no topic's time travel."""
     engine.create_topic(other := "persistent://public/default/other")
     engine.publish(other, -1, [1])
     hour, day = "3600", "86400"
     engine.round([ON.policy("time_travel_retention_seconds", day), ON.policy("history_retention_seconds", day)], 1)
     engine.round([On(other).policy("time_travel_retention_seconds", hour), On(other).policy("housekeeping", "0")], 2)
-    kept = {each.name: each[3:] for each in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED))}
-    week = 7 * 86_400
-    own = dict.fromkeys(["requests", "cursor_ledger", "ledgers", "delay_index"], (week, 86_400))
-    assert kept == own | {TOPIC: (86_400, 86_400)}
+    names, week = ["requests", "cursor_ledger", "ledgers", "delay_index"], 7 * 86_400
+
+    def kept() -> dict:
+        return {each.name: each[3:] for each in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED))}
+
+    assert kept() == dict.fromkeys(names, (week, 3600, True)) | {TOPIC: (86_400, 86_400, False)}
+    of_root = {"namespace": "broker", "name": "time_travel_retention_seconds", "value": 2 * week}
+    engine.round([request("policy", client="admin", properties=of_root)], 3)
+    engine.round([ON.policy("time_travel_retention_seconds")], 4)
+    assert kept() == dict.fromkeys(names, (week, 2 * week, True)) | {TOPIC: (86_400, 2 * week, False)}
+
+
+def promised(path: Path) -> str | None:
+    return open_table(path).metadata().configuration.get(retention.FILES_PROPERTY)
+
+
+def test_the_broker_s_tables_say_how_long_their_files_stay_and_topics_do_not(engine):
+    before, own = whole(engine), [engine.layout.broker_table(name) for name in ("requests", "cursor_ledger", "ledgers")]
+    keep(engine, time_travel_seconds=3600)
+    assert {promised(path) for path in own} == {"interval 3600 seconds"}
+    assert promised(read_topic(engine.layout, TOPIC).path) is None
+    assert "SET TBLPROPERTIES" in {each["operation"] for each in DeltaTable(str(own[0])).history()}
+    assert whole(engine) == before and list(examine_root(engine.layout)) == []
+    engine.round([ON.flow("A", 1)], 13_000)
+    number = engine.rounds.bundle.round
+    latest = [TableLog(path).latest() for path in own]
+    assert not any(retention.tell_promise(path, 3600) for path in own), "it is said already"
+    assert [TableLog(path).latest() for path in own] == latest
+    keep(engine, time_travel_seconds=7200)
+    assert {promised(path) for path in own} == {"interval 7200 seconds"}
+    engine.restart(14_000)
+    assert engine.rounds.bundle.round > number and payloads(engine) == before[-1]
+
+
+def test_what_somebody_else_promised_of_the_broker_s_tables_stays(engine):
+    path = engine.layout.broker_table("ledgers")
+    open_table(path).alter.set_table_properties({retention.FILES_PROPERTY: "interval 30 days"})
+    assert keep(engine)["files_removed"] and promised(path) == "interval 30 days"
+    assert len(list(path.glob("*.parquet"))) == N + N // 4, "what left it is there still"
+
+
+@pytest.mark.parametrize(("appends", "is_made"), [(1, True), (3, True), (100, False)])
+def test_a_promise_is_made_while_others_append(tmp_path, monkeypatch, appends, is_made):
+    """What they append goes before it; where there is never room it is made another time."""
+    create_table(tmp_path / "t", REQUESTS)
+    other, row, metadata_of = AppendTable(tmp_path / "t"), REQUESTS.rows([dict(request_id="r")]), retention.metadata_of
+    left = iter(range(appends))
+
+    def append_before(opened: DeltaTable) -> dict:
+        if next(left, None) is not None:
+            other.append(row)
+        return metadata_of(opened)
+
+    monkeypatch.setattr(retention, "metadata_of", append_before)
+    assert retention.tell_promise(tmp_path / "t", 3600) is is_made
+    rows = dataset_of(tmp_path / "t").count_rows()
+    assert other.append(row) == rows + 1 + is_made and dataset_of(tmp_path / "t").count_rows() == rows + 1
+    assert promised(tmp_path / "t") == ("interval 3600 seconds" if is_made else None)
+
+
+OWN = ("requests", "cursor_ledger", "ledgers")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_who_opened_one_of_the_broker_s_tables_within_the_promise_reads_on(engine, name):
+    """Files and commits of the version stay, whatever is done meanwhile; a new reader finds it, too."""
+    path = engine.layout.broker_table(name)
+    opened, version = open_table(path), TableLog(path).latest()
+    rows = dataset_of(opened).count_rows()
+    assert keep(engine, history_seconds=0, time_travel_seconds=3600)["files_joined"]
+    for number in range(3):
+        engine.round([ON.flow("A", 1)], 20_000 + number)
+        keep(engine, history_seconds=0, time_travel_seconds=3600)
+    assert dataset_of(opened).to_table().num_rows == dataset_of(open_table(path, version)).to_table().num_rows == rows
+
+
+@pytest.mark.parametrize("waiting", [0, 3])
+def test_a_foreign_vacuum_by_what_the_broker_s_tables_say_loses_nothing(engine, waiting):
+    """Delta's own takes the property where it is not told how long; requests may wait for a round."""
+    keep(engine, time_travel_seconds=3600)
+    for number in range(waiting):
+        AppendTable(engine.layout.broker_table("requests")).append(REQUESTS.rows([ON.flow("A", 50 + number)]))
+    before = whole(engine)
+    for name in OWN:
+        path = engine.layout.broker_table(name)
+        for file in (path / "_delta_log").glob("*.json"):
+            then = str(int((time.time() - 2 * 3600) * 1000))
+            file.write_text(re.sub(r'"deletionTimestamp": ?\d+', f'"deletionTimestamp":{then}', file.read_text()))
+        age(path, 1)
+        DeltaTable(str(path)).vacuum(dry_run=False)
+        assert len(list(path.glob("*.parquet"))) == len(open_table(path).file_uris()), name
+    assert keep(engine)["log_shortened"] and whole(engine) == before
+    asked = dataset_of(engine.layout.broker_table("requests")).to_table()["permits"].to_pylist()
+    assert sorted(permits for permits in asked if permits and permits >= 50) == [50, 51, 52][:waiting]
+    engine.restart(20_000)
+    engine.round([ON.flow("A", 1)], 21_000)
+    assert payloads(engine) == before[-1]
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_files_go_with_the_commits_that_took_them_out(tmp_path, is_back):
+    """Also where the table's state has forgotten them; those that are back, or are nobody's, stay."""
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(4):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    opened = open_table(tmp_path / "t")
+    assert joined(tmp_path / "t", opened, [files_of(opened)]) == [4]
+    if is_back:
+        DeltaTable(str(tmp_path / "t")).restore(4)
+    retention.tell_promise(tmp_path / "t", 3600)
+    for file in (tmp_path / "t/_delta_log").glob("*.json"):
+        then = str(int((time.time() - 2 * 3600) * 1000))
+        file.write_text(re.sub(r'"deletionTimestamp": ?\d+', f'"deletionTimestamp":{then}', file.read_text()))
+    (tmp_path / "t/part-of-a-commit-under-way.parquet").write_bytes(b"")
+    make_checkpoint(tmp_path / "t")
+    make_checkpoint(tmp_path / "t")
+    steps = keep_house(
+        tmp_path / "t", lambda: Needs(99, waiting=0), history_seconds=0, time_travel_seconds=0, now=lambda: 2**40
+    )
+    done = Counter()
+    for step in steps:
+        done[step.what] += step.count
+    left = {file.name for file in (tmp_path / "t").glob("*.parquet")}
+    there = {Path(uri).name for uri in open_table(tmp_path / "t").file_uris()}
+    assert left - there <= {"part-of-a-commit-under-way.parquet"} and len(there) == (4 if is_back else 1)
+    assert done["files_removed"] >= (1 if is_back else 4) and dataset_of(tmp_path / "t").count_rows() == 4
+
+
+def test_what_a_commit_says_it_took_out_elsewhere_stays(tmp_path):
+    """Anybody may write to a topic's log."""
+    create_table(tmp_path / "t", REQUESTS)
+    AppendTable(tmp_path / "t").append(REQUESTS.rows([dict(request_id="r")]))
+    outside = tmp_path / "other.parquet"
+    outside.write_bytes(b"mine")
+    [inside] = (tmp_path / "t").glob("*.parquet")
+    checkpoint = tmp_path / "t/_delta_log/00000000000000000000.checkpoint.parquet"
+    checkpoint.write_bytes(b"")
+    for path in (
+        "../other.parquet",
+        str(outside),
+        "%2E%2E/other.parquet",
+        f"_delta_log/{checkpoint.name}",
+        inside.name,
+    ):
+        text = f'{{"remove": {{"path": "{path}", "dataChange": true}}}}\n'
+        TableLog(tmp_path / "t").file(TableLog(tmp_path / "t").latest() + 1).write_text(text)
+    assert upkeep.remove_left(tmp_path / "t", range(10)) == 1
+    assert outside.read_bytes() == b"mine" and checkpoint.exists() and not inside.exists()
 
 
 # Followers that were away.
@@ -518,6 +665,30 @@ def test_two_that_join_the_same_files_double_nothing(engine):
     assert joined(path, table, groups) == []
     assert len(open_table(path).file_uris()) == len([*path.glob("*.parquet")]) - N == N // 4
     assert payloads(engine) == [b"%d" % number for number in range(N)]
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_several_that_keep_house_at_once_lose_nothing(engine, monkeypatch, others):
+    """As where a broker was taken over and does not know it yet: a step of one, a step of the next."""
+    monkeypatch.setattr(shortening, "COMMITS_A_STEP", 3)
+    engine.round([ON.ack(0, N - 3)], 13_000)
+    engine.restart(14_000)
+    before = whole(engine)
+    for kept in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED)):
+        if not TableLog(kept.path).exists():
+            continue
+        make_checkpoint(kept.path)
+        rows = dataset_of(kept.path).count_rows()
+        options = {"history_seconds": 10**6, "time_travel_seconds": 0, "is_told": kept.is_told}
+        keepers = [keep_house(kept.path, kept.needs, now=lambda: time.time() + 2, **options) for _ in range(1 + others)]
+        while keepers:
+            keepers = [each for each in keepers if next(each, None) is not None]
+        assert dataset_of(kept.path).count_rows() == rows, kept.name
+    assert whole(engine) == before and list(examine_root(engine.layout)) == []
+    keep(engine)
+    assert whole(engine) == before
+    engine.round([ON.flow("A", 1)], 15_000)
+    assert payloads(engine) == before[-1]
 
 
 @pytest.mark.parametrize("foreign", ["optimize", "delete", "vacuum", "lost"])

@@ -26,6 +26,7 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import Changed, is_behind, migrate_at_start, migrate_root
 from pulsar_spark.storage.repair import repair_root
+from pulsar_spark.storage.retention import FILES_PROPERTY, tell_promise
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable, read_definition
@@ -102,6 +103,17 @@ def test_the_tables_of_today_are_those_of_the_first_release_and_all_migrations(l
         assert stored(path) == specified(spec), name
     made = create_topic(layout, "made-now")
     assert stored(made.path) == specified(MESSAGES)
+
+
+def test_tables_that_were_told_how_long_files_stay_are_brought_up_as_others_and_stay_told(layout):
+    """Before they are, and after."""
+    rows, own = rows_of(layout), [layout.broker_table(spec.name) for spec in BROKER_TABLES]
+    assert tell_promise(own[0], 3600) and description_of(own[0]) == 1
+    migrate_root(layout)
+    assert [tell_promise(path, 3600) for path in own] == [False, True, True]
+    assert_brought_up(layout, rows)
+    for path in own:
+        assert DeltaTable(str(path)).metadata().configuration[FILES_PROPERTY] == "interval 3600 seconds"
 
 
 def test_migrations_lead_from_the_first_version_to_todays():

@@ -5,7 +5,7 @@ import pytest
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage import needed_runs
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.needed_runs import delayed_runs
+from pulsar_spark.storage.needed_runs import delayed_runs, passed_paths, runs_from
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import LEDGERS
@@ -68,3 +68,21 @@ def test_no_other_runs_are_read(layout, monkeypatch):
     monkeypatch.setattr(needed_runs, "runs_of", lambda rows: read.append(rows.num_rows) or runs_of(rows))
     delayed_runs(layout, "a", -1, 40, 49)
     assert read == [2], "one, twice"
+
+
+@pytest.mark.parametrize(("first", "found"), [(0, 0), (40, 4), (49, 4), (50, 5), (99, 9), (100, 10)])
+def test_runs_from_a_position_on_are_in_order_and_others_are_not_known(layout, first, found):
+    known = runs_from(layout.broker_table(LEDGERS.name), "a", -1, first)
+    assert firsts(known.runs) == [10 * number for number in range(found, 10)]
+    assert known.begins_at == (10 * found if found < 10 else 0)
+
+
+def test_files_are_passed_of_which_every_run_is(layout):
+    path, files = layout.broker_table(LEDGERS.name), {f"{number}.parquet" for number in range(3, 8)}
+
+    def passed(firsts: dict[int, int]) -> set[str]:
+        return passed_paths(path, "a", firsts, files)
+
+    assert passed({-1: 60}) == passed({-1: 69}) == {"3.parquet", "4.parquet", "5.parquet"}
+    assert passed({-1: 60, 2: 40}) == {"3.parquet", "5.parquet"}, "another partition needs the fourth"
+    assert passed({-1: 0}) == passed({7: 60}) == passed({}) == set()

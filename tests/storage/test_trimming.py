@@ -9,10 +9,12 @@ from deltalake import DeltaTable
 import pulsar_spark as pulsar
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.storage import trimming
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import Trimmed, trim_topic
+from pulsar_spark.storage.whole_ledgers import whole_ledgers
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -110,6 +112,25 @@ def test_what_is_not_numbered_stays(engine):
     engine.publish(TOPIC, -1, [1, 1], publish_time_ms=0)
     trim(engine)
     assert left(engine) == [4, 5, 6]
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_who_publishes_while_the_ledgers_are_read_waits_for_nobody_and_his_rows_stay(engine, monkeypatch, is_compacted):
+    """Reading a million of them takes seconds. His rows may have come to lie in one file with what goes."""
+    engine.round([ON.create_subscription("Latest")], 1)
+
+    def read(layout, topic_id):
+        known = whole_ledgers(layout, topic_id)
+        engine.published = -1  # the next publish id sorts before all others
+        engine.publish(TOPIC, -1, [1], publish_time_ms=0)
+        if is_compacted:
+            DeltaTable(str(engine.tables[TOPIC].path)).optimize.compact()
+        engine.round([ON.clear_backlog()], 2)
+        return known
+
+    monkeypatch.setattr(trimming, "whole_ledgers", read)
+    trim(engine)
+    assert left(engine) == ([-1, 0, 1, 2, 3, 4] if is_compacted else [-1, 4])
 
 
 def test_files_of_several_ledgers_go_when_all_may(engine):

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.storage import lost as storage_lost
 from pulsar_spark.storage.log import TableLog
 from tests.client.waiting import eventually
 from tests.tables.conftest import SHARED, receive, receive_all
@@ -289,3 +290,15 @@ def test_nothing_is_lost_after_optimize_and_vacuum(root):
     root.table().vacuum(0, dry_run=False, enforce_retention_duration=False)
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 3)
     assert root.admin.lost_messages("t") == [] and root.admin.skip_lost("t", "s") == 0
+
+
+def test_where_all_files_are_sound_no_run_is_read(root, monkeypatch):
+    """There may be a million of them."""
+    root.subscribe().close()
+    for values in ("ab", "cd"):
+        root.send(values)
+    monkeypatch.setattr(storage_lost, "runs_from", None)
+    assert root.admin.lost_messages("t") == [] and root.admin.skip_lost("t", "s") == 0
+    lose(root, 1)
+    with pytest.raises(TypeError):
+        root.admin.lost_messages("t")
