@@ -22,9 +22,8 @@ from pulsar_spark.frames.delivery import Delivery, between, without
 from pulsar_spark.frames.payloads import plain_or_refused
 from pulsar_spark.protocol.chunking import wrong_size
 from pulsar_spark.protocol.positions import Positions, ranges_of
-from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.chunk_rows import lost_messages
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.slices import WIDE_GAP, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE, is_chunk
@@ -107,17 +106,16 @@ def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, message
     """The chunks of *messages*, and which of these cannot be put together."""
     parts, deleted, errors = find_parts(spark, topic, ledgers, messages), [], {}
     for found in parts:
-        totals = _sizes(found)
-        for each in messages:
+        totals, here = _sizes(found), [each for each in messages if each.partition == found.partition]
+        missing = {each.last: each.first for each in here if each.last not in totals}
+        spans_of = partial(ledgers.spans_of, topic.topic_id, found.partition)
+        lost = lost_messages(topic.path, spans_of, missing, ("uuid", "payload"))
+        for each in here:
             place = each.partition, each.last
-            if each.partition != found.partition:
-                continue
-            if each.last not in totals:
-                lost = _lost(topic, ledgers, each)
-                if lost is None:
-                    deleted.append(place)
-                else:
-                    errors[place] = lost
+            if each.last in lost:
+                errors[place] = lost[each.last]
+            elif each.last in missing:
+                deleted.append(place)
             elif wrong := _wrong(*totals[each.last]):
                 errors[place] = _unreadable(topic, each, wrong)
     return Usable(parts, deleted, errors)
@@ -152,17 +150,6 @@ def _unreadable(topic: Topic, message: ChunkedMessage, wrong: str) -> Unreadable
         f"the message of topic {str(topic.name)!r} that ends at position {message.last}{where} cannot be put together: "
         f"{wrong}; it stays unacknowledged: skip it to be rid of it"
     )
-
-
-def _lost(topic: Topic, ledgers: LedgerIndex, message: ChunkedMessage) -> MessagesLost | None:
-    """The error that names what is lost between the chunks of a message; None where nothing is, so that what is missing
-    was deleted."""
-    for run in ledgers.runs(topic.topic_id, message.partition, message.first, message.last):
-        if run.may_have_chunks:
-            for rows in EntryReader().read(topic.path, run, columns=("uuid", "payload")):
-                if isinstance(rows, Missing) and rows.is_lost:
-                    return lost_error(topic.path, run, rows)
-    return None
 
 
 def read_chunked(

@@ -6,9 +6,12 @@ reads the payload, as a client does (:meth:`ChunkedMessages.joined`): a row grou
 that lie in it. So no payload is shuffled, none is read where nobody asks for the column, and what cannot be put
 together is an error of its message alone.
 
-On two cores of a busy machine messages of 6 MB come at 0.6 of the rate of a plain read and of 64 MB at 0.4 (0.3 and 0.3
-where both looks at chunks were plans over the table). A worker that reads a file and hands it over as it is reaches 700
-to 870 MB/s there; ``listagg`` and its shuffle took 2.4 s where workers took 1.3 for 448 MB.
+Most of the time goes into copies, and into memory that is new. So a worker puts each payload in place as it is decoded,
+where the one before it lay, and gives it to Spark as text, which a row of Spark takes straight from Arrow's memory:
+7 messages of 64 MB came at 0.60 of the rate of a plain read, before at 0.46, one of 1 GiB at 0.38, before at 0.29 (two
+cores, in turn in the same minutes). Of the rest of 1 GiB, which one task reads, joins and hands over one after the
+other, the system takes half, for memory that the JVM uses for the first time. ``listagg`` and its shuffle took 2.4 s
+where workers took 1.3 for 448 MB.
 A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 4 GiB, all: the
 payload, and a row that Spark makes larger by doubling. A filter on the payload has Spark read it twice.
 
@@ -30,10 +33,11 @@ from pyspark.sql.functions import arrow_udf
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.last_chunks import names_of, read_last_chunks
 from pulsar_spark.frames.payload_batches import in_pieces
-from pulsar_spark.frames.payloads import PAYLOAD_ERROR, PLAIN, PLAIN_TYPE
+from pulsar_spark.frames.payloads import PAYLOAD_ERROR
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded, ranges_of
-from pulsar_spark.storage.chunks import ChunkedMessages, SpansOf
+from pulsar_spark.storage.chunk_rows import SpansOf
+from pulsar_spark.storage.chunks import ChunkedMessages, PayloadMemory
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.store import AnyPath
@@ -42,6 +46,10 @@ from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 
 GONE = "some of its chunks were deleted or rewritten since the frame was made"
 NOTHING = -(1 << 63)
+_AS_TEXT = pa.struct({"payload": pa.string(), PAYLOAD_ERROR: pa.string()})
+_AS_TEXT_TYPE = f"struct<payload: string, {PAYLOAD_ERROR}: string>"
+"""What workers give: Spark copies binary out of Arrow's memory before it makes a row of it, and text it does not. Nor
+does it look whether it is any."""
 _PLACE = ("partition", "position")
 _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 
@@ -110,7 +118,7 @@ def with_payloads(
     else:
         found = local_frame(spark, _beside(last_chunks, known))
     whole = found.withColumn("whole", _function(topic.path, runs)("parts", SIZE))
-    payload, error = (F.col("whole")[name] for name in ("payload", PAYLOAD_ERROR))
+    payload, error = F.col("whole")["payload"].cast("binary"), F.col("whole")[PAYLOAD_ERROR]
     return whole.select(
         *(payload.alias(name) if name == "payload" else F.col(name) for name in names), error.alias(PAYLOAD_ERROR)
     )
@@ -165,16 +173,21 @@ def _spans(
 
 def _function(table: AnyPath, runs: Sequence[Run]) -> Callable[..., Column]:
     def whole(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
-        entries = EntryReader(CACHED_BYTES)
+        entries, memory = EntryReader(CACHED_BYTES), PayloadMemory()
         for batch in batches:
-            yield from in_pieces(_payloads(table, entries, runs, *batch), PLAIN)
+            yield from in_pieces(_payloads(table, entries, memory, runs, *batch), _AS_TEXT)
 
-    return arrow_udf(whole, PLAIN_TYPE)
+    return arrow_udf(whole, _AS_TEXT_TYPE)
 
 
 def _payloads(
-    table: AnyPath, entries: EntryReader, runs: Sequence[Run], parts: pa.ListArray, sizes: pa.Array
-) -> Iterator[tuple[bytes | None, str | None]]:
+    table: AnyPath,
+    entries: EntryReader,
+    memory: PayloadMemory,
+    runs: Sequence[Run],
+    parts: pa.ListArray,
+    sizes: pa.Array,
+) -> Iterator[tuple[memoryview | None, str | None]]:
     """The payload of each message, or why there is none."""
     for spans, size in zip(parts.to_pylist(), sizes.to_pylist(), strict=True):
         if (size or 0) > MOST_BYTES:
@@ -183,7 +196,7 @@ def _payloads(
         held = [(runs[each["run"]], [(each["first"], each["last"])]) for each in spans]
         positions = expanded(*(np.array([each[name] for each in spans]) for name in ("first", "last")))
         try:
-            payload = ChunkedMessages(table, entries, lambda _, held=held: held).joined(positions, MOST_BYTES)
+            payload = ChunkedMessages(table, entries, lambda _, held=held: held).joined(positions, MOST_BYTES, memory)
         except (UnreadableMessage, MessagesLost) as failed:
             yield None, f"{type(failed).__name__}: {failed}"
             continue

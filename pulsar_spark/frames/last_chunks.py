@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.chunk_rows import rows_of_chunks
-from pulsar_spark.storage.chunks import SpansOf
+from pulsar_spark.storage.chunk_rows import SpansOf, rows_of_chunks
 from pulsar_spark.storage.slices import DELIVERED
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
@@ -52,18 +51,19 @@ def read_last_chunks(
     ]
     if len(held) > MOST_RUNS:
         return None
-    found = [pa.table({name: pa.array([], kind) for name, kind in _types(wanted).items()})]
+    found = [pa.table({name: pa.array([], kind) for name, kind in message_types(wanted).items()})]
     for partition, run, spans in held:
         rows = rows_of_chunks(topic.path, run, spans, own)
         counts = [redelivery_counts.get((partition, position), 0) for position in rows["position"].to_pylist()]
         said = {"partition": partition, "publish_id": run.publish_id, "ledger_id": run.ledger_id}
         for name, value in said.items():
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value, _types(wanted).get(name)), rows.num_rows))
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value, message_types(wanted).get(name)), rows.num_rows))
         rows = rows.append_column("redelivery_count", pa.array(counts, pa.int32()))
         found.append(rows.select(found[0].column_names))
     return pa.concat_tables(found)
 
 
-def _types(wanted: Sequence[str]) -> dict[str, pa.DataType]:
+def message_types(wanted: Sequence[str]) -> dict[str, pa.DataType]:
+    """The types of these columns of messages, but for the payload."""
     of_place = {"ledger_id": pa.int64(), "position": pa.int64(), "redelivery_count": pa.int32()}
     return {name: of_place.get(name) or MESSAGES.schema.field(name).type for name in wanted if name != "payload"}

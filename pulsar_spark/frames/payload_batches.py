@@ -57,21 +57,31 @@ def values_of(column: pa.Array) -> Sequence:
 
 
 def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.Array]:
-    """Rows, whose first value is the payload, as arrays of a limited size."""
-    rows = iter(rows)
-    while piece := list(_up_to(rows, _BATCH_BYTES)):
-        yield pa.StructArray.from_arrays(
-            [_array(values, field.type) for values, field in zip(zip(*piece), kind, strict=True)], fields=list(kind)
-        )
-
-
-def _up_to(rows: Iterator[tuple], most: int) -> Iterator[tuple]:
-    size = 0
+    """Rows, whose first value is the payload, as arrays of a limited size. A payload that is larger has one for itself,
+    and is with Spark before the next row is asked for. Of a *kind* whose payload is text nobody looks whether it is."""
+    piece, size = [], 0
     for row in rows:
-        yield row
-        size += len(row[0] or b"")
-        if size > most:
-            return
+        of_payload = len(row[0] or b"")
+        if piece and size + of_payload > _BATCH_BYTES:
+            yield _struct(piece, kind)
+            piece, size = [], 0
+        piece.append(row)
+        size += of_payload
+        if size > _BATCH_BYTES:
+            yield _struct(piece, kind)
+            piece, size = [], 0
+    if piece:
+        yield _struct(piece, kind)
+
+
+def _struct(rows: list[tuple], kind: pa.StructType) -> pa.Array:
+    payloads, *others = zip(*rows)
+    if len(rows) > 1:  # of a memoryview among others Arrow never lets go
+        payloads = tuple(bytes(each) if isinstance(each, memoryview) else each for each in payloads)
+    stored, *fields = kind
+    columns = [_array(payloads, pa.binary()).view(stored.type)]
+    columns += [_array(values, field.type) for values, field in zip(others, fields, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=list(kind))
 
 
 def _array(values: tuple, kind: pa.DataType) -> pa.Array:

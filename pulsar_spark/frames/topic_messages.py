@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.frames.chunk_groups import grouped_parts
 from pulsar_spark.frames.chunk_payloads import with_payloads
+from pulsar_spark.frames.lost_chunks import LostEntries
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
@@ -38,9 +39,10 @@ def read_messages(
 ) -> DataFrame:
     """Every message that *topic*, or a partition of it, has now, one row each, in no order: the columns of its table,
     ``ledger_id``, ``position`` and ``payload_error``. A complete chunked message lies where its last chunk lies and has
-    that one's columns, with the payload of all; what is incomplete is not there (see the view ``chunks``). Payloads are
-    plain, or null with a ``payload_error`` (see :func:`decode_payloads`): also where the chunks of a message are not as
-    large together as they say. No broker is needed.
+    that one's columns, with the payload of all; what is incomplete is not there (see the view ``chunks``), nor is one
+    of which a chunk was deleted. Payloads are plain, or null with a ``payload_error`` (see :func:`decode_payloads`):
+    also where the chunks of a message are not as large together as they say. Where chunks may lie an entry that is
+    lost has such a row, too. No broker is needed.
 
     With *is_read_compacted* of what was compacted (see :meth:`Admin.compact`) only the messages that stay, trimmed or
     not, and every one that was published since.
@@ -92,9 +94,10 @@ def messages_at(
     """*columns* of the messages of *topic* as of *version* of its table, as :func:`read_pieces` gives them: all, or
     those of some *partitions* or *ranges* of positions. Chunks are looked up as the table has them now: a chunked
     message of which any is deleted or lost is not there. Of one whose chunks cannot be put together there is no
-    payload, and :data:`PAYLOAD_ERROR` says why. And whether any may have a payload that is compressed or encrypted."""
+    payload, and :data:`PAYLOAD_ERROR` says why; nor of an entry that is lost where chunks may lie. And whether any may
+    have a payload that is compressed or encrypted."""
     small, ends, all_units, has_chunks, has_encoded = [], [], {}, False, False
-    known = ledgers_until(layout, topic, version)
+    known, lost = ledgers_until(layout, topic, version), LostEntries(topic)
     for partition, ledgers in known.items():
         if partitions is not None and partition not in partitions:
             continue
@@ -104,8 +107,9 @@ def messages_at(
                 runs = list(ledgers.parts(held.first, min(held.last, end - 1)))
                 has_encoded |= any(run.has_encoded for run in runs)
                 has_chunks |= any(run.may_have_chunks for run in runs)
-                small += pieces_of(held, (run for run in runs if not _is_all_chunks(groups, run)))
                 for run in runs:
+                    there = lost.without(partition, run) if run.may_have_chunks else [run]
+                    small += pieces_of(held, (part for part in there if not _is_all_chunks(groups, part)))
                     units |= (found := _units(groups, run))
                     ends += pieces_of(held, [run] if found else ())
         if units:
@@ -123,6 +127,8 @@ def messages_at(
             return read_pieces(spark, topic, ends, columns, version=version, where=is_chunk())
 
         found.append(with_payloads(spark, topic, parts, spans_of, columns, many))
+    if (rows := lost.rows(spark, columns)) is not None:
+        found.append(rows)
     return reduce(DataFrame.unionByName, found), has_encoded
 
 

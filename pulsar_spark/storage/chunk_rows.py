@@ -5,16 +5,18 @@ chunks leaves the message what it was, one that is gone, and not one that might 
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.entries import EntryReader, is_in_table, read_slice
-from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import MESSAGES
 
@@ -22,6 +24,9 @@ PAYLOAD_BYTES = "payload_bytes"
 """Column that is asked for in the place of ``payload``: its size, 0 for null."""
 
 COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
+
+SpansOf = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[Run, list[tuple[int, int]]]]]
+"""The runs of a topic partition that hold positions, as PartitionLedgers.spans_of gives them."""
 
 _FEW = 1 << 10
 _AT_ONCE = 1 << 17
@@ -98,6 +103,32 @@ def rows_of_chunks(
             rows = rows.set_column(at, schema.field("payload"), room.kept(rows["payload"], sizes))
         found.append(rows.select(schema.names).filter(is_chunk))
     return pa.concat_tables(found)
+
+
+def lost_messages(
+    table: AnyPath, spans_of: SpansOf, units: Mapping[int, int], columns: Sequence[str]
+) -> dict[int, MessagesLost]:
+    """Those of *units*, messages of which chunks are missing, of which some are lost and not deleted, as far as
+    *columns* are read, each by where it ends, with the error that names what is lost between its chunks. *units* say
+    where each begins."""
+    found: dict[int, MessagesLost] = {}
+    for run, spans in spans_of(list(Positions((first, last) for last, first in units.items()))):
+        if run.may_have_chunks:
+            missing = (rows for rows in EntryReader().read(table, run, spans, columns) if isinstance(rows, Missing))
+            for each in missing:
+                found = _lost_in(table, run, each, units) | found if each.is_lost else found
+    return found
+
+
+def _lost_in(table: AnyPath, run: Run, missing: Missing, units: Mapping[int, int]) -> dict[int, MessagesLost]:
+    lost = [(first + run.to_position, last + run.to_position) for first, last in missing.entries]
+    found = {}
+    for last, first in units.items():
+        parts = [(max(first, begin), min(last, end)) for begin, end in lost if begin <= last and end >= first]
+        if parts:
+            entries = [(begin - run.to_position, end - run.to_position) for begin, end in parts]
+            found[last] = lost_error(table, run, missing._replace(whole=entries, parts={}))
+    return found
 
 
 def _rows_of(table: AnyPath, run: Run, *, as_published: bool = False) -> pa.Table:

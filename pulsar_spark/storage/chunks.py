@@ -6,7 +6,8 @@ these entries alone, a row group at a time, so that memory holds the message and
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -15,9 +16,8 @@ import pyarrow as pa
 
 from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.chunking import parts_of, wrong_size
-from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions, ranges_of
-from pulsar_spark.storage.chunk_rows import read_chunks
+from pulsar_spark.storage.chunk_rows import SpansOf, read_chunks
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.store import AnyPath
 
@@ -25,9 +25,6 @@ _PAYLOAD, _SIZE = "payload", "total_chunk_msg_size"
 _PLACE = ("uuid", "producer_name", "num_chunks_from_msg", "chunk_id")
 
 _AT_ONCE_BYTES = 64 << 20
-
-SpansOf = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[Run, list[tuple[int, int]]]]]
-"""The runs of a topic partition that hold positions, as PartitionLedgers.spans_of gives them."""
 
 
 def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
@@ -60,6 +57,44 @@ class _Payload:
             return b"".join(self._pieces)
         self._begin.writelines(self._pieces)
         return self._begin.getvalue()
+
+
+class PayloadMemory:
+    """Memory for large payloads one after the other: used again once nobody has the last one any more, because memory
+    that is new takes as long to come by as to fill."""
+
+    def __init__(self):
+        self._held, self._last = np.empty(0, np.uint8), lambda: None
+
+    def of(self, size: int) -> np.ndarray:
+        """So many bytes, which hold anything; its caller's, and that of whoever keeps a view of them."""
+        if len(self._held) < size or self._last() is not None:
+            self._held = np.frombuffer(pa.allocate_buffer(size), np.uint8)  # NumPy waits for pages of 2 MiB
+        found = self._held[:size]
+        self._last = weakref.ref(found)
+        return found
+
+
+class _Placed:
+    """Pieces of a payload, each put in its place in *memory*. How large all are is said by who wrote them, who may lie:
+    so many pieces as large as the first one is the most that is taken at first."""
+
+    def __init__(self, memory: PayloadMemory, pieces: int):
+        self.size, self._memory, self._pieces, self._held = 0, memory, pieces, np.empty(0, np.uint8)
+
+    def add(self, piece: pa.Buffer | bytes) -> None:
+        """The next one."""
+        begin, self.size = self.size, self.size + len(piece)
+        if self.size > len(self._held):
+            held = self._memory.of(max(self._pieces * len(piece) if not begin else 2 * self.size, self.size))
+            held[:begin] = self._held[:begin]
+            self._held = held
+        if self.size > begin:
+            self._held[begin : self.size] = np.frombuffer(piece, np.uint8)
+
+    def whole(self) -> memoryview:
+        """All of them, until the memory is used again."""
+        return memoryview(self._held)[: self.size]
 
 
 class ChunkedMessages(NamedTuple):
@@ -108,11 +143,14 @@ class ChunkedMessages(NamedTuple):
         are lost."""
         return pa.concat_tables(self._read(parts, None))
 
-    def joined(self, parts: np.ndarray, most_bytes: int | None = None) -> bytes | None:
+    def joined(
+        self, parts: np.ndarray, most_bytes: int | None = None, memory: PayloadMemory | None = None
+    ) -> bytes | memoryview | None:
         """The payload of the chunks at these positions; None where some are deleted, or are rewritten so that they are
         no message in this order. :class:`MessagesLost` where some are lost, :class:`UnreadableMessage` where they are
-        not as large together as they say, or have more than *most_bytes*."""
-        payload, found, said, message = _Payload(), 0, set(), None
+        not as large together as they say, or have more than *most_bytes*. With *memory* the payload lies there."""
+        payload = _Payload() if memory is None else _Placed(memory, len(parts))
+        found, said, message = 0, set(), None
         for rows in self._read_ahead(parts, (_PAYLOAD, _SIZE, *_PLACE)):
             places = zip(*(rows[name].to_pylist() for name in _PLACE))
             for piece, size, (*of, chunk_id) in zip(_buffers_of(rows[_PAYLOAD]), rows[_SIZE].to_pylist(), places):

@@ -21,7 +21,7 @@ from pulsar_spark.frames import publish
 from pulsar_spark.frames.consumer import MAX_MESSAGES
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic, create_topic
-from tests.benchmarks.backlog import Run
+from tests.benchmarks.backlog import TIMEOUT_SECONDS, Run
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, peak_memory, resident_memory, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig
@@ -146,7 +146,8 @@ def _between_small_ones(bench: Bench, size: int) -> Iterator[Figure]:
     """A topic of small messages, every so many of which is in chunks, each as small as the others; and one without."""
     root = bench.new_folder("chunks-between") / "root"
     with BrokerProcess(root, bench.folder / "chunks.log"):
-        admin = Admin(f"delta:{root}")
+        bench.say("starting a broker")
+        admin = Admin(f"delta:{root}", timeout_seconds=TIMEOUT_SECONDS)
         admin.set_max_unacked_per_consumer("public/default", 0)
         admin.set_max_unacked_per_subscription("public/default", 0)
         bench.say(f"publishing {size:,} messages, one in {EVERY:,} in chunks")

@@ -19,13 +19,16 @@ from pulsar_spark.frames import (
 from pulsar_spark.frames.chunk_deliveries import find_parts
 from pulsar_spark.frames.chunk_payloads import GONE
 from pulsar_spark.protocol.chunking import metadata_bytes
+from pulsar_spark.storage import entries
 from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.arriving import arrive
 from tests.client.test_bad_chunks import CASES, UNREADABLE, write
 from tests.plain_broker import PlainBroker
+from tests.tables.test_lost import damage_group
 
 WAIT = 60
 SIZES = (0, 999, 1000, 1001, 2500, 10_000, None)
@@ -262,6 +265,22 @@ def test_a_frame_tells_of_what_was_deleted_since(spark, served):
     without = read.select("position", "partition_key")
     assert without.count() == 2 and "Python" not in without._jdf.queryExecution().executedPlan().toString()
     assert [row.position for row in read_messages(spark, served.layout.root, "t").collect()] == [1]
+
+
+@pytest.mark.parametrize(("lost", "damaged"), [(2, None), (3, None), (2, "uuid"), (3, "uuid"), (2, "payload")])
+def test_a_lost_chunk_is_told_where_the_topic_is_read(spark, served, lost, damaged, monkeypatch):
+    """As a row of its own, or, where it is only its payload that cannot be read, as its message's."""
+    create_topic(served.layout, "t")
+    arrive(served, "t", "A:0:2", "A:1:2", "B:0:2", "B:1:2", "x", total_chunk_msg_size=10)
+    path = read_topic(served.layout, "t").path
+    file = path / TableLog(path).commit(lost + 1).added[0].path
+    file.unlink() if damaged is None else damage_group(file, 0, damaged)
+    monkeypatch.setattr(entries, "_SLICES", entries.EntryReader())
+    read = read_messages(spark, served.layout.root, "t")
+    rows = {row.position: row for row in read.select("position", "entry_id", "payload", "payload_error").collect()}
+    place = 3 if damaged == "payload" else lost
+    assert {at: row.payload for at, row in rows.items()} == {1: b"A:0:2A:1:2", 4: b"x", place: None}
+    assert rows[place].entry_id == 0 and rows[place].payload_error.startswith(f"MessagesLost: messages {lost + 1}:0 of")
 
 
 def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served, caplog):

@@ -1,0 +1,58 @@
+"""Entries that are lost where chunks may lie, as rows: whoever reads a topic is told of them, as consumers and readers
+are. Of a message one of whose chunks is lost nobody can say more: what is left of it is in the view ``chunks``. Where
+no chunks lie Spark reads all rows, and fails where a file is gone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+
+from pulsar_spark.frames.last_chunks import message_types, names_of
+from pulsar_spark.frames.payloads import PAYLOAD_ERROR
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.missing import Missing, lost_error
+from pulsar_spark.storage.session import local_frame
+from pulsar_spark.storage.topics import Topic
+
+_ROWS_AT_ONCE = 1 << 17
+_SAID = ("partition", "publish_id", "ledger_id", "first", "last", "to_position", PAYLOAD_ERROR)
+
+
+class LostEntries:
+    """Those of a topic's runs that may have chunks, as far as somebody has asked."""
+
+    def __init__(self, topic: Topic):
+        self._topic, self._reader, self._rows = topic, EntryReader(block_rows=_ROWS_AT_ONCE), []
+
+    def without(self, partition: int, run: Run) -> Iterable[Run]:
+        """What of *run* is not lost."""
+        for missing in self._reader.read(self._topic.path, run, columns=("uuid",)):
+            if isinstance(missing, Missing) and missing.is_lost:
+                error = lost_error(self._topic.path, run, missing)
+                told = run.publish_id, run.ledger_id, f"{type(error).__name__}: {error}"
+                lost = [(first + run.to_position, last + run.to_position) for first, last in missing.entries]
+                self._rows += [(partition, *told[:2], *stretch, run.to_position, told[2]) for stretch in lost]
+                return [run.part(*stretch) for stretch in Positions(lost).gaps(run.first_position, run.last_position)]
+        return [run]
+
+    def rows(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame | None:
+        """A row for each, with the columns that chunk_payloads.with_payloads gives: its place, why it has no payload,
+        and nothing else; None where nothing is lost."""
+        if not self._rows:
+            return None
+        types: Mapping[str, pa.DataType] = message_types(names_of(columns)) | {"payload": pa.binary()}
+        stretches = local_frame(spark, pa.table(dict(zip(_SAID, map(list, zip(*self._rows))))))
+        entries = stretches.withColumn("position", F.explode(F.sequence("first", "last")))
+        known = {name: F.col(name) for name in ("partition", "publish_id", "ledger_id", "position")}
+        known |= {"entry_id": F.col("position") - F.col("to_position"), "redelivery_count": F.lit(0)}
+        return entries.select(
+            *(
+                known.get(name, F.lit(None)).cast(from_arrow_type(types[name])).alias(name)
+                for name in names_of(columns)
+            ),
+            PAYLOAD_ERROR,
+        )
