@@ -13,7 +13,6 @@ from typing import Any
 
 from pulsar_spark.asyncio.futures import Files, answered, raises_exceptions
 from pulsar_spark.client import producer as blocking
-from pulsar_spark.client.payloads import AS_IT_IS
 from pulsar_spark.client.send_arguments import outgoing
 from pulsar_spark.client.send_outcomes import Answered
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, PulsarSparkError, Timeout
@@ -40,8 +39,7 @@ class Producer:
     def __init__(self, producer: blocking.Producer, files: Files):
         self._producer, self._files = producer, files
         self._turn = asyncio.Lock()
-        settings = producer._settings
-        self._needs_thread = settings.chunking_enabled or settings.encoder is not AS_IT_IS
+        self._needs_thread = producer._is_stored_otherwise
 
     @raises_exceptions
     async def send(
@@ -95,7 +93,7 @@ class Producer:
     async def _until_allowed(self) -> None:
         """Wait while the backlog quota holds producers; what it refuses is raised."""
         producer, deadline = self._producer, time.monotonic() + self._producer._timeout
-        while not producer._quota.is_known:
+        while time.monotonic() >= producer._quota.known_until:
             refused = await self._files.submit(producer._quota.refusal, 0.0, lambda: producer._is_closed)
             if refused is None:
                 return
