@@ -45,9 +45,9 @@ class Subscriptions:
         self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
 
     def skip_messages(self, topic: str, subscription: str, messages: int) -> int:
-        """Acknowledge the next *messages* of the backlog unseen; how many there were. Of a partitioned topic, name one
-        partition."""
-        check_count("messages", messages)
+        """Acknowledge the next *messages* of the backlog of a *topic*'s *subscription* unseen, which may be 0; how many
+        there were. Of a partitioned topic, name one partition."""
+        check_count("messages", messages, least=0)
         resolve_partition(self.layout, topic, "skip on")
         return sum(
             int(reply.text or 0) for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)})

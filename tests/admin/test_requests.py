@@ -81,7 +81,7 @@ def test_wrong_arguments_are_not_sent(admin, layout):
         with pytest.raises(NotAllowedError, match="skip on one partition"):
             admin.skip_messages(TOPIC, "s", 1)
         for wrong in (
-            lambda: admin.skip_messages(f"{TOPIC}-partition-0", "s", 0),
+            lambda: admin.skip_messages(f"{TOPIC}-partition-0", "s", -1),
             lambda: admin.expire_messages(TOPIC, "s", -1),
             lambda: admin.reset_cursor(TOPIC, "s", "yesterday"),
             lambda: admin.create_subscription(TOPIC, "s", "middle"),
