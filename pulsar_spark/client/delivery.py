@@ -99,7 +99,7 @@ class Delivery:
             return None
         size = max(self.batch_size, self.bits.bit_length())
         octets = np.frombuffer(self.bits.to_bytes(-(-size // 8), "little"), np.uint8)
-        return np.unpackbits(octets, bitorder="little").astype(bool)
+        return np.unpackbits(octets, bitorder="little").view(bool)
 
     @property
     def messages(self) -> int:
