@@ -46,6 +46,7 @@ class PartitionSubscription(HandingOut):
         grouping: Grouping,
         *,
         is_single_active: bool,
+        asks_along: bool,
         max_redeliver_count: int | None,
     ):
         self._consumer = consumer
@@ -66,7 +67,9 @@ class PartitionSubscription(HandingOut):
         )
         self.generation = 0
         self.lock = threading.Lock()
-        self.tracker = AcknowledgementTracker(self._channel, self.lock, self.row, grouping, self._flow_along)
+        self.tracker = AcknowledgementTracker(
+            self._channel, self.lock, self.row, grouping, self._flow_along if asks_along else list
+        )
         self._is_timed = consumer._unacked is not None
         if not self._is_timed and not grouping.is_immediate:
             self.tracker.pending.owner = consumer
