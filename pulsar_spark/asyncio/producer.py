@@ -13,6 +13,7 @@ from typing import Any
 
 from pulsar_spark.asyncio.futures import Files, answered, raises_exceptions
 from pulsar_spark.client import producer as blocking
+from pulsar_spark.client.payloads import AS_IT_IS
 from pulsar_spark.client.send_arguments import outgoing
 from pulsar_spark.client.send_outcomes import Answered
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, PulsarSparkError, Timeout
@@ -39,7 +40,8 @@ class Producer:
     def __init__(self, producer: blocking.Producer, files: Files):
         self._producer, self._files = producer, files
         self._turn = asyncio.Lock()
-        self._needs_thread = producer._is_stored_otherwise
+        settings = producer._settings
+        self._needs_thread = settings.chunking_enabled or settings.encoder is not AS_IT_IS
 
     @raises_exceptions
     async def send(

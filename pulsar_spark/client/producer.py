@@ -18,7 +18,6 @@ from pulsar_spark.client.enums import BatchingType
 from pulsar_spark.client.following import PARTITIONS_SECONDS
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
-from pulsar_spark.client.payloads import AS_IT_IS
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.client.publisher import Publisher, PublishRules
@@ -47,7 +46,6 @@ class Producer(Sending):
         self._client, self._process = client, client._process
         self._topic_name = topic_name
         self._settings = settings
-        self._is_stored_otherwise = settings.chunking_enabled or settings.encoder is not AS_IT_IS
         self._name = settings.producer_name
         self._lock = threading.RLock()  # taken for each message: a condition's own way to it is Python
         self._condition = threading.Condition(self._lock)

@@ -40,7 +40,6 @@ class Sending:
 
     _process: int
     _settings: ProducerSettings
-    _is_stored_otherwise: bool
     _topic_name: str
     _name: str
     _timeout: float
@@ -160,8 +159,9 @@ class Sending:
         partition = self._routing.partition(message)
         if message.deliver_at_ms is not None and (refused := self._refused_delay(message)) is not None:
             return refused
-        payload = message.payload
-        if self._is_stored_otherwise or payload is not None and len(payload) > quota.max_message_size:
+        payload, settings = message.payload, self._settings
+        is_as_given = not settings.chunking_enabled and settings.encoder is AS_IT_IS
+        if not is_as_given or payload is not None and len(payload) > quota.max_message_size:
             return self._enqueue_pieces(partition, message, is_flush)
         with self._lock:
             if self._is_closed or self._pending >= self._limit:
