@@ -59,6 +59,17 @@ class Admin(
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise
     :class:`~pulsar_spark.errors.Timeout` without one.
+
+    What many methods are given:
+
+    - ``topic``: a topic in any of Pulsar's spellings, all of it or, ``...-partition-N``, a partition; ``subscription``:
+      the name of one on it. Where both may be left out, all are meant.
+    - ``scope``: where a policy holds: a namespace (``tenant/namespace``), a topic (``persistent://...``), or
+      ``broker`` for all of the root. ``name`` and ``value``: a policy's, as ``pulsar-spark policies list`` shows them.
+    - ``namespace``: ``tenant/namespace``.
+    - ``ledger_id`` and ``entry_id``: where a message lies, as its id says.
+    - ``hashing_scheme``: the hash of partition keys that the topic's producers have.
+    - ``dry_run``: nothing is done, and what would be is told.
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30):
@@ -69,7 +80,7 @@ class Admin(
     # Namespaces
 
     def create_namespace(self, namespace: str) -> None:
-        """Make ``tenant/namespace``, and its tenant; :class:`NotAllowedError` when it exists."""
+        """Make a *namespace*, ``tenant/namespace``, and its tenant; :class:`NotAllowedError` when it exists."""
         create_namespace(self.layout, namespace)
 
     def namespaces(self, tenant: str | None = None) -> list[str]:
@@ -92,7 +103,7 @@ class Admin(
         create_topic(self.layout, topic, partitions)
 
     def update_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """Raise the number of a topic's partitions; its subscriptions get the new ones from the first message on, for
+        """Raise the number of a topic's *partitions*; its subscriptions get the new ones from the first message on, for
         which the broker is asked. Said again with the same number it does what is left of that.
 
         :class:`NotAllowedError` for fewer than there are, and for a topic without partitions. Clients that have the
@@ -220,7 +231,8 @@ class Admin(
         return list(itertools.islice(self.backlog(topic, subscription, at), messages))
 
     def backlog(self, topic: str, subscription: str, at: int | MessageId = 0) -> Iterator[Message]:
-        """What :meth:`peek_messages` gives, all of it, one by one: who keeps none needs the memory of one."""
+        """What :meth:`peek_messages` gives, *at* a place or all of it, one by one: who keeps none needs the memory of
+        one."""
         check_name("subscription", subscription)
         found, first = place_of(self.layout, topic, at)
         return found.backlog(subscription, first)

@@ -105,7 +105,7 @@ class Doctor:
         return read_durability(self.layout.root)
 
     def set_durability(self, durability: str) -> None:
-        """Set it, for every append from now on, also those of processes that run."""
+        """Set it to one of these (*durability*), for every append from now on, also those of processes that run."""
         require_root(self.layout)
         write_durability(self.layout.root, durability)
 

@@ -53,11 +53,11 @@ class Policies:
         self.remove_policies(scope, name)
 
     def remove_policies(self, scope: str, *names: str) -> None:
-        """Remove several."""
+        """Remove those of these *names*."""
         self._ask_policies(scope, dict.fromkeys(checked_each(str, names, "names")))
 
     def set_message_ttl(self, scope: str, seconds: int) -> None:
-        """Entries older than so many seconds are acknowledged unseen, none before its deliver time; 0 = never."""
+        """Entries older than so many *seconds* are acknowledged unseen, none before its deliver time; 0 = never."""
         self.set_policy(scope, "message_ttl_seconds", _limit(seconds))
 
     def remove_message_ttl(self, scope: str) -> None:
@@ -65,8 +65,8 @@ class Policies:
         self.remove_policy(scope, "message_ttl_seconds")
 
     def set_backlog_quota(self, scope: str, limit_size: int = 0, limit_time: int = 0, policy: str = HOLD) -> None:
-        """What happens when the slowest subscription's backlog takes more than *limit_size* bytes or is older than
-        *limit_time* seconds (0 = no limit)."""
+        """What happens, by *policy* (the policy ``backlog_quota_policy``), when the slowest subscription's backlog
+        takes more than *limit_size* bytes or is older than *limit_time* seconds (0 = no limit)."""
         limits = {"backlog_quota_bytes": _limit(limit_size), "backlog_quota_seconds": _limit(limit_time)}
         self._ask_policies(
             scope, {"backlog_quota_policy": policy, **{name: str(limit) for name, limit in limits.items()}}
@@ -77,8 +77,8 @@ class Policies:
         self.remove_policies(scope, "backlog_quota_policy", "backlog_quota_bytes", "backlog_quota_seconds")
 
     def set_retention(self, scope: str, seconds: int, size: int) -> None:
-        """How long, and how many bytes of it, trimming keeps what is acknowledged: 0 = no limit of that kind, both 0 =
-        nothing is kept, -1 = for ever."""
+        """How many *seconds*, and how many bytes of it (*size*), trimming keeps what is acknowledged: 0 = no limit of
+        that kind, both 0 = nothing is kept, -1 = for ever."""
         self._ask_policies(scope, {"retention_seconds": str(seconds), "retention_bytes": str(size)})
 
     def remove_retention(self, scope: str) -> None:
@@ -86,7 +86,7 @@ class Policies:
         self.remove_policies(scope, "retention_seconds", "retention_bytes")
 
     def set_subscription_expiration_time(self, scope: str, minutes: int) -> None:
-        """Subscriptions that had no consumer for more than so many minutes are deleted; 0 = never."""
+        """Subscriptions that had no consumer for more than so many *minutes* are deleted; 0 = never."""
         self.set_policy(scope, "subscription_expiration_minutes", _limit(minutes))
 
     def remove_subscription_expiration_time(self, scope: str) -> None:
@@ -94,8 +94,8 @@ class Policies:
         self.remove_policy(scope, "subscription_expiration_minutes")
 
     def set_delayed_delivery(self, scope: str, active: bool, tick_ms: int = 1000, max_delay_ms: int = 0) -> None:
-        """Whether Shared and Key_Shared subscriptions wait for deliver times; without, messages are delivered at once,
-        those that wait already too.
+        """Whether (*active*) Shared and Key_Shared subscriptions wait for deliver times; without, messages are
+        delivered at once, those that wait already too.
 
         *tick_ms* is how far apart, at least, the rounds are that the broker makes for nothing but what has come due:
         so late a message may be where many deliver times follow each other. In Pulsar it is how early one may be;
@@ -135,8 +135,8 @@ class Policies:
         self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS)
 
     def set_deduplication(self, scope: str, enabled: bool) -> None:
-        """Whether what a producer sends again, by its name and sequence ids, is left out from now on; what was stored
-        before does not count. Producers that are open learn it within a quarter of a second."""
+        """Whether (*enabled*) what a producer sends again, by its name and sequence ids, is left out from now on; what
+        was stored before does not count. Producers that are open learn it within a quarter of a second."""
         check_type(bool, enabled, "enabled")
         self.set_policy(scope, DEDUPLICATION, int(enabled))
 
@@ -150,7 +150,7 @@ class Policies:
         self.remove_policy(scope, DEDUPLICATION)
 
     def set_compaction_threshold(self, scope: str, threshold: int) -> None:
-        """Above how many bytes that are not compacted a broker compacts a topic by itself; 0 = never."""
+        """Above how many bytes (*threshold*) that are not compacted a broker compacts a topic by itself; 0 = never."""
         self.set_policy(scope, COMPACTION_THRESHOLD, _limit(threshold))
 
     def get_compaction_threshold(self, scope: str) -> int | None:
@@ -163,15 +163,15 @@ class Policies:
         self.remove_policy(scope, COMPACTION_THRESHOLD)
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
-        """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""
+        """Messages (*limit*) a Shared consumer of the *namespace* may hold unacknowledged; 0 = no limit."""
         self.set_policy(namespace, "max_unacked_messages_per_consumer", _limit(limit))
 
     def set_max_unacked_per_subscription(self, namespace: str, limit: int) -> None:
-        """Messages a Shared subscription of the namespace may have unacknowledged; 0 = no limit."""
+        """Messages (*limit*) a Shared subscription of the *namespace* may have unacknowledged; 0 = no limit."""
         self.set_policy(namespace, "max_unacked_messages_per_subscription", _limit(limit))
 
     def set_max_consumers_per_subscription(self, namespace: str, limit: int) -> None:
-        """Consumers a subscription of the namespace may have; 0 = no limit."""
+        """Consumers (*limit*) a subscription of the *namespace* may have; 0 = no limit."""
         self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
 
     def _ask_policies(self, scope: str, policies: dict[str, str | None]) -> None:

@@ -44,13 +44,16 @@ class ScheduledMessages:
         self, topic: str, subscription: str | None = None, *, with_payload: bool = False, **select
     ) -> Iterator[dict]:
         """The messages that wait for their deliver time on *subscription*, or on any, partition by partition in the
-        order they come due. Read as they are taken; payloads only if asked for."""
+        order they come due. Read as they are taken; payloads only *with_payload*. Only those that fit *select*:
+        due at ``since`` or later and before ``until`` (datetimes), with one of the ``keys``, with these ``properties``,
+        with one of the ``ids``, as far as these are given."""
         columns = ("payload", *KEYS) if with_payload else KEYS
         for found in self._look(topic, subscription, selection(**select)):
             yield from found.rows(columns)
 
     def count_scheduled(self, topic: str, subscription: str | None = None, **select) -> dict:
-        """How many they are, in all and by subscription, and the first and the last deliver time."""
+        """How many they are, in all and by subscription, and the first and the last deliver time; *select* as for
+        :meth:`scheduled`."""
         entries, waits, first, last = 0, {}, None, None
         for found in self._look(topic, subscription, selection(**select)):
             times = found.scheduled.times
@@ -77,8 +80,9 @@ class ScheduledMessages:
         """Let them not be delivered: ``selected`` counts them by subscription, ``done`` those of them that were
         cancelled; the others had been delivered or acknowledged meanwhile and are as they were.
 
-        All that wait on the topic only with *every*. With *dry_run* nothing is asked, and nothing done. *tell* is
-        called with how many were asked about so far.
+        Those that fit *select* (see :meth:`scheduled`), all that wait on the topic only with *every*; the history keeps
+        the *reason*. With *dry_run* nothing is asked, and nothing done. *tell* is called with how many were asked about
+        so far.
         """
         chosen = _chosen("cancelled", selection(**select), every)
         said = {CANCEL: "true", "receipt": "true"} | ({} if reason is None else {"reason": reason})
@@ -100,7 +104,8 @@ class ScheduledMessages:
         **select,
     ) -> dict:
         """Let them be delivered at another time: *to* (a datetime, or milliseconds since 1970; one that has passed
-        means at once), or *by* so much later, or earlier. The rest is as for :meth:`cancel_scheduled`."""
+        means at once), or *by* so much later, or earlier. *select*, *every*, *reason* and *tell* are as for
+        :meth:`cancel_scheduled`."""
         if (to is None) == (by is None):
             raise InvalidConfiguration("to when are they moved? Give a time, or how much later, and not both")
         chosen = _chosen("moved", selection(**select), every)

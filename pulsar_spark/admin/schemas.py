@@ -55,7 +55,8 @@ class Schemas:
         properties: dict[str, str] | None = None,
         name: str | None = None,
     ) -> int:
-        """Let the topic keep a schema of that type, by its definition as a text or as what JSON says; its version.
+        """Let the topic keep a schema of that type (*schema_type*), by its definition (*schema*), a text or what JSON
+        says, with *properties* and a *name*, the type's where none is given; its version.
         :class:`IncompatibleSchema` where it does not fit, :class:`InvalidConfiguration` for no such type."""
         check_type((str, Mapping, list), schema, "schema")
         check_properties(properties)

@@ -33,11 +33,13 @@ class SetAsideVerbs:
         ]
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
-        """Have one tried again, or all of them; how many were. :class:`UnknownError` says which failed again."""
+        """Have one tried again, by its ``id`` (*entry_id*), or *all_entries*; how many were. :class:`UnknownError` says
+        which failed again."""
         return self._ask_about("retry_set_aside", entry_id, all_entries)
 
     def drop_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
-        """Drop one request, or all requests; how many were. A topic or a subscription is deleted instead."""
+        """Drop one request, by its ``id`` (*entry_id*), or all requests (*all_entries*); how many were. A topic or a
+        subscription is deleted instead."""
         return self._ask_about("drop_set_aside", entry_id, all_entries)
 
     def _ask_about(self, kind: str, entry_id: str | None, all_entries: bool) -> int:

@@ -23,7 +23,8 @@ class Subscriptions:
         self.layout, self._requester = layout, requester
 
     def create_subscription(self, topic: str, subscription: str, initial_position: str = "latest") -> None:
-        """Create a durable subscription at ``"earliest"`` or ``"latest"``; the topic too, where it does not exist."""
+        """Create a durable subscription at ``"earliest"`` or ``"latest"`` (*initial_position*); the topic too, where it
+        does not exist."""
         if str(initial_position).lower() not in POSITIONS:
             raise InvalidConfiguration(f"initial position {initial_position!r}: give 'earliest' or 'latest'")
         resolve_topic(self.layout, topic, create=True)
@@ -45,9 +46,9 @@ class Subscriptions:
         self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
 
     def skip_messages(self, topic: str, subscription: str, messages: int) -> int:
-        """Acknowledge the next *messages* of the backlog unseen; how many there were. Of a partitioned topic, name one
-        partition."""
-        check_count("messages", messages)
+        """Acknowledge the next *messages* of the backlog of a *topic*'s *subscription* unseen, which may be 0; how many
+        there were. Of a partitioned topic, name one partition."""
+        check_count("messages", messages, least=0)
         resolve_partition(self.layout, topic, "skip on")
         return sum(
             int(reply.text or 0) for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)})
@@ -90,7 +91,7 @@ class Subscriptions:
         self._ask(topic, subscription, "expire", {"seconds": str(seconds)})
 
     def reset_cursor(self, topic: str, subscription: str, to: str | int | datetime.datetime) -> None:
-        """Move the cursor to ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or the first
+        """Move the cursor *to* ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or the first
         entry published at or after a time."""
         if isinstance(to, datetime.datetime):
             properties = {"publish_time_ms": str(int(to.timestamp() * 1000))}

@@ -30,8 +30,8 @@ class WaitingLetters:
     def retry_waiting_letters(
         self, topic: str | None = None, subscription: str | None = None, *, letter: str | None = None
     ) -> int:
-        """Try them again now, all of them or those named; of how many messages they are. What comes of it
-        :meth:`waiting_letters` tells."""
+        """Try them again now, all of them or those named, one by its *letter*; of how many messages they are. What
+        comes of it :meth:`waiting_letters` tells."""
         return self._ask_waiting(
             "retry_waiting_letters", topic, subscription, {} if letter is None else {"letter": letter}
         )
@@ -44,8 +44,8 @@ class WaitingLetters:
         letter: str | None = None,
         drop_all: bool = False,
     ) -> int:
-        """Drop those named: their messages, which were acknowledged when they died, get none. Of how many messages they
-        were."""
+        """Drop those named, one by its *letter*, or, with *drop_all*, all: their messages, which were acknowledged when
+        they died, get none. Of how many messages they were."""
         if topic is None and letter is None and not drop_all:
             raise InvalidConfiguration(
                 "which letters are to be dropped? Name a topic or a letter, or give --all (in Python drop_all=True)"

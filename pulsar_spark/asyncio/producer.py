@@ -95,7 +95,7 @@ class Producer:
     async def _until_allowed(self) -> None:
         """Wait while the backlog quota holds producers; what it refuses is raised."""
         producer, deadline = self._producer, time.monotonic() + self._producer._timeout
-        while not producer._quota.is_known:
+        while time.monotonic() >= producer._quota.known_until:
             refused = await self._files.submit(producer._quota.refusal, 0.0, lambda: producer._is_closed)
             if refused is None:
                 return

@@ -72,7 +72,7 @@ def skip(
     topic: Topic,
     subscription: Subscription,
     root: Root,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages to skip.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Messages to skip.")],
     timeout: TimeoutSeconds = 30,
 ):
     """Acknowledge the next messages of the backlog unseen; says how many there were to skip."""

@@ -43,16 +43,25 @@ class Grouping(NamedTuple):
 
 class AcknowledgementTracker:
     """One per subscription of a consumer on a partition. ``group`` is for callers that hold *lock*; ``make(kind,
-    **columns)`` makes a request row."""
+    **columns)`` makes a request row; ``along()`` gives the rows that go with others if any do."""
 
-    def __init__(self, channel: Channel, lock: threading.Lock, make: Callable[..., dict], grouping: Grouping):
+    def __init__(
+        self,
+        channel: Channel,
+        lock: threading.Lock,
+        make: Callable[..., dict],
+        grouping: Grouping,
+        along: Callable[[], list[dict]] = list,
+    ):
         self._channel = channel
         self._lock = lock
-        self._make = make
+        self._make, self._along = make, along
         self._grouping = grouping
         self.group = AckGroup(grouping.is_batch_index)
         self.pending = PendingAcks()
         self._negative: dict[int, int] = {}
+        self._negative_ms = sys.maxsize
+        """The shortest delay of those, by which they are sent; without any, longer than all."""
         self._is_gathering = self._is_full = False
         self._receipt: Receipt | None = None
 
@@ -113,7 +122,7 @@ class AcknowledgementTracker:
         if is_first or is_full:
             delay = self._grouping.group_time_ms / 1000
             self._channel.gather(
-                self.take_rows, min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate
+                self._take_rows_along, min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate
             )
         return result, receipt
 
@@ -166,9 +175,13 @@ class AcknowledgementTracker:
     def give_back(self, positions: set[int] | range, delay_ms: int) -> None:
         """Give entries back after a delay."""
         with self._lock:
+            is_known = self._negative_ms <= delay_ms
+            self._negative_ms = min(self._negative_ms, delay_ms)
             self._negative.update(dict.fromkeys(positions, delay_ms))
-        moment = 0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING)
-        self._channel.gather(self.take_rows, moment)
+        if not is_known:
+            self._channel.gather(
+                self._take_rows_along, 0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING)
+            )
 
     def take_rows(self) -> list[dict]:
         """The rows of what was acknowledged or given back since they were last taken; acknowledgements first."""
@@ -176,15 +189,20 @@ class AcknowledgementTracker:
             self._is_gathering = self._is_full = False
             self.pending.room = 0
             rows = self._take()
-            negative, self._negative = self._negative, {}
+            negative, self._negative, self._negative_ms = self._negative, {}, sys.maxsize
         by_delay: dict[int, list[int]] = {}
         for position, delay_ms in negative.items():
             by_delay.setdefault(delay_ms, []).append(position)
-        return rows + [
+        rows += [
             self._make("negative_ack", first=first, last=last, delay_ms=delay_ms)
             for delay_ms, positions in by_delay.items()
             for first, last in ranges_of(sorted(positions))
         ]
+        return rows
+
+    def _take_rows_along(self) -> list[dict]:
+        rows = self.take_rows()
+        return rows + self._along() if rows else rows
 
     def forget_given_back(self) -> None:
         """The broker no longer holds the entries as pending here: naming them would say nothing. The caller holds the

@@ -12,7 +12,7 @@ from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.acknowledging import UNACKED_TICK, Acknowledging
 from pulsar_spark.client.arguments import check_type, interrupted, public_call
 from pulsar_spark.client.consumer_settings import ConsumerSettings
-from pulsar_spark.client.enums import InitialPosition
+from pulsar_spark.client.enums import ConsumerType, InitialPosition
 from pulsar_spark.client.following import PARTITIONS_SECONDS, for_each
 from pulsar_spark.client.letters import Letters, LetterTopics
 from pulsar_spark.client.listener import Listener
@@ -99,6 +99,7 @@ class Consumer(Acknowledging):
                 self._request,
                 settings.grouping,
                 is_single_active=settings.is_single_active,
+                asks_along=settings.consumer_type is ConsumerType.Shared,  # by key, small deliveries cost more
                 max_redeliver_count=policy and policy.max_redeliver_count,
             )
             for topic, partition in partitions

@@ -93,6 +93,15 @@ class Delivery:
         return (1 << self.batch_size) - 1 if self.bits is None else self.bits
 
     @property
+    def is_left(self) -> np.ndarray | None:
+        """By batch index, whether it is not yet acknowledged; None for all."""
+        if self.bits is None:
+            return None
+        size = max(self.batch_size, self.bits.bit_length())
+        octets = np.frombuffer(self.bits.to_bytes(-(-size // 8), "little"), np.uint8)
+        return np.unpackbits(octets, bitorder="little").view(bool)
+
+    @property
     def messages(self) -> int:
         """Messages the application is to see of it, which is what it cost in permits."""
         return self.entries * (self.batch_size if self.bits is None else self.bits.bit_count())

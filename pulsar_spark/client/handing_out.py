@@ -124,7 +124,7 @@ class HandingOut:
             elif unseen := len(looked_at) - len(shown):
                 self._queued -= unseen
                 permits += self._permits.take(unseen)
-            ready = Ready(shown)
+            ready = Ready(shown, delivery.first, delivery.last)
             self._ready = ready if most > 1 else Ready([])  # one that is counted is not to be looked at again
         self._flow(permits)
         return ready
@@ -139,24 +139,28 @@ class HandingOut:
     def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
         """Those which nothing newer takes the place of, and that are neither acknowledged already nor before the place
         a seek went to."""
-        if self._newest:
-            messages = [message for message in messages if self._is_newest(delivery, message)]
         if delivery.batch_size == 1:
+            if self._newest:
+                messages = [each for each in messages if self._is_newest(delivery, each._position, True)]
             shown = self.tracker.without_acknowledged(messages)
         else:
             shown = []
             for position, of_entry in groupby(messages, _POSITION):
-                shown += self._of_batch(delivery, position, list(of_entry))
+                found = list(of_entry)
+                ends = _batch_index(found[-1]) == delivery.unacked_bits.bit_length() - 1
+                if not self._newest or self._is_newest(delivery, position, ends):
+                    shown += self._of_batch(delivery, position, found)
         if self._start_after is None:
             return shown
         return [each for each in shown if (each._position, _batch_index(each)) >= self._start_after]
 
-    def _is_newest(self, delivery: Delivery, message: Message) -> bool:
-        newest = self._newest.get(message._position)
+    def _is_newest(self, delivery: Delivery, position: int, ends: bool) -> bool:
+        """Does nothing newer take the place of an entry's messages, which are handed out to its end, or not?"""
+        newest = self._newest.get(position)
         if newest is not delivery:
             return newest is None
-        if delivery.batch_size == 1 or _batch_index(message) == delivery.unacked_bits.bit_length() - 1:
-            del self._newest[message._position]
+        if ends:
+            del self._newest[position]
         return True
 
     def _of_batch(self, delivery: Delivery, position: int, messages: list[Message]) -> list[Message]:

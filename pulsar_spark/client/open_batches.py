@@ -1,7 +1,5 @@
 """The batches of a producer that are still open, by partition (see protocol.batching for when they close)."""
 
-import time
-
 from pulsar_spark.client.enums import BatchingType
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
@@ -31,19 +29,21 @@ class OpenBatches:
                     is_key_based=settings.batching_type is BatchingType.KeyBased,
                 )
 
-    def add(self, partition: int, message: Outgoing, is_flush: bool) -> list[Entry]:
+    def add(self, partition: int, message: Outgoing, is_flush: bool, now: float) -> list[Entry]:
         """The entries that are complete with this message, which alone is one where it is delayed (0.32)."""
         batches, self.is_waiting = self._batches.get(partition), False
         if batches is None:
             return [Entry(partition, [message])]
         if message.deliver_at_ms is not None:
             return [*_entries(partition, batches), Entry(partition, [message])]
-        was_open = batches.opened_at is not None
+        was_open, payload = batches.opened_at is not None, message.payload
         key = message.ordering_key or message.partition_key
-        closed = batches.add(message, len(message.payload or b""), key, time.monotonic())
+        closed = batches.add(message, 0 if payload is None else len(payload), key, now)
         if is_flush:
             closed += batches.close()
-        self.is_waiting = not was_open and not closed and not is_flush
+        elif not closed:
+            self.is_waiting = not was_open
+            return closed
         return _as_entries(partition, closed)
 
     def close(self) -> list[Entry]:

@@ -196,14 +196,11 @@ class Publisher(Worker):
                     None,
                     None
                     if message.done is None  # a callback may be false, as a list that is called is
-                    else SentMessageId(partition, version, entry_id, index, names[partition]),
+                    else SentMessageId(place, names[place[-1]]),
                 )
-                for message, (partition, entry_id, index) in zip(messages, places, strict=True)
+                for message, place in zip(messages, places.of_commit(version), strict=True)
             )
-        ids = (
-            SentMessageId(partition, version, entry_id, index, names[partition])
-            for partition, entry_id, index in places
-        )
+        ids = (SentMessageId(place, names[place[-1]]) for place in places.of_commit(version))
         return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, ids))
 
     def _judge(self, entries: list[Entry], deadline: float) -> Judged | None:

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, count, groupby, repeat
 
 import numpy as np
+import pyarrow as pa
 
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.joining import Joining, joining_of
@@ -87,12 +88,14 @@ def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Ge
 
 def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Read]:
     """The messages of entries by position, of chunked ones the last chunk, and errors."""
-    topic, bits = subscription.topic, delivery.bits
+    topic, is_left = subscription.topic, delivery.is_left
     for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition, positions):
         for rows in subscription.entries.read(topic.path, run, spans):
             if isinstance(rows, Missing):
                 yield from _pass_over(subscription, delivery, run, rows)
                 continue
+            if is_left is not None:  # few of many, as a rule: the others are not made messages of
+                rows = rows.take(pa.array(np.flatnonzero(is_left[rows.column("batch_index").to_numpy()])))
             block = Block(
                 rows,
                 subscription.topic_name,
@@ -103,9 +106,6 @@ def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) ->
                 topic_id=topic.topic_id,
             )
             messages = list(map(Message, repeat(block), count(), block.column("position")))
-            if bits is not None:
-                indexes = block.column("batch_index")
-                messages = [message for message in messages if bits >> indexes[message._row] & 1]
             if block.has_encoded or block.has_chunks:
                 yield from ([message] for message in messages)
             elif messages:

@@ -6,6 +6,7 @@ those that are left, so that they are looked at once more. To hand one out is th
 thread or many, each message is taken by one of them or taken back.
 """
 
+import sys
 from collections.abc import Iterator
 from operator import length_hint
 
@@ -13,13 +14,14 @@ from pulsar_spark.client.message import Message
 
 
 class Ready:
-    """Some messages of one subscription, in order; whoever takes some goes on in :attr:`messages`. The other methods
-    are for callers that hold the subscription's lock."""
+    """Some messages of one subscription, in order, of entries *first*..*last*; whoever takes some goes on in
+    :attr:`messages`. The other methods are for callers that hold the subscription's lock."""
 
-    __slots__ = ("messages", "_size", "_told")
+    __slots__ = ("messages", "_first", "_last", "_size", "_told")
 
-    def __init__(self, messages: list[Message]):
+    def __init__(self, messages: list[Message], first: int = 0, last: int = sys.maxsize):
         self.messages: Iterator[Message] = iter(messages)
+        self._first, self._last = first, last
         self._size = len(messages)
         self._told = 0
 
@@ -27,6 +29,10 @@ class Ready:
         """How many were taken since it was asked last."""
         told, self._told = self._told, self._size - length_hint(self.messages)
         return self._told - told
+
+    def may_hold(self, first: int, last: int) -> bool:
+        """May a message of an entry *first*..*last* be among them?"""
+        return self._first <= last and first <= self._last
 
     def take_back(self) -> list[Message]:
         """Those that are left, which nobody can take from here any more."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from pulsar_spark.client.arguments import given, public_call
+from pulsar_spark.client.arguments import given, interrupted, public_call
 from pulsar_spark.client.enums import Result
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
@@ -22,6 +22,7 @@ from pulsar_spark.client.splitting import chunks_of, pieces_of
 from pulsar_spark.errors import (
     AlreadyClosed,
     CryptoError,
+    Interrupted,
     InvalidMessage,
     MessageTooBig,
     NotAllowedError,
@@ -31,11 +32,13 @@ from pulsar_spark.errors import (
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage import forks
 
 
 class Sending:
     """The part of :class:`~pulsar_spark.client.producer.Producer` that serves who sends."""
 
+    _process: int
     _settings: ProducerSettings
     _topic_name: str
     _name: str
@@ -79,11 +82,9 @@ class Sending:
         - ``replication_clusters``, ``disable_replication``: mean nothing for a folder.
         """
         outcome = Outcome()
-        message = outgoing(
-            self._settings.schema,
-            self._timeout,
-            outcome,
+        self.send_async(
             content,
+            outcome,
             properties,
             partition_key,
             ordering_key,
@@ -94,12 +95,8 @@ class Sending:
             deliver_at,
             deliver_after,
         )
-        error = self._enqueue(message, is_flush=True)
-        if error is not None:
-            raise error
         return outcome.result(self._timeout)
 
-    @public_call
     def send_async(
         self,
         content: Any,
@@ -122,41 +119,74 @@ class Sending:
         ``replication_clusters``, ``disable_replication``, ``event_timestamp``, ``deliver_at`` and ``deliver_after`` are
         those of :meth:`send`.
         """
-        if callback is not None and not callable(callback):
-            raise ValueError(f"argument callback: a function expected, not {given(callback)}")
-        message = outgoing(
-            self._settings.schema,
-            self._timeout,
-            callback,
-            content,
-            properties,
-            partition_key,
-            ordering_key,
-            sequence_id,
-            replication_clusters,
-            disable_replication,
-            event_timestamp,
-            deliver_at,
-            deliver_after,
-        )
-        error = self._enqueue(message, is_flush=False)
+        if self._process != forks.generation:
+            forks.check_opened_here(self._process, "producer")
+        is_waited_for = type(callback) is Outcome
+        try:
+            if callback is not None and not callable(callback):
+                raise ValueError(f"argument callback: a function expected, not {given(callback)}")
+            message = outgoing(
+                self._settings.schema,
+                self._timeout,
+                callback,
+                content,
+                properties,
+                partition_key,
+                ordering_key,
+                sequence_id,
+                replication_clusters,
+                disable_replication,
+                event_timestamp,
+                deliver_at,
+                deliver_after,
+            )
+            error = self._enqueue(message, is_waited_for)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            raise interrupted(self, "send" if is_waited_for else "send_async") from None
         if error is not None:
             answer(callback, error, None)
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
-        """Put the message into the queue, in one piece or in chunks; the error when it cannot be taken."""
-        if not self._quota.is_known:
-            refused = self._quota.refusal(self._timeout, lambda: self._is_closed)
+        """Put the message into the queue, in one piece or in chunks; the error when it cannot be taken. What most
+        messages need not be asked is asked apart: this is done for each of tens of thousands a second."""
+        quota, now = self._quota, time.monotonic()
+        if now >= quota.known_until:
+            refused = quota.refusal(self._timeout, lambda: self._is_closed)
             if refused is not None:
                 return refused
         partition = self._routing.partition(message)
-        most_ms = self._quota.max_delay_ms
-        if most_ms and message.deliver_at_ms is not None and message.deliver_at_ms - message.publish_ms > most_ms:
-            return NotAllowedError(
-                f"a message that waits {message.deliver_at_ms - message.publish_ms} ms for its deliver time is above "
-                f"the maximum of {most_ms} of {self._topic_name!r}: deliver it earlier, or raise the maximum "
-                "(set-delayed-delivery --max-delay)"
-            )
+        if message.deliver_at_ms is not None and (refused := self._refused_delay(message)) is not None:
+            return refused
+        payload, settings = message.payload, self._settings
+        is_as_given = not settings.chunking_enabled and settings.encoder is AS_IT_IS
+        if not is_as_given or payload is not None and len(payload) > quota.max_message_size:
+            return self._enqueue_pieces(partition, message, is_flush)
+        with self._lock:
+            if self._is_closed or self._pending >= self._limit:
+                error, now = self._await_places(1), time.monotonic()
+                if error is not None:
+                    return error
+            if message.sequence_id < 0:
+                message = message.numbered(next(self._sequence_ids))
+            self._pending += 1
+            self._sent += 1
+            self._put(partition, message, is_flush, now)
+        return None
+
+    def _refused_delay(self, message: Outgoing) -> NotAllowedError | None:
+        """Why it may not wait so long for its deliver time."""
+        waits_ms, most_ms = message.deliver_at_ms - message.publish_ms, self._quota.max_delay_ms
+        if not most_ms or waits_ms <= most_ms:
+            return None
+        return NotAllowedError(
+            f"a message that waits {waits_ms} ms for its deliver time is above the maximum of {most_ms} of "
+            f"{self._topic_name!r}: deliver it earlier, or raise the maximum (set-delayed-delivery --max-delay)"
+        )
+
+    def _enqueue_pieces(self, partition: int, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
+        """The same of a message that is stored compressed or encrypted, or may be too large for one piece."""
         try:
             if self._settings.encoder is not AS_IT_IS:
                 payload, columns = stored(message.payload, self._settings.encoder)
@@ -174,7 +204,7 @@ class Sending:
             if len(pieces) == 1:
                 self._pending += 1
                 self._sent += 1
-                self._put(partition, message, is_flush)
+                self._put(partition, message, is_flush, time.monotonic())
                 return None
             whole = ChunkedSend(message.done, len(pieces))
             error = self._put_chunks(
@@ -218,8 +248,8 @@ class Sending:
         self._condition.notify_all()
         return None
 
-    def _put(self, partition: int, message: Outgoing, is_flush: bool) -> None:
-        closed = self._batches.add(partition, message, is_flush)
+    def _put(self, partition: int, message: Outgoing, is_flush: bool, now: float) -> None:
+        closed = self._batches.add(partition, message, is_flush, now)
         if closed:
             self._publisher.put(closed)
         if closed or self._batches.is_waiting:

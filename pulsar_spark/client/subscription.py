@@ -46,6 +46,7 @@ class PartitionSubscription(HandingOut):
         grouping: Grouping,
         *,
         is_single_active: bool,
+        asks_along: bool,
         max_redeliver_count: int | None,
     ):
         self._consumer = consumer
@@ -66,7 +67,9 @@ class PartitionSubscription(HandingOut):
         )
         self.generation = 0
         self.lock = threading.Lock()
-        self.tracker = AcknowledgementTracker(self._channel, self.lock, self.row, grouping)
+        self.tracker = AcknowledgementTracker(
+            self._channel, self.lock, self.row, grouping, self._flow_along if asks_along else list
+        )
         self._is_timed = consumer._unacked is not None
         if not self._is_timed and not grouping.is_immediate:
             self.tracker.pending.owner = consumer
@@ -121,6 +124,13 @@ class PartitionSubscription(HandingOut):
         a round at most, because each is for half a queue that a round filled."""
         if permits > 0:
             self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
+
+    def _flow_along(self) -> list[dict]:
+        """What may be asked for with something else that is sent, as a request."""
+        with self.lock:
+            permits = self._count_taken()
+            permits += self._permits.along()
+        return [self.row("flow", permits=permits)] if permits > 0 else []
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
         """The request that moves the cursor; of the entry at ``start_after[0]`` the indexes below ``start_after[1]``
@@ -296,7 +306,8 @@ class PartitionSubscription(HandingOut):
         self._watch_queue()
 
     def _comes_again(self, delivery: Delivery) -> None:
-        self._look_again()
+        if self._ready.may_hold(delivery.first, delivery.last):
+            self._look_again()
         if delivery.positions is None:
             self._newest_of_lanes.append(delivery)
         else:

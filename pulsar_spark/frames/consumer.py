@@ -56,7 +56,10 @@ def consume(
     timeout: float = 30.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> "Consumption":
-    """Subscribe, and call ``function(messages, delivery)`` with each delivery in a thread of its own until stopped.
+    """Join *subscription* of *topic* of the root in the folder *root*, and call ``function(messages, delivery)``
+    (*function*) with each delivery in a thread of its own until stopped. *spark* is the session that reads;
+    *subscription_type* is "Exclusive", "Shared", "Failover" or "KeyShared". With *priority_level* above 0 others are
+    served first, of Failover chosen first. A missing topic is created if *create*.
 
     *messages* has the columns of the messages table (*columns* of them and ``partition``, no payload without
     *with_payload*) and ``ledger_id``, ``position``, ``redelivery_count``, in no order: sort by partition and position

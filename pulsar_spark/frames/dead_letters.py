@@ -69,7 +69,8 @@ def dead_letters(
     """The letters of a dead letter topic, one row each: :data:`LETTER_COLUMNS` and ``sent_by``, the job that sent the
     letter back last (null = none has).
 
-    *topic* is the dead letter topic, or with *subscription* the topic the letters died on. ``message_id`` and
+    *spark* is the session that reads the root in the folder *root*; *topic* is the dead letter topic, or with
+    *subscription* the topic the letters died on. ``message_id`` and
     ``position`` are the letter's own; ``cause`` is ``unknown`` and ``attempts`` null where the letter does not say;
     ``publish_time`` is when it was written. Payloads are plain; one that is encrypted, or cannot be decompressed, is as
     it is stored, as ``encryption_keys`` and ``compression`` say, null of all others (see ``decode_payloads``). One
@@ -91,7 +92,8 @@ def count_by_cause(
     spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None
 ) -> DataFrame:
     """One row per cause, most letters first: ``cause``, ``letters``, ``sent`` (those some job has sent back),
-    ``first_time`` and ``last_time`` of writing."""
+    ``first_time`` and ``last_time`` of writing. *spark*, *root*, *topic* and *subscription* are those of
+    :func:`dead_letters`."""
     letters = dead_letters(spark, root, topic, subscription=subscription)
     counted = letters.groupBy("cause").agg(
         F.count("*").alias("letters"),
@@ -103,9 +105,10 @@ def count_by_cause(
 
 
 def sent_letters(spark: SparkSession, root: str | os.PathLike) -> DataFrame:
-    """The letters that jobs have sent back, one row per letter and job: ``job_id``, ``topic`` and ``message_id`` of the
-    letter, ``destination``, ``cause``, ``replays``, ``publish_id`` (of the commit the message was sent in), ``number``
-    (its sequence id there) and ``job_time`` (when that was recorded)."""
+    """The letters that jobs have sent back in the root in the folder *root*, read by *spark*, one row per letter and
+    job: ``job_id``, ``topic`` and ``message_id`` of the letter, ``destination``, ``cause``, ``replays``, ``publish_id``
+    (of the commit the message was sent in), ``number`` (its sequence id there) and ``job_time`` (when that was
+    recorded)."""
     layout = layout_for_frames(spark, root)
     return _sent(spark, layout).select(
         "job_id", "topic", "message_id", "destination", "cause", "replays", "publish_id", "number", "job_time"

@@ -168,8 +168,8 @@ def register_plain_payload(
     spark: SparkSession, name: str = "plain_payload", *, crypto_key_reader: KeyReader | None = None
 ) -> None:
     """Make ``plain_payload(payload, compression, uncompressed_size, encryption_keys, encryption_algo,
-    encryption_param)`` a function of SQL in this session: the plain payload of a row of a topic's table, null where it
-    cannot be read."""
+    encryption_param)`` a function of SQL in the session *spark*, by that *name*, which opens what is encrypted with
+    *crypto_key_reader*: the plain payload of a row of a topic's table, null where it cannot be read."""
     decoding = Decoding.checked(crypto_key_reader, ConsumerCryptoFailureAction.FAIL)
 
     def plain_payload(

@@ -96,19 +96,18 @@ def publish(
     quota: BacklogQuota | None = None,
     clock: Callable[[], datetime] = utc_now,
 ) -> Published:
-    """Append each row of *frame* to *topic* as a message, in one commit.
+    """Append each row of *frame* to *topic* of the root in the folder *root* as a message, in one commit.
 
     ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``) and ``ordering_key`` (text, or
     bytes, which go as base64 with ``partition_key_b64_encoded`` and ``ordering_key_b64_encoded``), ``properties``,
     ``event_time``, ``deliver_at_time`` (or ``deliver_at``, also in milliseconds since 1970, or ``deliver_after``, an
     interval from now on), ``sequence_id``, ``producer_name`` and ``partition`` may be. *deliver_at* (a datetime, or
-    milliseconds since 1970) or *deliver_after* is for all messages of a frame without such a column, as
-    *producer_name* is.
-    Columns in *properties_from* become properties of their names, nulls left out. The hashing scheme is that of
-    Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name ending in
-    ``-partition-N`` publishes to that partition only. With *sort_by_key* the rows of each task and partition are sorted
-    by the hash of their keys, which is stored; those of one key keep their order. A missing topic is created without
-    partitions if *create*.
+    milliseconds since 1970) or *deliver_after* is for all messages of a frame without such a column, as *producer_name*
+    is. Columns in *properties_from* become properties of their names, nulls left out. *hashing_scheme* is, unless
+    given, that of Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name
+    ending in ``-partition-N`` publishes to that partition only. With *sort_by_key* the rows of each task and partition
+    are sorted by the hash of their keys, which is stored; those of one key keep their order. A missing topic is created
+    without partitions if *create*.
 
     With a *schema* (AVRO, JSON or STRING) the frame has ``value`` in the place of ``payload``: a struct with the fields
     of the schema, or a text. The topic keeps the schema, or refuses it with :class:`IncompatibleSchema`, as it does
@@ -131,7 +130,7 @@ def publish(
     cannot be encrypted and *crypto_failure_action* is not SEND: nothing is committed then.
     With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its quota it is
     refused, or held *send_timeout_millis* at most (0 = as long as it takes); *quota* is what an earlier publish learned
-    of that, and saves a look.
+    of that, and saves a look. *publish_id* names the commit, made up where none is given; *clock* says when it is.
     """
     if (app_id is None) != (app_version is None):
         raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
@@ -197,8 +196,8 @@ def _milliseconds(time: datetime | int | None) -> int | None:
 def publish_stream(
     frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options
 ) -> DataStreamWriter:
-    """A stream writer that publishes each micro-batch of the streaming *frame* exactly once; give it a checkpoint and
-    ``start()`` it.
+    """A stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly once; give
+    it a checkpoint and ``start()`` it.
 
     *options* are those of :func:`publish`. The transaction is (*app_id*, batch id), where *app_id* defaults to the
     query's own id, which lives in its checkpoint: a restart with the same checkpoint publishes nothing twice, a new

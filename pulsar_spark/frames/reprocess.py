@@ -69,17 +69,18 @@ def reprocess_dead_letters(
     clock: Callable[[], datetime] = utc_now,
     wait: Callable[[float], None] = time.sleep,
 ) -> Reprocessed:
-    """Send the letters of a dead letter topic back. *topic* and *subscription* name it as in :func:`dead_letters`.
+    """Send the letters of a dead letter topic back. *spark*, *root*, *topic* and *subscription* name it as in
+    :func:`dead_letters`.
 
     **Which letters**: those where the SQL text *where* is true (over the columns of :func:`dead_letters` but
     ``sent_by``), written at or after *since* and before *until*, with one of *keys*, *limit* of them at most; not those
     another job has chosen, nor those sent back *max_replays* times before, nor chunked ones whose chunks are not as
     large together as they say, which the log names.
 
-    **Where to**: "subscription", the retry letter topic of the subscription they died on, which only its consumers read
-    (those with ``retry_enable``; it is made, and subscribed, if missing, which needs a broker); "origin", the topic
-    they first came from, into the partition they had, so that every subscription of it gets them again; "topic:<name>",
-    any topic.
+    **Where to** (*to*): "subscription", the retry letter topic of the subscription they died on, which only its
+    consumers read (those with ``retry_enable``; it is made, and subscribed, if missing, which needs a broker);
+    "origin", the topic they first came from, into the partition they had, so that every subscription of it gets them
+    again; "topic:<name>", any topic.
 
     **What is sent**: payload, key, ordering key, event time and properties, with DEAD_LETTER_REPLAYS counted up and
     without what the letter said of its own way (cause, attempts, RECONSUMETIMES, DELAY_TIME); REAL_TOPIC,
@@ -95,7 +96,8 @@ def reprocess_dead_letters(
     Where no message has died yet there is nothing to do, and nothing is recorded: the report is all zeros.
 
     *dry_run* records and sends nothing; the report says what would be selected. The selection is made on the driver, at
-    some 200 bytes a letter.
+    some 200 bytes a letter. *hashing_scheme* is that of the target's other producers; the broker is waited for
+    *timeout* seconds at most; *clock* says when it is, and *wait* lets seconds pass.
     """
     check_name("job id", job_id)
     _check_numbers(rate=rate, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters)

@@ -37,12 +37,13 @@ def read_messages(
     crypto_failure_action: ConsumerCryptoFailureAction | str = "FAIL",
     is_read_compacted: bool = False,
 ) -> DataFrame:
-    """Every message that *topic*, or a partition of it, has now, one row each, in no order: the columns of its table,
-    ``ledger_id``, ``position`` and ``payload_error``. A complete chunked message lies where its last chunk lies and has
-    that one's columns, with the payload of all; what is incomplete is not there (see the view ``chunks``), nor is one
-    of which a chunk was deleted. Payloads are plain, or null with a ``payload_error`` (see :func:`decode_payloads`):
-    also where the chunks of a message are not as large together as they say. Where chunks may lie an entry that is
-    lost has such a row, too. No broker is needed.
+    """Every message that *topic* of *root*, or a partition of it, has now, read by *spark*, one row each, in no order:
+    the columns of its table, ``ledger_id``, ``position`` and ``payload_error``. A complete chunked message lies where
+    its last chunk lies and has that one's columns, with the payload of all; what is incomplete is not there (see the
+    view ``chunks``), nor is one of which a chunk was deleted. Payloads are plain, or null with a ``payload_error`` (see
+    :func:`decode_payloads`): also where the chunks of a message are not as large together as they say;
+    *crypto_key_reader* and *crypto_failure_action* are those of :func:`decode_payloads`. Where chunks may lie an entry
+    that is lost has such a row, too. No broker is needed.
 
     With *is_read_compacted* of what was compacted (see :meth:`Admin.compact`) only the messages that stay, trimmed or
     not, and every one that was published since.

@@ -34,7 +34,8 @@ _CORRUPT, _DECODED = "_corrupt_record", "_pulsar_spark_decoded"
 def decode_values(
     messages: DataFrame, root: str | os.PathLike, topic: str, *, schema: Schema | None = None
 ) -> DataFrame:
-    """*messages* of *topic*, with plain payloads, and the columns ``value`` and ``value_error``.
+    """*messages* of *topic* of the root in the folder *root*, with plain payloads, and the columns ``value`` and
+    ``value_error``.
 
     The messages are rows with ``payload`` and ``schema_version``, as a consumer's function and :func:`read_messages`
     give them; of letters *topic* is the one they came from. Values are those of *schema*, or of the latest that the

@@ -32,6 +32,9 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 FAST_POLL = 0.01
 SLOW_POLL = 0.05
 SPACING = 0.05
+LOOK_SHARE = 9
+"""How many times longer than a look that found nothing the pause behind it is at least, up to :data:`SLOW_POLL`: where
+many clients share few processors, looking must not take what their messages need."""
 FAULT_SECONDS = 1.0
 """Between two looks at a log that cannot be read for now."""
 
@@ -75,6 +78,7 @@ class Channel(Worker):
         self._last_commit = self._last_sign = float("-inf")
         self._failure: PulsarSparkError | None = None
         self._is_bearing = False
+        self._look_seconds = 0.0
         self._start()
 
     # What consumers ask for, from any thread.
@@ -221,7 +225,8 @@ class Channel(Worker):
                 self._call_timers()
                 self._send()
                 try:
-                    self._receive()
+                    began = self._clock()
+                    self._look_seconds = 0.0 if self._receive() else self._clock() - began
                     self._is_bearing = False
                     self._pause()
                 except OSError as fault:  # what was heard is heard; the rest is when the disk or the store answers
@@ -270,8 +275,7 @@ class Channel(Worker):
             is_free = not self._least_poll  # to look again
             if self._is_stopping or (is_free and self._log.has_news(self._seen)):
                 return
-            poll = FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL
-            wake_at = now + max(poll, self._least_poll)
+            wake_at = now + max(self._poll(), self._least_poll)
             if self._outbox or self._sources:
                 wanted = now if self._outbox else min(self._sources.values())
                 wake_at = min(wake_at, now if self._is_urgent else max(wanted, self._last_commit + SPACING))
@@ -279,6 +283,12 @@ class Channel(Worker):
                 wake_at = min(wake_at, self._timers[0][0])
             if wake_at > now:
                 self._condition.wait(wake_at - now)
+
+    def _poll(self) -> float:
+        """How many seconds from now the log is looked at again."""
+        if self._inbox.waiting or self._eager:
+            return max(FAST_POLL, min(LOOK_SHARE * self._look_seconds, SLOW_POLL))
+        return SLOW_POLL
 
     def _send(self) -> None:
         with self._condition:
@@ -310,7 +320,9 @@ class Channel(Worker):
             for callback in committed:
                 callback(version)
 
-    def _receive(self) -> None:
+    def _receive(self) -> bool:
+        """Hear what is new; was there anything?"""
+        seen = self._seen
         try:
             for commit in self._log.commits(after=self._seen):
                 self._broker.heard()
@@ -318,6 +330,7 @@ class Channel(Worker):
                 self._seen = commit.version
         except LogShortened:
             self._begin_again()
+        return self._seen != seen
 
     def _begin_again(self) -> None:
         """Follow the log from its end: what the rounds said that are gone, nobody will. The leases that were held are

@@ -67,7 +67,9 @@ class BacklogQuota:
         self.max_delay_ms = 0
         """Likewise; 0 is no limit."""
         self._is_exceeded = False
-        self._look_at = float("-inf")
+        self._look_at = self.known_until = float("-inf")
+        """``known_until``: until then, on the clock, :meth:`refusal` would say at once, and without reading anything,
+        that nothing is in the way."""
         self._layout, self._topic, self._stopped = layout, topic, None
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
@@ -95,11 +97,6 @@ class BacklogQuota:
             self._look()
         return None
 
-    @property
-    def is_known(self) -> bool:
-        """Whether :meth:`refusal` would say at once, and without reading anything, that nothing is in the way."""
-        return self._clock() < self._look_at and self._stopped is None and not self._is_exceeded
-
     def look(self) -> None:
         """Learn the policies as they are now."""
         if self._clock() >= self._look_at:
@@ -123,6 +120,8 @@ class BacklogQuota:
             self.max_delay_ms = max_delay_ms(self._policies, self._name)
             self._is_exceeded = self._policies.get((self._name, BACKLOG_EXCEEDED)) == "true"
             self._stopped = self._what_stops()
+            is_free = self._stopped is None and not self._is_exceeded
+            self.known_until = self._look_at if is_free else float("-inf")
 
     def _max_message_size(self) -> int:
         return policy_number("max_message_size", policy_text(self._policies, self._name, "max_message_size"))

@@ -163,9 +163,16 @@ class MessageId:
 
 class SentMessageId(MessageId):
     """The id that a producer was told. In Pulsar it knows no topic, so a consumer of several topics or partitions takes
-    none; here it knows its own, so that no other topic's consumer takes it for one of its messages."""
+    none; here it knows its own, so that no other topic's consumer takes it for one of its messages.
+
+    Made of what ids are compared by: ledger id, entry id, batch index and partition. A fast producer is told tens of
+    thousands a second.
+    """
 
     __slots__ = ()
+
+    def __init__(self, place: tuple[int, int, int, int], topic_name: str):
+        self._place, self._topic_name, self._first_chunk = place, topic_name, None
 
 
 def parse_message_id(text: str) -> MessageId:

@@ -13,6 +13,10 @@ waits unseen (see :meth:`Permits.too_many`), so that others can have it. What is
 something to take: a consumer that waits for a slow round keeps its queue. Source: PIP-74,
 ConsumerBase.expectMoreIncomingMessages and ConsumerImpl.updateAutoScaleReceiverQueueHint, where an empty queue doubles
 that was full before, and shrinks when memory runs short; here what waits takes none.
+
+A queue that is as large as it may be is all there is to be quick with, so what has left it is asked for with whatever
+else is said to the broker, before it is half of it (see :meth:`Permits.along`): a round that begins for an
+acknowledgement or for something given back then has them already.
 """
 
 GROWTH = 4
@@ -103,6 +107,23 @@ class Permits:
         self._taken += messages
         self._lately += messages
         return self._ask()
+
+    def along(self) -> int:
+        """Something else is about to be said to the broker: what may be asked for with it.
+
+        >>> permits = Permits(queue_size=4, most=16)
+        >>> permits.take(1), permits.along()
+        (0, 0)
+        >>> permits.queue_size, permits.take(1), permits.along(), permits.along()
+        (4, 2, 0, 0)
+        >>> permits.queue_size = 16
+        >>> permits.take(3), permits.along(), permits.along()
+        (0, 3, 0)
+        """
+        if self.queue_size < self.most or self.most == self.least:
+            return 0
+        used, self._used = self._used, 0
+        return self._paid(used)
 
     def drop(self, messages: int) -> int:
         """So many are dropped from the queue and will be sent again."""

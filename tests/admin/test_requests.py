@@ -26,7 +26,8 @@ def test_every_partition_is_asked(admin, layout):
     with PlainBroker(layout.root) as broker:
         admin.create_subscription("orders", "s", "earliest")
         admin.reset_cursor(TOPIC, "s", datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC))
-        admin.skip_messages(f"{TOPIC}-partition-1", "s", 5)
+        assert admin.skip_messages(f"{TOPIC}-partition-1", "s", 5) == 0
+        assert admin.skip_messages(f"{TOPIC}-partition-1", "s", 0) == 0
         admin.set_max_unacked_per_consumer("public/default", 6)
     requests = broker.requests()
     assert [facts(request) for request in requests] == [
@@ -35,6 +36,7 @@ def test_every_partition_is_asked(admin, layout):
         ("seek", 0, "s", {"publish_time_ms": "1704067200000"}),
         ("seek", 1, "s", {"publish_time_ms": "1704067200000"}),
         ("skip", 1, "s", {"messages": "5"}),
+        ("skip", 1, "s", {"messages": "0"}),
         (
             "policy",
             None,
@@ -81,7 +83,7 @@ def test_wrong_arguments_are_not_sent(admin, layout):
         with pytest.raises(NotAllowedError, match="skip on one partition"):
             admin.skip_messages(TOPIC, "s", 1)
         for wrong in (
-            lambda: admin.skip_messages(f"{TOPIC}-partition-0", "s", 0),
+            lambda: admin.skip_messages(f"{TOPIC}-partition-0", "s", -1),
             lambda: admin.expire_messages(TOPIC, "s", -1),
             lambda: admin.reset_cursor(TOPIC, "s", "yesterday"),
             lambda: admin.create_subscription(TOPIC, "s", "middle"),

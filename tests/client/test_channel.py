@@ -1,6 +1,7 @@
 """The line to the broker: answers that do not come, leases that end, requests that share a commit."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -249,3 +250,20 @@ def test_a_broken_line_is_told_to_everybody(client, broker):
         with pytest.raises(pulsar.CorruptState):
             client.subscribe("u", "s")
         (log.folder / f"{log.latest():020d}.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "waits, look, seconds",
+    [
+        (False, 0.0, 0.05),
+        (False, 1.0, 0.05),
+        (True, 0.0, 0.01),
+        (True, 0.001, 0.01),
+        (True, 0.003, 0.027),
+        (True, 1, 0.05),
+    ],
+)
+def test_who_waits_looks_often_unless_a_look_takes_long(waits, look, seconds):
+    """Many clients on few processors would otherwise do little else than look."""
+    line = SimpleNamespace(_inbox=SimpleNamespace(waiting={}), _eager=int(waits), _look_seconds=look)
+    assert channel.Channel._poll(line) == pytest.approx(seconds)

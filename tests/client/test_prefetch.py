@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.link.channel import Channel
 from tests.client.waiting import eventually
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
@@ -93,3 +94,25 @@ def test_a_consumer_alone_gives_nothing_back(client):
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
     receive(consumer, 3000)
     assert queues(consumer) > [1000] and not consumer._subscriptions[0]._is_watched
+
+
+@pytest.mark.parametrize("most", [6000, 1000])
+def test_what_left_the_largest_queue_is_asked_for_with_what_is_given_back(client, monkeypatch, most):
+    """A round that begins for that has the permits; a queue that may grow, or may not, asks for halves alone."""
+    publish(client, 12_000)
+    consumer = client.subscribe(
+        "t", "s", receiver_queue_size=1000, max_total_receiver_queue_size_across_partitions=most * 4 // 3, **SHARED
+    )
+    messages = receive(consumer, 10_000)
+    (subscription,) = consumer._subscriptions
+    monkeypatch.setattr(Channel, "gather", lambda self, source, delay, is_urgent=False: None)
+    subscription.tracker.take_rows()
+    messages += receive(consumer, 10)
+    consumer.negative_acknowledge(messages[-1])
+    with subscription.lock:
+        subscription._permits._used += 10 + subscription._ready.newly_taken()
+    wanted = subscription._permits._used
+    rows = [(row["kind"], row.get("permits")) for row in subscription.tracker._take_rows_along()]
+    assert queues(consumer) == [most]
+    assert rows == [("negative_ack", None), ("flow", wanted)][: 1 + (most > 1000)]
+    assert subscription.tracker._take_rows_along() == []

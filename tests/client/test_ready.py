@@ -176,3 +176,15 @@ def test_deliveries_that_follow_each_other_are_read_together(client, broker, mon
 def arrived(consumer: pulsar.Consumer) -> int:
     """Deliveries that nobody has begun to read."""
     return len(consumer._receiver._arrived)
+
+
+def test_what_comes_again_of_other_entries_is_not_among_what_is_ready():
+    ready = Ready([], 3, 5)
+    assert [ready.may_hold(*span) for span in ((0, 2), (0, 3), (4, 4), (5, 9), (6, 9))] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert Ready([]).may_hold(7, 7)
