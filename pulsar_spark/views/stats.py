@@ -2,8 +2,9 @@
 
 ``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
 last minute (see ``activity``), everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog
-counts entries (3.28), those of it that wait do too (``msgDelayed``), and the unacknowledged and sent counters count
-messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are
+counts entries (3.28), those of it that wait do too (``msgDelayed``; ``msgBacklogNoDelayed`` is without them), and the
+unacknowledged and sent counters count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the
+topic's bytes. Ours are
 ``ackedEntries``, everything that is not backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made
 that is not acknowledged (null for none); ``deadLetters``, the messages in the subscription's dead letter topic;
 ``waitingLetters``, those that could not be written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``,
@@ -24,6 +25,7 @@ import pyarrow as pa
 from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.letters import dead_letters_to, letters_in
+from pulsar_spark.protocol.membership import KEY_SHARED
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.condition import count_deleted, read_condition
@@ -41,9 +43,12 @@ from pulsar_spark.views.key_shared import add_key_shared, consumer_stats, read_k
 STOPPED, SET_ASIDE = "stopped", "set_aside"
 _SAID_OF_ERROR = ("error", "errorKind")
 _HARM = (*_SAID_OF_ERROR, "foreignMessages", "deletedMessages", "lostMessages")
+_TYPE_NAMES = {KEY_SHARED: "Key_Shared"}
+"""Types of subscription that Pulsar's stats spell otherwise than clients in Python do."""
 _SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
 _SUMMED = (
     "msgBacklog",
+    "msgBacklogNoDelayed",
     "unackedMessages",
     "msgOutCounter",
     "msgRedeliverCounter",
@@ -252,8 +257,9 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
     backlog = read_backlog(observed.latest, key, observed.ledgers, end_position, now, chunks)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
-        "type": cursor["subscription_type"],
+        "type": _TYPE_NAMES.get(cursor["subscription_type"], cursor["subscription_type"]),
         "msgBacklog": backlog.entries,
+        "msgBacklogNoDelayed": backlog.entries - backlog.delayed,
         "ackedEntries": end_position - backlog.entries,
         **_unacked_stats(observed, key, None, ranges),
         "msgDelayed": backlog.delayed,

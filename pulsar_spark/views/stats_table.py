@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from pulsar_spark.protocol.membership import KEY_SHARED
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import Column, TableSpec
 from pulsar_spark.views.stats import Observation, partition_stats
@@ -112,7 +113,8 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
 
 def _subscription_rows(place: dict, sub: dict) -> Iterator[dict]:
     """A row of the subscription, and one of each of its consumers."""
-    of_type = {"subscription_type": sub["type"], "key_shared_mode": sub.get("keySharedMode")}
+    mode = sub.get("keySharedMode")
+    of_type = {"subscription_type": sub["type"] if mode is None else KEY_SHARED, "key_shared_mode": mode}
     yield {
         **place,
         **_common(sub),

@@ -110,6 +110,7 @@ def test_the_sum_of_partitions_has_the_oldest_age_and_one_dead_letter_topic(layo
     other = partition_stats(Observation(layout, clock.advance(seconds=100)), topic, -1, read_stored(topic)[-1])
     total = sum_stats({0: part, 1: other})["subscriptions"]["s"]
     assert (total["oldestUnackedSeconds"], total["deadLetters"], total["msgDelayed"]) == (300, 5, 2)
+    assert total["msgBacklogNoDelayed"] == total["msgBacklog"] - 2
     assert [consumer["oldestUnackedSeconds"] for consumer in total["consumers"]] == [300, 105]
 
 

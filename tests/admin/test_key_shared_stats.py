@@ -117,7 +117,11 @@ def test_a_hash_drains_while_another_than_its_owner_has_entries_of_it(layout, do
     assert (a["drainingHashesCount"], a["drainingHashesUnackedMessages"]) == (3, 4)
     assert (b["drainingHashesCount"], b["drainingHashesUnackedMessages"]) == (0, 0)
     assert (found["drainingHashesCount"], found["drainingHashesUnackedMessages"]) == (3, 4)
-    assert (found["keySharedMode"], found["allowOutOfOrderDelivery"]) == ("AUTO_SPLIT", False)
+    assert (found["type"], found["keySharedMode"], found["allowOutOfOrderDelivery"]) == (
+        "Key_Shared",
+        "AUTO_SPLIT",
+        False,
+    )
     assert "consumersAfterMarkDeletePosition" not in found
 
 
