@@ -8,6 +8,7 @@ when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour
 for a broker as long as they do, and what never was in the table for a day, because its commit may be under way.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -110,7 +111,7 @@ def remove_left(path: AnyPath, versions: Iterable[int]) -> int:
     Only files that are seen in the table's folder go, whatever paths a commit names."""
     log, left = TableLog(path), set()
     for version in versions:
-        with suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):
             if log.may_remove(version):
                 left.update(each for name in log.removed_paths(version) for each in (name, unquote(name)))
     if not left:
