@@ -4,7 +4,7 @@ What the columns of each kind of row mean is said where they are written (see fa
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
@@ -154,24 +154,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     said = dict(row["properties"] or [])
     cursor.reads_compacted = said.pop(IS_READ_COMPACTED, None) == "true"
     cursor.dead_letters = {name: value for name, value in said.items() if name not in RULES}
-    for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):
-        properties = dict(facts["properties"] or [])
-        cursor.consumers[consumer_id] = Consumer(
-            consumer_id,
-            facts["consumer_name"],
-            facts["client_id"],
-            facts["priority_level"],
-            facts["join_order"],
-            facts["permits"],
-            bool(facts["is_blocked"]),
-            facts["msg_out_counter"] or 0,
-            facts["msg_redeliver_counter"] or 0,
-            properties,
-        )
-        if facts["is_active"]:
-            cursor.active_id = consumer_id
-        lease_ms = lease_ms_of(properties.get("lease_ms"))
-        bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
+    _load_consumers(bundle, cursor, latest.consumers[key])
     restore(cursor, row, latest.consumers[key])
     lanes = latest.lanes[key]
     if lanes:
@@ -190,6 +173,28 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         numbered = latest.topics.get((key.topic_id, key.partition))
         cursor.chunked.seen = numbered["end_position"] if numbered else 0
     return cursor
+
+
+def _load_consumers(bundle: Bundle, cursor: Cursor, rows: Mapping[str, dict]) -> None:
+    """Give *cursor* the consumers that *rows* tell of, in the order they joined, and the bundle their leases."""
+    for consumer_id, facts in sorted(rows.items(), key=lambda item: item[1]["join_order"]):
+        properties = dict(facts["properties"] or [])
+        cursor.consumers[consumer_id] = Consumer(
+            consumer_id,
+            facts["consumer_name"],
+            facts["client_id"],
+            facts["priority_level"],
+            facts["join_order"],
+            facts["permits"],
+            bool(facts["is_blocked"]),
+            facts["msg_out_counter"] or 0,
+            facts["msg_redeliver_counter"] or 0,
+            properties,
+        )
+        if facts["is_active"]:
+            cursor.active_id = consumer_id
+        lease_ms = lease_ms_of(properties.get("lease_ms"))
+        bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
 
 
 def _load_due_lane(bundle: Bundle, cursor: Cursor, row: dict) -> None:

@@ -1,5 +1,6 @@
 """``pulsar-spark topics ...`` and ``pulsar-spark stats``."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -172,7 +173,13 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
     ):
         if name in found:
             typer.echo(text.format(found[name]))
-    subscriptions = found["subscriptions"].items()
+    subscriptions = found["subscriptions"]
+    _print_subscriptions(subscriptions)
+    _print_consumers(subscriptions)
+    _print_key_shared(subscriptions)
+
+
+def _print_subscriptions(subscriptions: Mapping[str, dict]) -> None:
     print_table(
         [
             "subscription",
@@ -205,10 +212,13 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
                 f"{sub['msgRateOut']:.1f}",
                 f"{sub['msgRateRedeliver']:.1f}",
             )
-            for name, sub in subscriptions
+            for name, sub in subscriptions.items()
         ],
         none="no subscriptions",
     )
+
+
+def _print_consumers(subscriptions: Mapping[str, dict]) -> None:
     consumers = [
         (
             name,
@@ -221,7 +231,7 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
             f"{consumer['msgRateOut']:.1f}",
             "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no",
         )
-        for name, sub in subscriptions
+        for name, sub in subscriptions.items()
         for consumer in sub["consumers"]
     ]
     if consumers:
@@ -229,6 +239,9 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
             ["subscription", "consumer", "permits", "unacked", "oldest s", "out", "redelivered", "out/s", "blocked"],
             consumers,
         )
+
+
+def _print_key_shared(subscriptions: Mapping[str, dict]) -> None:
     key_shared = [
         (
             name,
@@ -238,7 +251,7 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
             sub["drainingHashesUnackedMessages"],
             sub["waitingHashesCount"],
         )
-        for name, sub in subscriptions
+        for name, sub in subscriptions.items()
         if "keySharedMode" in sub
     ]
     if key_shared:
