@@ -8,6 +8,7 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
@@ -154,7 +155,26 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     said = dict(row["properties"] or [])
     cursor.reads_compacted = said.pop(IS_READ_COMPACTED, None) == "true"
     cursor.dead_letters = {name: value for name, value in said.items() if name not in RULES}
-    for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):
+    _load_consumers(bundle, cursor, latest.consumers[key])
+    restore(cursor, row, latest.consumers[key])
+    lanes = latest.lanes[key]
+    if lanes:
+        found = {lane_of(page): Lane(hashes, sorted(latest.pages[key][page])) for page, hashes in lanes.items()}
+        hashes = bundle.topics[cursor.topic].hashes(key.partition)
+        cursor.load_lanes(LaneForm(hashes, cursor.mark_delete + 1, found))
+    else:
+        cursor.load_pages(latest.pages[key])
+    if row["due_floor"] is not None:
+        _load_due_lane(bundle, cursor, row)
+    bundle.attach_chunks(cursor, visible)
+    if cursor.chunked:
+        _load_chunked(cursor.chunked, latest, key)
+    return cursor
+
+
+def _load_consumers(bundle: Bundle, cursor: Cursor, consumers: dict[str, dict]) -> None:
+    """Connect its *consumers*, in the order in which they joined."""
+    for consumer_id, facts in sorted(consumers.items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(
             consumer_id,
@@ -172,24 +192,6 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
             cursor.active_id = consumer_id
         lease_ms = lease_ms_of(properties.get("lease_ms"))
         bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
-    restore(cursor, row, latest.consumers[key])
-    lanes = latest.lanes[key]
-    if lanes:
-        found = {lane_of(page): Lane(hashes, sorted(latest.pages[key][page])) for page, hashes in lanes.items()}
-        hashes = bundle.topics[cursor.topic].hashes(key.partition)
-        cursor.load_lanes(LaneForm(hashes, cursor.mark_delete + 1, found))
-    else:
-        cursor.load_pages(latest.pages[key])
-    if row["due_floor"] is not None:
-        _load_due_lane(bundle, cursor, row)
-    bundle.attach_chunks(cursor, visible)
-    if cursor.chunked:
-        cursor.chunked.released = unpacked_stretches(row["chunks"])
-        kept_back = {consumer_id: facts["chunks"] for consumer_id, facts in latest.consumers[key].items()}
-        cursor.chunked.kept_back = {each: unpacked_stretches(kept) for each, kept in kept_back.items() if kept}
-        numbered = latest.topics.get((key.topic_id, key.partition))
-        cursor.chunked.seen = numbered["end_position"] if numbered else 0
-    return cursor
 
 
 def _load_due_lane(bundle: Bundle, cursor: Cursor, row: dict) -> None:
@@ -203,3 +205,12 @@ def _load_due_lane(bundle: Bundle, cursor: Cursor, row: dict) -> None:
         mark_delete=virtual(row["due_mark_delete"]),
         visible=row["mark_delete_position"],
     )
+
+
+def _load_chunked(chunked: Chunked, latest: LatestRows, key: CursorKey) -> None:
+    row, consumers = latest.cursors[key], latest.consumers[key]
+    chunked.released = unpacked_stretches(row["chunks"])
+    kept_back = {consumer_id: facts["chunks"] for consumer_id, facts in consumers.items()}
+    chunked.kept_back = {each: unpacked_stretches(kept) for each, kept in kept_back.items() if kept}
+    numbered = latest.topics.get((key.topic_id, key.partition))
+    chunked.seen = numbered["end_position"] if numbered else 0
