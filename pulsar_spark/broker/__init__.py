@@ -25,7 +25,7 @@ change nothing.
 | in which order consumers are served | 2.14, 0.28 | gather._Gathering._add_turns | shared.turns |
 | when a consumer that takes over receives | 2.11 | members.Members._choose_active | failover.takeover_pause_ms |
 | until when a silent client is waited for | 2.2 | bundle.Bundle.renew_lease | membership.lease_end |
-| which lease a consumer has after a restart | 2.2 | load_bundle._load_cursor | membership.lease_ms_of |
+| which lease a consumer has after a restart | 2.2 | load_bundle._load_consumers | membership.lease_ms_of |
 | whose lease ended | 2.2 | members.Members.end_leases | membership.ended_leases |
 | where a subscription begins | 3.15 | desk.Desk.new_cursor | cursor.initial_read_position |
 | what a Key_Shared consumer asks for | 2.4, 2.29 | key_shared.newcomer_of | key_shared.key_shared_meta |

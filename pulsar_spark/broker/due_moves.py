@@ -19,7 +19,7 @@ from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range, spliced
 from pulsar_spark.protocol.delays import AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
 
@@ -209,19 +209,8 @@ def rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
     """Keep these ranges instead of those the cursor has."""
     cursor = asked.cursor
     asked.dropped_pages += cursor.clear()
-    cursor.replace(set(), _joined(sorted(ranges)))
+    cursor.replace(set(), spliced((), (), ranges))
     asked.is_rewritten = asked.is_changed = True
-
-
-def _joined(ranges: list[Range]) -> list[Range]:
-    """*ranges*, by position, with those that adjoin and agree as one."""
-    found: list[Range] = []
-    for held in ranges:
-        if found and found[-1].last + 1 == held.first and found[-1][2:] == held[2:]:
-            found[-1] = found[-1]._replace(last=held.last)
-        else:
-            found.append(held)
-    return found
 
 
 def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> None:

@@ -4,10 +4,11 @@ What the columns of each kind of row mean is said where they are written (see fa
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
@@ -167,17 +168,13 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         _load_due_lane(bundle, cursor, row)
     bundle.attach_chunks(cursor, visible)
     if cursor.chunked:
-        cursor.chunked.released = unpacked_stretches(row["chunks"])
-        kept_back = {consumer_id: facts["chunks"] for consumer_id, facts in latest.consumers[key].items()}
-        cursor.chunked.kept_back = {each: unpacked_stretches(kept) for each, kept in kept_back.items() if kept}
-        numbered = latest.topics.get((key.topic_id, key.partition))
-        cursor.chunked.seen = numbered["end_position"] if numbered else 0
+        _load_chunked(cursor.chunked, latest, key)
     return cursor
 
 
-def _load_consumers(bundle: Bundle, cursor: Cursor, rows: Mapping[str, dict]) -> None:
-    """Give *cursor* the consumers that *rows* tell of, in the order they joined, and the bundle their leases."""
-    for consumer_id, facts in sorted(rows.items(), key=lambda item: item[1]["join_order"]):
+def _load_consumers(bundle: Bundle, cursor: Cursor, consumers: dict[str, dict]) -> None:
+    """Connect its *consumers*, in the order in which they joined."""
+    for consumer_id, facts in sorted(consumers.items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(
             consumer_id,
@@ -208,3 +205,12 @@ def _load_due_lane(bundle: Bundle, cursor: Cursor, row: dict) -> None:
         mark_delete=virtual(row["due_mark_delete"]),
         visible=row["mark_delete_position"],
     )
+
+
+def _load_chunked(chunked: Chunked, latest: LatestRows, key: CursorKey) -> None:
+    row, consumers = latest.cursors[key], latest.consumers[key]
+    chunked.released = unpacked_stretches(row["chunks"])
+    kept_back = {consumer_id: facts["chunks"] for consumer_id, facts in consumers.items()}
+    chunked.kept_back = {each: unpacked_stretches(kept) for each, kept in kept_back.items() if kept}
+    numbered = latest.topics.get((key.topic_id, key.partition))
+    chunked.seen = numbered["end_position"] if numbered else 0

@@ -51,6 +51,7 @@ from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.broker.set_aside import set_aside
+from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.errors import BrokerFenced
@@ -212,11 +213,18 @@ class Rounds:
                 ledgers, bundle.ledgers_version, pc.unique(ledgers["topic_id"]).to_pylist()
             )
             bundle.index_new(moved)
-        letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
         bundle.requests_version = bundle.requests_committed = consumed
         for _ in housekept:
             self._housekept.popleft()
+        return self._finish(draft, rows, moved, is_snapshot=is_snapshot)
+
+    def _finish(
+        self, draft: RoundDraft, rows: RoundRows, moved: Sequence[TopicState], *, is_snapshot: bool
+    ) -> RoundResult:
+        """What follows the commit: what it made dispensable is forgotten, letters are written. *moved* are topics of
+        which it numbered entries."""
+        bundle = self.bundle
         bundle.drop_promoted()
         bundle.let_go_of_chunks(
             {str(state.topic.name) for state in moved} | {asked.cursor.topic for asked in draft.cursors.values()}
@@ -224,7 +232,7 @@ class Rounds:
         if is_snapshot:
             bundle.let_go_of_runs()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
-        entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
+        entries = sum(fact["last"] - fact["first"] + 1 for fact in rows.facts if fact["kind"] == "letter")
         expired = sum(asked.expired for asked in draft.cursors.values())
         return RoundResult(True, rows.delivered, rows.acknowledged - expired, entries, expired, tuple(draft.refusals))
 

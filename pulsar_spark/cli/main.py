@@ -12,7 +12,6 @@ from pulsar_spark.cli import (
     compaction,
     dead_letters,
     delayed,
-    delayed_delivery,
     doctor,
     maintain,
     messages,
@@ -21,11 +20,12 @@ from pulsar_spark.cli import (
     processes,
     schemas,
     set_aside,
+    stats,
     subscriptions,
     topics,
     waiting_letters,
 )
-from pulsar_spark.cli.common import Topic, errors_as_one_line
+from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import set_up_logging
 
 app = typer.Typer(
@@ -35,14 +35,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(topics.app, name="topics", help="Create, list, describe and delete topics.")
-delayed_delivery.add_commands(topics.app, Topic, delayed_delivery.full_name)
-delayed_delivery.add_commands(namespaces.app, namespaces.Namespace, str)
-policies.add_deduplication(topics.app, Topic, delayed_delivery.full_name)
-policies.add_deduplication(namespaces.app, namespaces.Namespace, str)
-compaction.add_commands(topics.app, Topic, delayed_delivery.full_name)
-compaction.add_commands(namespaces.app, namespaces.Namespace, str)
-topics.app.command("compact")(compaction.compact)
-topics.app.command("compaction-status")(compaction.compaction_status)
 app.add_typer(namespaces.app, name="namespaces", help="Create and list namespaces; set, get and remove what one has.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")
@@ -64,7 +56,7 @@ app.command()(doctor.migrate)
 app.command()(messages.produce)
 app.command()(messages.consume)
 app.command()(compaction.compact)
-app.command()(topics.stats)
+app.command()(stats.stats)
 app.command()(processes.demo)
 
 

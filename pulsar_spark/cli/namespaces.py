@@ -1,9 +1,10 @@
-"""``pulsar-spark namespaces``: make and list them; other modules add what they set of one."""
+"""``pulsar-spark namespaces``: make and list them, and what is set of one."""
 
 from typing import Annotated
 
 import typer
 
+from pulsar_spark.cli import compaction, delayed_delivery, policies
 from pulsar_spark.cli.common import Json, Root, admin, print_listed
 
 app = typer.Typer(no_args_is_help=True)
@@ -26,3 +27,8 @@ def list_(
     """List the namespaces of a tenant, or of the root."""
     found = admin(root).namespaces(tenant)
     print_listed(found, as_json, ["namespace"], [(each,) for each in found])
+
+
+delayed_delivery.add_commands(app, Namespace, str)
+policies.add_deduplication(app, Namespace, str)
+compaction.add_commands(app, Namespace, str)

@@ -1,10 +1,10 @@
-"""``pulsar-spark topics ...`` and ``pulsar-spark stats``."""
+"""``pulsar-spark topics ...``."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
+from pulsar_spark.cli import compaction, delayed_delivery, policies
 from pulsar_spark.cli.common import (
     ASKS_BROKER,
     Json,
@@ -155,111 +155,8 @@ def lost(topic: Topic, root: Root, as_json: Json = False):
         )
 
 
-def stats(topic: Topic, root: Root, as_json: Json = False):
-    """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers."""
-    found = admin(root).stats(topic)
-    if as_json:
-        print_json(found)
-        return
-    typer.echo(
-        f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
-        f"partitions: {len(found.get('partitions', ())) or 'none'}"
-    )
-    for name, text in (
-        ("error", "{}"),
-        ("foreignMessages", "{} rows are no publish: 'pulsar-spark topics mend' removes them"),
-        ("deletedMessages", "{} messages were deleted"),
-        ("lostMessages", "{} messages are lost: see 'pulsar-spark topics lost'"),
-    ):
-        if name in found:
-            typer.echo(text.format(found[name]))
-    subscriptions = found["subscriptions"]
-    _print_subscriptions(subscriptions)
-    _print_consumers(subscriptions)
-    _print_key_shared(subscriptions)
-
-
-def _print_subscriptions(subscriptions: Mapping[str, dict]) -> None:
-    print_table(
-        [
-            "subscription",
-            "type",
-            "backlog",
-            "unacked",
-            "oldest s",
-            "delayed",
-            "dead",
-            "letters wait",
-            "out",
-            "redelivered",
-            "acked",
-            "out/s",
-            "redelivered/s",
-        ],
-        [
-            (
-                name,
-                sub["type"],
-                sub["msgBacklog"],
-                sub["unackedMessages"],
-                _seconds(sub),
-                sub["msgDelayed"],
-                sub["deadLetters"],
-                sub["waitingLetters"],
-                sub["msgOutCounter"],
-                sub["msgRedeliverCounter"],
-                sub["ackedEntries"],
-                f"{sub['msgRateOut']:.1f}",
-                f"{sub['msgRateRedeliver']:.1f}",
-            )
-            for name, sub in subscriptions.items()
-        ],
-        none="no subscriptions",
-    )
-
-
-def _print_consumers(subscriptions: Mapping[str, dict]) -> None:
-    consumers = [
-        (
-            name,
-            consumer["consumerName"],
-            consumer["availablePermits"],
-            consumer["unackedMessages"],
-            _seconds(consumer),
-            consumer["msgOutCounter"],
-            consumer["msgRedeliverCounter"],
-            f"{consumer['msgRateOut']:.1f}",
-            "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no",
-        )
-        for name, sub in subscriptions.items()
-        for consumer in sub["consumers"]
-    ]
-    if consumers:
-        print_table(
-            ["subscription", "consumer", "permits", "unacked", "oldest s", "out", "redelivered", "out/s", "blocked"],
-            consumers,
-        )
-
-
-def _print_key_shared(subscriptions: Mapping[str, dict]) -> None:
-    key_shared = [
-        (
-            name,
-            sub["keySharedMode"],
-            "yes" if sub["allowOutOfOrderDelivery"] else "no",
-            sub["drainingHashesCount"],
-            sub["drainingHashesUnackedMessages"],
-            sub["waitingHashesCount"],
-        )
-        for name, sub in subscriptions.items()
-        if "keySharedMode" in sub
-    ]
-    if key_shared:
-        print_table(
-            ["subscription", "mode", "out of order", "draining hashes", "unacked of them", "waiting hashes"], key_shared
-        )
-
-
-def _seconds(stats: dict) -> str:
-    """How long the oldest delivery is unacknowledged."""
-    return "" if stats["oldestUnackedSeconds"] is None else f"{stats['oldestUnackedSeconds']:.0f}"
+delayed_delivery.add_commands(app, Topic, delayed_delivery.full_name)
+policies.add_deduplication(app, Topic, delayed_delivery.full_name)
+compaction.add_commands(app, Topic, delayed_delivery.full_name)
+app.command("compact")(compaction.compact)
+app.command("compaction-status")(compaction.compaction_status)

@@ -127,7 +127,9 @@ def _rounds_by_ledger(layout: Layout) -> dict[int, tuple[float, float]]:
     numbered = 0
     for version in range(1, log.latest() + 1):
         rows = read_round(path, version).select(["kind", "ledger_id", "round_time"]).to_pylist()
-        began = next(row["round_time"].timestamp() for row in rows if row["kind"] == "round")
+        began = next((row["round_time"].timestamp() for row in rows if row["kind"] == "round"), None)
+        if began is None:  # no round: housekeeping has put files together
+            continue
         latest = max((row["ledger_id"] for row in rows if row["kind"] == "topic"), default=0)
         for ledger_id in range(numbered + 1, latest + 1):
             found[ledger_id] = began, _appeared(log, version)
