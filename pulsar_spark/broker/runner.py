@@ -52,6 +52,7 @@ from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
 from pulsar_spark.errors import DelayIndexNotReady, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.storage.bundles import add_bundle
 from pulsar_spark.storage.checkpoints import checkpoint_behind
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
@@ -347,6 +348,7 @@ class Broker:
             steady=steady_micros if self.now is now_micros else None,
         )
         rounds.take_over()
+        add_bundle(self.layout, rounds.bundle.served)
         self.rounds = rounds
         build = SparkBuild(self.spark, index.table, index.places) if self.spark is not None else None
         self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)

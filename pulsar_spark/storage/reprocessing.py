@@ -56,7 +56,7 @@ class Reprocessing:
 
     def __init__(self, layout: Layout):
         self._layout = layout
-        self.path: AnyPath = layout.broker_table(REPROCESSING.name)
+        self.path: AnyPath = layout.root_table(REPROCESSING.name)
 
     def create(self) -> None:
         create_table(self.path, REPROCESSING, layout_version=layout_version(self._layout))
@@ -67,7 +67,7 @@ class Reprocessing:
     @contextlib.contextmanager
     def planning(self) -> Iterator[None]:
         """Hold the right to make a selection."""
-        with append_lock(self._layout.broker_table(f"{REPROCESSING.name}-plan")):
+        with append_lock(self._layout.root_table(f"{REPROCESSING.name}-plan")):
             yield
 
     def read_job(self, job_id: str) -> Job | None:
