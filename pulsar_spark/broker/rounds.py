@@ -187,6 +187,8 @@ class Rounds:
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *bundle.waiting_requests, *requests])
         draft.facts += bundle.keep_waiting(intake.put_off)
+        if not is_trial:
+            ask_others(bundle.layout, intake.sent_on)
         intake.members.end_leases(bundle.hear(draft.now))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)

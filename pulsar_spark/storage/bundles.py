@@ -69,10 +69,8 @@ def bundles_of(layout: Layout) -> Bundles:
 def layout_of(layout: Layout, topic: TopicName | str) -> Layout:
     """The bundle of a root that a topic, or one of its partitions, is in."""
     found = bundles_of(layout)
-    if len(found.folders) == 1 and found.folders[0] == layout.bundle:
-        return layout
-    name = topic if isinstance(topic, str) else str(topic)
-    return _layout(layout.root, found.folder_of(name))
+    folder = found.folder_of(str(topic))
+    return layout if folder == layout.bundle else _layout(layout.root, folder)
 
 
 def layouts_of(layout: Layout) -> list[Layout]:

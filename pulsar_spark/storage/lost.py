@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic
@@ -55,7 +56,7 @@ def lost_entries_of(
     """What is lost of some partitions, as far as a broker has numbered it, in order of position; of a partition in
     *since* the runs that reach behind that position. Their files are read, because damage inside one shows only then.
     """
-    ledgers = ledgers_of_topic(layout, topic.topic_id)
+    ledgers = ledgers_of_topic(layout_of(layout, topic.name), topic.topic_id)
     runs, passed = [], set()
     for partition in partitions:
         for run in ledgers[partition].runs if partition in ledgers else ():

@@ -29,6 +29,7 @@ from pulsar_spark.protocol.expiry import Retention
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.policies import policy_number, policy_text, set_policy_text
 from pulsar_spark.storage.actions import TRIMMED
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
@@ -128,7 +129,7 @@ def trim_topic(
     log = TableLog(topic.path)
     while True:
         with append_lock(topic.path):
-            latest, view = read_latest(layout, *NEEDED), CompactedView(topic.path)
+            latest, view = read_latest(layout := layout_of(layout, topic.name), *NEEDED), CompactedView(topic.path)
             compacted = {each: view.horizon(each) if view.is_made else None for each in partitions}
             known = ledgers_of_topic(layout, topic.topic_id)
             table = open_table(topic.path)
