@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
+from pulsar_spark.admin.bundles import BundleVerbs
 from pulsar_spark.admin.chunks import IncompleteChunks
 from pulsar_spark.admin.compaction import TopicCompaction, compaction_stats
 from pulsar_spark.admin.doctor import Doctor
@@ -44,6 +45,7 @@ from pulsar_spark.views.stats import Observation, partition_stats, read_stored, 
 
 
 class Admin(
+    BundleVerbs,
     Subscriptions,
     KeyHashes,
     Policies,
