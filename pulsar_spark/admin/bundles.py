@@ -1,6 +1,5 @@
 """Bundles: listed, and split while no broker serves them."""
 
-from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.bundles import parse_range
@@ -35,6 +34,8 @@ class BundleVerbs:
     def split_bundle(self, bundle: str, at: int | None = None) -> list[str]:
         """Split a bundle at a hash, or in the middle; the two. No message moves. :class:`NotAllowedError` while a
         broker serves it, :class:`InvalidConfiguration` for one that there is not."""
+        from pulsar_spark.broker.split import split_bundle  # here, because it imports all that a round needs
+
         require_root(self.layout)
         wanted, bundles = parse_range(bundle), bundles_of(self.layout)
         if wanted not in bundles.ranges:
