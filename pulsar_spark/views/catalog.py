@@ -40,7 +40,8 @@ def register(
     schemas: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*, and the views that are SQL, these once the root
-    has this release's layout and where it has one bundle (the tables of others have its range behind their names); where each lies, by its name in SQL.
+    has this release's layout and where it has one bundle; where each lies, by its name in SQL. The tables of further
+    bundles have the bundle's folder behind their names.
 
     Schemas are created as needed. *schemas* names those of some namespaces (``{"public/default": "broker"}``);
     *prefix* goes before the names of all others, for several roots in one catalog. :class:`InvalidConfiguration` when a
