@@ -61,6 +61,10 @@ def run_broker(
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if broker.start():
+            if isinstance(broker, Broker) and len(bundles_of(Layout(root)).folders) > 1:  # split while it stood by
+                broker.close()
+                broker = Shared(root, make)
+                broker.start()
             broker.wait()
     finally:
         for number, handler in previous.items():

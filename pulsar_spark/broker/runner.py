@@ -52,7 +52,7 @@ from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
 from pulsar_spark.errors import DelayIndexNotReady, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
-from pulsar_spark.storage.bundles import add_bundle
+from pulsar_spark.storage.bundles import add_bundle, bundles_of
 from pulsar_spark.storage.checkpoints import checkpoint_behind
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
@@ -66,6 +66,17 @@ STOP_SECONDS = 60.0
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
 """As what a fault of the disk comes; most of these are none."""
 log = logging.getLogger(__name__)
+
+
+def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
+    layout = Layout(root, bundle or DEFAULT_BUNDLE)
+    count = len(bundles_of(layout).folders)
+    if bundle is None and count > 1:
+        raise InvalidConfiguration(
+            f"root {str(root)!r} has {count} bundles, of which a Broker serves one: run 'pulsar-spark broker' or "
+            "run_broker, which serve them all, or name one with bundle="
+        )
+    return layout
 
 
 def new_broker_id() -> str:
@@ -83,7 +94,7 @@ class Broker:
     connected any more: what waits for its time is left to the next run. The delay index has
     *delayed_delivery_max_num_buckets* at most, but for moments. Unless *housekeeping* is off it keeps the root's tables
     small in the background (see housekeeping). On a root of several bundles it serves one, of which *bundle* is the
-    folder (see storage.bundles); shared.Shared serves them all, with others.
+    folder (see storage.bundles) and which has to be named; shared.Shared serves them all, with others.
     """
 
     def __init__(
@@ -97,7 +108,7 @@ class Broker:
         available_now: bool = False,
         delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
         housekeeping: bool = True,
-        bundle: str = DEFAULT_BUNDLE,
+        bundle: str | None = None,
         broker_id: str | None = None,
     ):
         if spark is not None:
@@ -115,7 +126,7 @@ class Broker:
         self._is_housekeeping, self._housekeeping = housekeeping, None
         self._compaction: CompactionUpkeep | None = None
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
-        self.spark, self.layout, self.now, self.on_round = spark, Layout(root, bundle), now, on_round
+        self.spark, self.layout, self.now, self.on_round = spark, _layout(root, bundle), now, on_round
         self.broker_id = broker_id or new_broker_id()
         self.failure: BaseException | None = None
         self._stopping, self._between_batches = threading.Event(), threading.Event()

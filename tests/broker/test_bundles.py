@@ -1,5 +1,6 @@
 """Several bundles: each serves its slice of the topics, and what was one is split while no broker serves it."""
 
+import json
 from contextlib import closing
 
 import pytest
@@ -8,11 +9,12 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker import split as splitting
 from pulsar_spark.broker.split import split_bundle
-from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
+from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
 from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
 from tests.client.waiting import eventually
+from tests.commands import say
 from tests.plain_broker import PlainBroker
 
 LOWER, UPPER = WHOLE.split()
@@ -54,6 +56,12 @@ def test_a_bundle_is_split_in_the_middle_or_at_a_hash(layout):
 def test_a_bundle_that_is_served_is_not_split(root, layout):
     with PlainBroker(root) as broker, pytest.raises(NotAllowedError, match=broker.broker_id):
         split_bundle(layout)
+
+
+def test_a_broker_of_a_root_of_several_bundles_is_told_which(root, layout):
+    split_bundle(layout)
+    with pytest.raises(InvalidConfiguration, match="has 2 bundles, of which a Broker serves one"):
+        PlainBroker(root)
 
 
 def test_clients_find_the_broker_of_each_topic(root):
@@ -125,7 +133,7 @@ def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, ste
         split_bundle(layout)
     except OSError:
         monkeypatch.undo()
-        with PlainBroker(root):  # who starts next finds out
+        with PlainBroker(root, bundle=layout.bundle):  # who starts next finds out
             pass
         if len(bundles_of(layout).ranges) == 1:
             split_bundle(layout)
@@ -134,3 +142,34 @@ def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, ste
     with lower, upper, closing(pulsar.Client(f"delta:{root}")) as client:
         consumer = client.subscribe(HIGH, "s")
         assert [consumer.receive(20_000).data() for _ in range(2)] == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"bundles": []}', '{"bundles": [{"range": "0x1", "folder": "x"}]}'])
+def test_a_file_of_bundles_that_says_none_is_named_with_what_to_do(layout, text):
+    (layout.root / "_bundles" / "bundles.json").write_text(text)
+    with pytest.raises(CorruptState, match="bundles.json' cannot be read .*: restore it from a backup"):
+        bundles_of(layout)
+
+
+def test_bundles_are_listed_and_split_by_a_command(root):
+    (one,) = json.loads(say(root, "bundles", "list", "--json"))
+    assert one["bundle"] == str(WHOLE) and one["broker"] is None
+    assert say(root, "bundles", "split", str(WHOLE)) == f"{WHOLE} is split into {LOWER} and {UPPER}\n"
+    with pytest.raises(InvalidConfiguration, match="is none of the root: it has"):
+        Admin(f"delta:{root}").split_bundle(str(WHOLE))
+    assert [each["bundle"] for each in Admin(f"delta:{root}").bundles()] == [str(LOWER), str(UPPER)]
+
+
+def test_a_namespace_s_policy_holds_in_all_bundles(root, layout):
+    split_bundle(layout)
+    lower, upper = both(root)
+    with lower, upper:
+        admin = Admin(f"delta:{root}")
+        for name in (LOW, HIGH):
+            admin.create_topic(name)
+        admin.set_policy("public/default", "message_ttl_seconds", 60)
+        admin.set_policy(HIGH, "message_ttl_seconds", 5)
+        assert lower.rounds.bundle.policy(LOW, "message_ttl_seconds") == 60
+        assert upper.rounds.bundle.policy(HIGH, "message_ttl_seconds") == 5
+        assert admin.get_policies(HIGH) == {"message_ttl_seconds": "5"}
+        assert admin.get_policies("public/default") == {"message_ttl_seconds": "60"}
