@@ -187,6 +187,10 @@ class SchemaNotFound(InvalidRequest):
     """The topic keeps no schema, or none of that version."""
 
 
+class ServiceUnitNotReady(InvalidRequest):
+    """The topic is in another bundle than the one whose broker was asked; who asks again finds it there."""
+
+
 class SubscriptionNotFound(InvalidRequest):
     """The topic has no such subscription."""
 

@@ -49,10 +49,6 @@ class ReadError(PulsarSparkError):
     """A connection broke while it was read."""
 
 
-class ServiceUnitNotReady(PulsarSparkError):
-    """The topic is moving to another broker."""
-
-
 class TooManyLookupRequestException(PulsarSparkError):
     """A broker has too many lookups to answer."""
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
+from pulsar_spark.admin.bundles import BundleVerbs
 from pulsar_spark.admin.chunks import IncompleteChunks
 from pulsar_spark.admin.compaction import TopicCompaction, compaction_stats
 from pulsar_spark.admin.doctor import Doctor
@@ -24,6 +25,7 @@ from pulsar_spark.protocol.policies import deduplication_status
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.lost import lost_entries_of
@@ -43,6 +45,7 @@ from pulsar_spark.views.stats import Observation, partition_stats, read_stored, 
 
 
 class Admin(
+    BundleVerbs,
     Subscriptions,
     KeyHashes,
     Policies,
@@ -110,7 +113,11 @@ class Admin(
         topic open follow within seconds. A key may go to another partition from then on.
         """
         found = raise_partitions(self.layout, topic, partitions)
-        there = {key[1:] for key in read_latest(self.layout, "cursor").cursors if key.topic_id == found.topic_id}
+        there = {
+            key[1:]
+            for key in read_latest(layout_of(self.layout, found.name), "cursor").cursors
+            if key.topic_id == found.topic_id
+        }
         replies = self._requester.replies(
             [
                 {
@@ -139,7 +146,7 @@ class Admin(
         """Delete the topic with its messages and subscriptions; refused while consumers are connected unless
         *force*."""
         found = read_topic(self.layout, topic)
-        consumers = read_latest(self.layout, "consumer").consumers
+        consumers = read_latest(layout_of(self.layout, found.name), "consumer").consumers
         connected = {
             row["consumer_name"]
             for key, rows in consumers.items()
@@ -258,7 +265,7 @@ class Admin(
         """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under
         ``partitions``."""
         found, partitions = resolve_topic(self.layout, topic)
-        observed = Observation(self.layout)
+        observed = Observation(layout_of(self.layout, found.name))
         stored = observed.stored(found)
         of_topic = {
             "deduplicationStatus": deduplication_status(observed.latest.policies, str(found.name)),

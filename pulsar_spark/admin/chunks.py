@@ -3,6 +3,7 @@ has nothing of the kind."""
 
 from collections.abc import Iterator
 
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.chunk_runs import chunk_runs_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import resolve_topic
@@ -33,7 +34,9 @@ class IncompleteChunks:
         one that ``isOpen`` may still come."""
         found, partitions = resolve_topic(self.layout, topic)
         for partition in partitions:
-            for rows in read_incomplete(found, partition, chunk_runs_of(self.layout, found.topic_id, partition)):
+            for rows in read_incomplete(
+                found, partition, chunk_runs_of(layout_of(self.layout, found.name), found.topic_id, partition)
+            ):
                 for row in rows:
                     shown = {name: row[column] for name, column in _SHOWN.items()}
                     since = None if row["since"] is None else row["since"].isoformat()
@@ -47,7 +50,8 @@ class IncompleteChunks:
         oldest is."""
         found, partitions = resolve_topic(self.layout, topic)
         counted = [
-            count_incomplete(found, each, chunk_runs_of(self.layout, found.topic_id, each)) for each in partitions
+            count_incomplete(found, each, chunk_runs_of(layout_of(self.layout, found.name), found.topic_id, each))
+            for each in partitions
         ]
         since = min((each.since for each in counted if each.since is not None), default=None)
         return {

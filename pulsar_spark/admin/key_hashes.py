@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import resolve_topic
@@ -31,10 +32,11 @@ class KeyHashes:
     ) -> list[dict]:
         check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
-        latest = read_latest(self.layout)
+        layout = layout_of(self.layout, found.name)
+        latest = read_latest(layout)
         keys = [CursorKey(found.topic_id, partition, subscription) for partition in partitions]
         if not any(key in latest.cursors for key in keys):
             raise SubscriptionNotFound(
                 f"topic {topic!r} has no subscription {subscription!r}: look at 'pulsar-spark subscriptions list'"
             )
-        return list(rows_of_cursors(self.layout, latest, keys, rows_of))
+        return list(rows_of_cursors(layout, latest, keys, rows_of))

@@ -21,6 +21,7 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
@@ -146,5 +147,5 @@ def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[Partition
             raise InvalidMessage(f"message id {at} is of another partition than {topic!r}")
     else:
         found, partition = resolve_partition(layout, topic, "look at")
-    messages = PartitionMessages(layout, found, partition)
+    messages = PartitionMessages(layout_of(layout, found.name), found, partition)
     return messages, messages.position_of(at.ledger_id(), at.entry_id()) if is_id else at

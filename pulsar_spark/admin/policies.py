@@ -21,6 +21,7 @@ from pulsar_spark.protocol.policies import (
     policy_number,
 )
 from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root, read_topic
@@ -43,7 +44,7 @@ class Policies:
         repeated on a topic."""
         wanted = str(parse_topic_name(scope)) if _is_topic(scope) else _owner(scope)
         require_root(self.layout)
-        policies = read_latest(self.layout, "policy").policies
+        policies = read_latest(layout_of(self.layout, wanted), "policy").policies
         return {
             name: value for (where, name), value in sorted(policies.items()) if where == wanted and name in POLICIES
         }

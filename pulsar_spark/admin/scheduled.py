@@ -20,6 +20,7 @@ from pulsar_spark.protocol.instants import deliver_millis, to_micros
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.packing import named
 from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
@@ -128,7 +129,8 @@ class ScheduledMessages:
         if subscription is not None:
             check_name("subscription", subscription)
         topic_, partitions = resolve_topic(self.layout, topic)
-        latest, index = read_latest(self.layout), LedgerIndex(self.layout)
+        layout = layout_of(self.layout, topic_.name)
+        latest, index = read_latest(layout), LedgerIndex(layout)
         known = {key.subscription for key in latest.cursors if key.topic_id == topic_.topic_id}
         if subscription is not None and subscription not in known:
             raise SubscriptionNotFound(

@@ -2,6 +2,7 @@
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 
@@ -29,7 +30,8 @@ class SetAsideVerbs:
                 "subscription": entry.subscription,
                 "requestsVersion": entry.requests_version,
             }
-            for entry in read_latest(self.layout, "set_aside").set_aside.values()
+            for bundle in layouts_of(self.layout)
+            for entry in read_latest(bundle, "set_aside").set_aside.values()
         ]
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:

@@ -7,6 +7,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lost import lost_entries_of
@@ -36,7 +37,7 @@ class Subscriptions:
         return sorted(
             {
                 key.subscription
-                for key in read_latest(self.layout, "cursor").cursors
+                for key in read_latest(layout_of(self.layout, found.name), "cursor").cursors
                 if key.topic_id == found.topic_id and key.partition in partitions
             }
         )
@@ -61,7 +62,7 @@ class Subscriptions:
         found, partitions = resolve_topic(self.layout, topic)
         acknowledged = {
             key.partition: cursor["mark_delete_position"]
-            for key, cursor in read_latest(self.layout).cursors.items()
+            for key, cursor in read_latest(layout_of(self.layout, found.name)).cursors.items()
             if (key.topic_id, key.subscription) == (found.topic_id, subscription)
         }
         lost = lost_entries_of(self.layout, found, partitions, acknowledged)

@@ -9,12 +9,14 @@ partition, and changes nothing on a dry run.
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage import upkeep
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.store import AnyPath
@@ -99,8 +101,9 @@ def housekeeping(layout: Layout) -> list[dict]:
     """What brokers did by themselves, as their rounds say it, the latest last: when, to which table, what, and to how
     many files (or commits, where the log was shortened)."""
     require_root(layout)
-    table, columns = dataset_of(layout.broker_table(CURSOR_LEDGER.name)), ["round_time", "topic", "status", "entries"]
-    rows = table.to_table(columns=columns, filter=pc.field("kind") == "housekeeping").sort_by("round_time")
+    tables = [dataset_of(bundle.broker_table(CURSOR_LEDGER.name)) for bundle in layouts_of(layout)]
+    columns, is_its = ["round_time", "topic", "status", "entries"], pc.field("kind") == "housekeeping"
+    rows = pa.concat_tables(table.to_table(columns=columns, filter=is_its) for table in tables).sort_by("round_time")
     return [
         {"time": row["round_time"].isoformat(), "table": row["topic"], "what": row["status"], "count": row["entries"]}
         for row in rows.to_pylist()
@@ -115,7 +118,8 @@ def _tables(layout: Layout, topic: str | None, namespace: str | None) -> Iterato
         return
     yield from ((str(found.name), found.path) for found in _topics(layout, namespace))
     if namespace is None:
-        yield from upkeep.broker_tables(layout).items()
+        for bundle in layouts_of(layout):
+            yield from upkeep.broker_tables(bundle).items()
 
 
 def _topics(layout: Layout, namespace: str | None) -> list[Topic]:

@@ -5,6 +5,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.cursor_ledger import WaitingKey, read_latest
 from pulsar_spark.storage.layout import Layout
 
@@ -23,7 +24,8 @@ class WaitingLetters:
         wanted = None if topic is None else str(parse_topic_name(topic).partitioned_topic)
         return [
             _shown(key, row)
-            for key, row in sorted(read_latest(self.layout, "waiting_letter").waiting_letters.items())
+            for bundle in layouts_of(self.layout)
+            for key, row in sorted(read_latest(bundle, "waiting_letter").waiting_letters.items())
             if wanted in (None, row["topic"]) and subscription in (None, row["subscription"])
         ]
 

@@ -22,6 +22,7 @@ from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import Topics, TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
+from pulsar_spark.protocol.bundles import WHOLE, BundleRange
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import lease_end
 from pulsar_spark.protocol.message_id import MAX_LONG
@@ -35,8 +36,8 @@ from pulsar_spark.table_specs import LEDGERS
 class Bundle(Topics):
     """State of all topics and subscriptions of a bundle, after its latest round."""
 
-    def __init__(self, layout: Layout, delay_index: DelayIndex | None = None):
-        super().__init__(layout)
+    def __init__(self, layout: Layout, delay_index: DelayIndex | None = None, served: BundleRange = WHOLE):
+        super().__init__(layout, served)
         self.cursors = Cursors()
         self.policies: dict[tuple[str, str], str] = {}
         self.outlived: list[dict] = []

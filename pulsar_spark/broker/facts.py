@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.bundles import WHOLE, BundleRange
 from pulsar_spark.protocol.compaction import IS_READ_COMPACTED
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.delays import Checkpoint, number_at
@@ -27,8 +28,22 @@ if TYPE_CHECKING:
 _TEXT = 2000
 
 
-def round_row(*, wall: int, now: int, requests_version: int, epoch: int, broker_id: str, is_snapshot: bool) -> dict:
-    """One row per round: when it was by the machine's clock and the broker's own, and what it has consumed."""
+BUNDLE_RANGE = "bundle_range"
+"""Name, among the properties of a round's row, of the slice of topics that its bundle serves."""
+
+
+def round_row(
+    *,
+    wall: int,
+    now: int,
+    requests_version: int,
+    epoch: int,
+    broker_id: str,
+    is_snapshot: bool,
+    served: BundleRange = WHOLE,
+) -> dict:
+    """One row per round: when it was by the machine's clock and the broker's own, what it has consumed, and which
+    topics the bundle serves, if that is not all."""
     return dict(
         kind="round",
         round_time=wall,
@@ -37,6 +52,7 @@ def round_row(*, wall: int, now: int, requests_version: int, epoch: int, broker_
         epoch=epoch,
         broker_id=broker_id,
         is_snapshot=is_snapshot,
+        properties=None if served.is_whole else [(BUNDLE_RANGE, str(served))],
     )
 
 

@@ -5,6 +5,7 @@ What the columns of each kind of row mean is said where they are written (see fa
 
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
@@ -13,7 +14,7 @@ from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
 from pulsar_spark.broker.entry_hashes import first_needed
-from pulsar_spark.broker.facts import policy_row, waiting_request_row
+from pulsar_spark.broker.facts import BUNDLE_RANGE, policy_row, waiting_request_row
 from pulsar_spark.broker.key_shared import restore
 from pulsar_spark.broker.lane_form import Lane, LaneForm, lane_of
 from pulsar_spark.broker.reading import read_places
@@ -21,6 +22,7 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.bundles import WHOLE, BundleRange, parse_range
 from pulsar_spark.protocol.compaction import IS_READ_COMPACTED
 from pulsar_spark.protocol.delays import Checkpoint, virtual
 from pulsar_spark.protocol.instants import to_micros
@@ -44,10 +46,16 @@ log = logging.getLogger(__name__)
 
 
 @uncollected()
-def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle:
+def load_bundle(
+    layout: Layout, delay_index: DelayIndex | None = None, part_of: Callable[[BundleRange], BundleRange] = lambda it: it
+) -> Bundle:
     """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can
-    only have one outcome. It goes on with the *delay_index* that was there before, if one is."""
-    bundle, latest = Bundle(layout, delay_index), read_latest(layout)
+    only have one outcome. It goes on with the *delay_index* that was there before, if one is. What *part_of* leaves out
+    of the slice that is served is left out of the bundle."""
+    latest = read_latest(layout)
+    served = part_of(served_by(latest))
+    bundle = Bundle(layout, delay_index, served)
+    _leave_out_others(latest, served)
     if latest.round_row:
         bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
         bundle.requests_version, bundle.broker_id = latest.round_row["requests_version"], latest.round_row["broker_id"]
@@ -86,6 +94,24 @@ def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle
     bundle.waiting_letters = WaitingLetters(latest)
     _load_waiting_requests(bundle, latest)
     return bundle
+
+
+def served_by(latest: LatestRows) -> BundleRange:
+    """The slice of topics that a bundle serves, as its latest round says it: all of them, where there is none yet."""
+    said = dict((latest.round_row or {}).get("properties") or ())
+    return parse_range(said[BUNDLE_RANGE]) if BUNDLE_RANGE in said else WHOLE
+
+
+def _leave_out_others(latest: LatestRows, served: BundleRange) -> None:
+    """Forget what is said of topics outside the slice, other than by the ids of their tables, which no topic of the
+    bundle has. Policies of namespaces and of the root are everybody's, as is what names no topic."""
+    if served.is_whole:
+        return
+    is_its = lru_cache(maxsize=None)(lambda topic: topic is None or "://" not in topic or served.holds(topic))
+    latest.policies = {key: value for key, value in latest.policies.items() if is_its(key[0])}
+    latest.set_aside = {name: entry for name, entry in latest.set_aside.items() if is_its(entry.topic)}
+    latest.waiting_letters = {key: row for key, row in latest.waiting_letters.items() if is_its(row["topic"])}
+    latest.letterless = {key: row for key, row in latest.letterless.items() if is_its(row["topic"])}
 
 
 def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:

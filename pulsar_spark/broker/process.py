@@ -9,7 +9,11 @@ from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.runner import Broker
+from pulsar_spark.broker.shared import Shared
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.storage.bundles import bundles_of
+from pulsar_spark.storage.layout import Layout
 
 
 def run_broker(
@@ -22,7 +26,8 @@ def run_broker(
     delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
     housekeeping: bool = True,
 ) -> None:
-    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
+    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks. Where it has
+    several bundles, a share of them, as many as other brokers of the root.
 
     :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
     # Here, because it finds Java, which a caller with a session of its own has.
@@ -32,18 +37,34 @@ def run_broker(
         session = spark or spark_session("pulsar-spark broker", for_rounds=True, root=root)
     if spark is None:
         _leave_streams_to_us(session)
-    broker = Broker(
-        session,
-        root,
-        on_round=on_round,
-        available_now=available_now,
-        max_unacked_messages_per_broker=max_unacked_messages_per_broker,
-        delayed_delivery_max_num_buckets=delayed_delivery_max_num_buckets,
-        housekeeping=housekeeping,
-    )
+
+    def make(bundle: str, broker_id: str | None = None) -> Broker:
+        return Broker(
+            session,
+            root,
+            on_round=on_round,
+            available_now=available_now,
+            max_unacked_messages_per_broker=max_unacked_messages_per_broker,
+            delayed_delivery_max_num_buckets=delayed_delivery_max_num_buckets,
+            housekeeping=housekeeping,
+            bundle=bundle,
+            broker_id=broker_id,
+        )
+
+    bundles = bundles_of(Layout(root)).folders
+    if len(bundles) > 1 and available_now:
+        raise InvalidConfiguration(
+            f"root {str(root)!r} has {len(bundles)} bundles: available_now is of a root of one in this release; run "
+            "brokers that go on, and end them"
+        )
+    broker = Shared(root, make) if len(bundles) > 1 else make(bundles[0])
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if broker.start():
+            if isinstance(broker, Broker) and len(bundles_of(Layout(root)).folders) > 1:  # split while it stood by
+                broker.close()
+                broker = Shared(root, make)
+                broker.start()
             broker.wait()
     finally:
         for number, handler in previous.items():

@@ -23,7 +23,14 @@ from pulsar_spark.broker.set_aside import SetAsideRequests
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
-from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
+from pulsar_spark.errors import (
+    InvalidConfiguration,
+    InvalidRequest,
+    NotAllowedError,
+    ServiceUnitNotReady,
+    UnknownError,
+    shown,
+)
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from pulsar_spark.protocol.delays import CANCEL
 from pulsar_spark.protocol.policies import (
@@ -64,6 +71,10 @@ NEEDS_INDEX = {"negative_ack", "redeliver_all", "reschedule", "reconsume_later",
 """Kinds of requests that cannot be taken for a due lane while the delay index is made anew. They stay in their commits
 until then, and a row of kind ``waiting_request`` says where each lies."""
 
+SENT_ON = {"ack", "cumulative_ack", "reconsume_later"}
+"""What was on its way when its topic went to another bundle and is asked of that one's broker: who said it waits for
+nothing, and what was done twice counts once."""
+
 MANY = 100
 """From so many alike on they are noted together: 1 microsecond each instead of 10."""
 
@@ -76,6 +87,8 @@ class Intake(Desk):
         self._broken = broken
         self.put_off: list[Request] = []
         """What has to wait until the delay index is there again, by which it is known what it means."""
+        self.sent_on: list[Request] = []
+        """What is to be asked of other bundles (see other_bundles)."""
         self._is_indexed = all(promotion.is_ready for promotion in bundle.promotions.values())
         self.members, self.moves = Members(bundle, draft), Moves(bundle, draft)
         self.entries = entries = LetterRequests(bundle, draft)
@@ -149,6 +162,12 @@ class Intake(Desk):
                 self.put_off.append(request)
                 return False
             text = self._handlers[request.kind](request)
+        except ServiceUnitNotReady as elsewhere:
+            if request.kind in SENT_ON:
+                self.sent_on.append(request)
+            elif wants_answer:
+                self.draft.reply(request, error=type(elsewhere).__name__, text=str(elsewhere))
+            return False
         except (InvalidRequest, UnknownError) as refused:
             self.draft.refuse(request, refused, self.asker_of(request))
             if wants_answer:

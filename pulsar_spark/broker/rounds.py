@@ -46,6 +46,7 @@ from pulsar_spark.broker.gather import gather_work
 from pulsar_spark.broker.isolation import isolated, of_cursor, plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.maintenance import maintain
+from pulsar_spark.broker.other_bundles import ask_others
 from pulsar_spark.broker.projections.behind_rounds import write_missing_projections, write_projections
 from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
@@ -97,6 +98,7 @@ class Rounds:
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
         self._recovery = Recovery(self)
         self._waiting: list[Request] = []
+        self._asked_of_others: set[tuple] = set()
         self._housekept: deque[tuple[str, str, int]] = deque()
 
     @uncollected()
@@ -104,6 +106,10 @@ class Rounds:
         """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left
         unwritten."""
         self.write_missing()
+        self.begin()
+
+    def begin(self, facts: Sequence[dict] = ()) -> None:
+        """Commit a round that says all there is of the bundle, besides *facts* of what is no more."""
         self.bundle.epoch += 1
         self.grant_leases({})
         hold_back(self.bundle, self.limit)
@@ -112,7 +118,7 @@ class Rounds:
             draft,
             self._rows_of(
                 draft,
-                RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()], draft.number),
+                RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts(), *facts], draft.number),
                 self.bundle.requests_version,
                 is_snapshot=True,
             ),
@@ -182,6 +188,8 @@ class Rounds:
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *bundle.waiting_requests, *requests])
         draft.facts += bundle.keep_waiting(intake.put_off)
+        if not is_trial:
+            ask_others(bundle.layout, intake.sent_on)
         intake.members.end_leases(bundle.hear(draft.now))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
@@ -231,7 +239,7 @@ class Rounds:
         )
         if is_snapshot:
             bundle.let_go_of_runs()
-        self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
+        self._waiting += self._of_ours(write_projections(bundle, draft.number, bundle.now, rows.facts))
         entries = sum(fact["last"] - fact["first"] + 1 for fact in rows.facts if fact["kind"] == "letter")
         expired = sum(asked.expired for asked in draft.cursors.values())
         return RoundResult(True, rows.delivered, rows.acknowledged - expired, entries, expired, tuple(draft.refusals))
@@ -269,7 +277,20 @@ class Rounds:
     def write_missing(self) -> None:
         """Write the projections of the latest round, unless they are there: whoever has loaded the bundle does not
         know, and no round begins before they are written, or wait."""
-        self._waiting = write_missing_projections(self.bundle)
+        self._waiting = self._of_ours(write_missing_projections(self.bundle))
+
+    def take_waiting(self) -> list[Request]:
+        """What the next round was to ask of itself; it does not any more."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def _of_ours(self, requests: list[Request]) -> list[Request]:
+        """Those about topics of this bundle; the brokers of other bundles are asked the rest."""
+        others = [request for request in requests if not self.bundle.served.holds(request.topic)]
+        fresh = [each for each in others if each[4:7] not in self._asked_of_others]
+        self._asked_of_others.update(each[4:7] for each in fresh)
+        ask_others(self.bundle.layout, fresh)
+        return [request for request in requests if request not in others]
 
     def _draft(self) -> RoundDraft:
         """The next round's draft, at this moment."""
@@ -291,6 +312,7 @@ class Rounds:
                 epoch=bundle.epoch,
                 broker_id=self.broker_id,
                 is_snapshot=is_snapshot,
+                served=bundle.served,
             )
         )
         return rows_of_round(draft.number, rows.facts, rows.pages)

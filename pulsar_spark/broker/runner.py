@@ -52,9 +52,10 @@ from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
 from pulsar_spark.errors import DelayIndexNotReady, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.storage.bundles import add_bundle, bundles_of
 from pulsar_spark.storage.checkpoints import checkpoint_behind
 from pulsar_spark.storage.commits import now_micros
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_at_start
 from pulsar_spark.storage.session import check_context, is_running
@@ -68,6 +69,22 @@ MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaErr
 log = logging.getLogger(__name__)
 
 
+def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
+    layout = Layout(root, bundle or DEFAULT_BUNDLE)
+    count = len(bundles_of(layout).folders)
+    if bundle is None and count > 1:
+        raise InvalidConfiguration(
+            f"root {str(root)!r} has {count} bundles, of which a Broker serves one: run 'pulsar-spark broker' or "
+            "run_broker, which serve them all, or name one with bundle="
+        )
+    return layout
+
+
+def new_broker_id() -> str:
+    """A name that no other broker has: its machine, its process, and something at random."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
 class Broker:
     """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; process.run_broker does.
     Best in a ``with`` statement, at the end of which the round under way is over, the query stopped and the lease
@@ -77,7 +94,8 @@ class Broker:
     nothing new; 0 = no limit. With *available_now* it ends by itself when nothing is left to do and nobody is
     connected any more: what waits for its time is left to the next run. The delay index has
     *delayed_delivery_max_num_buckets* at most, but for moments. Unless *housekeeping* is off it keeps the root's tables
-    small in the background (see housekeeping).
+    small in the background (see housekeeping). On a root of several bundles it serves one, of which *bundle* is the
+    folder (see storage.bundles) and which has to be named; shared.Shared serves them all, with others.
     """
 
     def __init__(
@@ -91,6 +109,8 @@ class Broker:
         available_now: bool = False,
         delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
         housekeeping: bool = True,
+        bundle: str | None = None,
+        broker_id: str | None = None,
     ):
         if spark is not None:
             check_context(spark, "a broker")
@@ -107,8 +127,8 @@ class Broker:
         self._is_housekeeping, self._housekeeping = housekeeping, None
         self._compaction: CompactionUpkeep | None = None
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
-        self.spark, self.layout, self.now, self.on_round = spark, Layout(root), now, on_round
-        self.broker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.spark, self.layout, self.now, self.on_round = spark, _layout(root, bundle), now, on_round
+        self.broker_id = broker_id or new_broker_id()
         self.failure: BaseException | None = None
         self._stopping, self._between_batches = threading.Event(), threading.Event()
         self._between_batches.set()
@@ -347,6 +367,7 @@ class Broker:
             steady=steady_micros if self.now is now_micros else None,
         )
         rounds.take_over()
+        add_bundle(self.layout, rounds.bundle.served)
         self.rounds = rounds
         build = SparkBuild(self.spark, index.table, index.places) if self._reads_by_spark else None
         self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)

@@ -22,7 +22,7 @@ _started: weakref.WeakValueDictionary[str, "Broker"] = weakref.WeakValueDictiona
 def replace_former(broker: "Broker") -> None:
     """Stop the broker that this process started on the same root before, if there is one, and wait until it has
     stopped."""
-    root = str(broker.layout.root)
+    root = str(broker.layout.bundle_folder())
     with _lock:
         former, _started[root] = _started.get(root), broker
     if former is None or former is broker or former.is_stopping:

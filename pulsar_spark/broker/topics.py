@@ -14,9 +14,11 @@ from functools import partial
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.numbering import may_go_on, number_topic
 from pulsar_spark.broker.topic_news import TopicNews
-from pulsar_spark.errors import InvalidTopicName, TopicNotFound
+from pulsar_spark.errors import InvalidTopicName, ServiceUnitNotReady, TopicNotFound
+from pulsar_spark.protocol.bundles import WHOLE, BundleRange
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.storage.bundles import check_served
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.discovery import topic_folders
 from pulsar_spark.storage.faults import is_fault_of_disk
@@ -106,10 +108,10 @@ class TopicState:
 
 
 class Topics:
-    """Those of a bundle, by full name."""
+    """Those of a bundle, by full name: of a root's topics the ones in the slice that is *served*."""
 
-    def __init__(self, layout: Layout):
-        self.layout = layout
+    def __init__(self, layout: Layout, served: BundleRange = WHOLE):
+        self.layout, self.served = layout, served
         self.topics: dict[str, TopicState] = {}
         self.stopped: list[TopicState] = []
         """Topics whose error was found since the last round, other than by numbering."""
@@ -125,7 +127,8 @@ class Topics:
         return self.topics[name].topic.topic_id if name in self.topics else None
 
     def topic(self, name: str) -> TopicState:
-        """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none."""
+        """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none,
+        :class:`ServiceUnitNotReady` for one of another bundle."""
         if name not in self.topics:
             parsed = parse_topic_name(name)
             name = str(parsed)
@@ -162,7 +165,7 @@ class Topics:
                 else:
                     names.remove(state.topic.name.local_name)
             for topic in (TopicName(*namespace, each) for each in names):
-                if self._has_log(topic):
+                if self.served.holds(str(topic)) and self._has_log(topic):
                     with self._looking_at(str(topic)):
                         self._add_topic(parse_topic_name(str(topic)))
         self._folders.seen()
@@ -224,7 +227,7 @@ class Topics:
         try:
             yield
             self._passed_over.pop(name, None)
-        except (TopicNotFound, InvalidTopicName):
+        except (TopicNotFound, InvalidTopicName, ServiceUnitNotReady):
             return
         except Exception as broken:  # whatever lies there: it is not served, and the log says why
             if is_fault_of_disk(broken):
@@ -262,6 +265,7 @@ class Topics:
         return found.topic_id != state.topic.topic_id
 
     def _add_topic(self, name: TopicName) -> None:
+        check_served(self.served, str(name))
         log, life = TableLog(self.layout.topic(name)), None
         with contextlib.suppress(FileNotFoundError):
             life = log.life()

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli import (
+    bundles,
     catalog,
     chunks,
     compaction,
@@ -38,6 +39,7 @@ app.add_typer(topics.app, name="topics", help="Create, list, describe and delete
 app.add_typer(namespaces.app, name="namespaces", help="Create and list namespaces; set, get and remove what one has.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")
+app.add_typer(bundles.app, name="bundles", help="List the bundles of a root, and split one.")
 app.add_typer(schemas.app, name="schemas", help="Show, upload and remove the schemas that a topic keeps.")
 app.add_typer(set_aside.app, name="set-aside", help="What the broker failed on and set aside: list, retry, drop.")
 app.add_typer(dead_letters.app, name="dlq", help="List, count and send back dead letters.")

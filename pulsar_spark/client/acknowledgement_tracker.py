@@ -65,6 +65,10 @@ class AcknowledgementTracker:
         self._is_gathering = self._is_full = False
         self._receipt: Receipt | None = None
 
+    def turn_to(self, channel: Channel) -> None:
+        """What is asked from now on goes to the broker of another bundle."""
+        self._channel = channel
+
     def acknowledge(
         self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
     ) -> tuple[bool, Receipt | None]:

@@ -15,7 +15,7 @@ from pulsar_spark.client.places import Place, Places
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, UnreadableMessage
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.channels import Channels
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.message_id import MessageId
 
@@ -28,7 +28,7 @@ class Acknowledger:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Channels,
         places: Places,
         settings: ConsumerSettings,
         unacked: UnackedTracker | None,

@@ -14,7 +14,7 @@ from pulsar_spark.client.receiver import Receiver
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.channels import Channels
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage import forks
 
@@ -26,7 +26,7 @@ class Acknowledging:
     """The part of :class:`~pulsar_spark.client.consumer.Consumer` that acknowledges, gives back and puts off."""
 
     _process: int
-    _channel: Channel
+    _channel: Channels
     _receiver: Receiver
     _acknowledger: Acknowledger
     _letters: Letters | None

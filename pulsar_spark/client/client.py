@@ -35,7 +35,7 @@ from pulsar_spark.client.subscribing import Subscribing
 from pulsar_spark.client.table_view import TableView
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, TopicNotFound
 from pulsar_spark.link import interrupts
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.channels import Channels
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.schema_info import SchemaInfo
@@ -147,7 +147,7 @@ class Client(Producing, Subscribing):
         self._is_closed = False
         self._following = Following(f"topics-{self._client_id}", self._logger)
         self._claims = Following(f"claims-{self._client_id}", self._logger)
-        self._opened_channel: Channel | None = None
+        self._opened_channel: Channels | None = None
         atexit.register(self._close_at_exit)
         interrupts.listen()
 
@@ -156,11 +156,11 @@ class Client(Producing, Subscribing):
         return ServiceInfo(self._service_url)
 
     @property
-    def _channel(self) -> Channel:
+    def _channel(self) -> Channels:
         with self._lock:
             if self._opened_channel is None:
                 self._check_open()
-                self._opened_channel = Channel(
+                self._opened_channel = Channels(
                     self._layout, self._client_id, lease_ms=self._lease_ms, logger=self._logger
                 )
             return self._opened_channel

@@ -24,7 +24,7 @@ from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.client.topic_log import last_message_id
 from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, PulsarSparkError, Timeout
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.channels import Channels
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage import forks
@@ -46,7 +46,7 @@ class Consumer(Acknowledging):
         letter_topics: LetterTopics | None,
     ):
         self._client, self._process = client, client._process
-        self._channel: Channel = client._channel
+        self._channel: Channels = client._channel
         self._ledgers = client._ledgers
         self._entries = CompactedEntries(client._entries) if settings.is_read_compacted else client._entries
         self._schema = settings.schema
@@ -80,7 +80,7 @@ class Consumer(Acknowledging):
             raise InvalidConfiguration(f"topics {topic_name!r}: some partition is named twice")
         if not settings.receiver_queue_size and self._subscriptions:
             self._receiver.set_without_queue(self._subscriptions[0])
-        self._places = Places(self._subscriptions, self._ledgers, topic_name, client._timeout)
+        self._places = Places(self._subscriptions, topic_name, client._timeout)
         self._acknowledger = Acknowledger(self._channel, self._places, settings, self._unacked, client._timeout)
         self._letters = letter_topics and Letters(letter_topics, settings.subscription_name, settings.consumer_name)
 
@@ -257,7 +257,7 @@ class Consumer(Acknowledging):
                 "a consumer of several topics or partitions has no last message id: ask one of a single partition"
             )
         subscription = self._subscriptions[0]
-        return last_message_id(subscription.topic, subscription.partition, self._ledgers)
+        return last_message_id(subscription.topic, subscription.partition, subscription.ledgers)
 
     # Leaving and listening.
 

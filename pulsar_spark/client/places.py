@@ -28,11 +28,8 @@ class Place(NamedTuple):
 class Places:
     """The places of one consumer's topics; what is published and not numbered yet is waited for *timeout* seconds."""
 
-    def __init__(
-        self, subscriptions: Sequence[PartitionSubscription], ledgers: LedgerIndex, topic_name: str, timeout: float
-    ):
+    def __init__(self, subscriptions: Sequence[PartitionSubscription], topic_name: str, timeout: float):
         self._subscriptions = subscriptions
-        self._ledgers = ledgers
         self._topic_name = topic_name
         self._timeout = timeout
         self._by_partition = {
@@ -81,9 +78,10 @@ class Places:
         it."""
         topic, ledger_id = subscription.topic, message_id.ledger_id()
         place = topic.topic_id, subscription.partition, ledger_id, message_id.entry_id()
-        found = self._ledgers.find(*place)
-        if found is None and await_numbering(self._ledgers, subscription, ledger_id, time.monotonic() + self._timeout):
-            found = self._ledgers.find(*place)
+        ledgers = subscription.ledgers
+        found = ledgers.find(*place)
+        if found is None and await_numbering(ledgers, subscription, ledger_id, time.monotonic() + self._timeout):
+            found = ledgers.find(*place)
         return found
 
     def subscription_of(self, message_id: MessageId) -> PartitionSubscription:

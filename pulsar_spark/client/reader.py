@@ -52,7 +52,7 @@ class Reader:
         self._is_inclusive = is_inclusive
         self._view = CompactedView(topic.path) if is_read_compacted else None
         is_whole = bool(topic.partitions) and topic.name.partition_index < 0 and topic_name == str(topic.name)
-        self._log = TopicLog(topic, partitions, client._ledgers, is_whole=is_whole)
+        self._log = TopicLog(topic, partitions, client._ledgers.of(topic), is_whole=is_whole)
         self._closing = threading.Event()
         self._lock = threading.RLock()
         self._listener = None if listener is None else Listener(self, listener, self._take, topic_name)
@@ -76,7 +76,7 @@ class Reader:
         check_target(messageid)
         with self._lock:
             if messageid == MessageId.latest and self._is_inclusive and len(self._partitions) == 1:
-                messageid = last_message_id(self._topic, self._partitions[0], self._client._ledgers)
+                messageid = last_message_id(self._topic, self._partitions[0], self._client._ledgers.of(self._topic))
             self._next = None
             self._start_id = self._start_time = None
             self._chunks = {partition: self._chunks_of(partition) for partition in self._partitions}
@@ -161,7 +161,7 @@ class Reader:
         return self._next
 
     def _chunks_of(self, partition: int) -> LogChunks:
-        earlier = partial(chunk_runs_before, self._topic, partition, self._client._ledgers)
+        earlier = partial(chunk_runs_before, self._topic, partition, self._client._ledgers.of(self._topic))
         return LogChunks(self._topic, self._entries, earlier)
 
     def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost | UnreadableMessage]:

@@ -18,7 +18,7 @@ from pulsar_spark.client.reading import Read
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, UnreadableMessage
 from pulsar_spark.link import interrupts
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.channels import Channels
 
 JOINED_ENTRIES = 1000
 """Deliveries are read together up to about so many entries."""
@@ -35,7 +35,7 @@ class Receiver:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Channels,
         name: str,
         handed_out: Callable[[PartitionSubscription, int, int], None] | None,
         opener: PayloadOpener,

@@ -21,6 +21,7 @@ from pulsar_spark.protocol.schema_compatibility import (
 )
 from pulsar_spark.protocol.schema_info import SchemaInfo
 from pulsar_spark.schema import Schema
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -67,7 +68,7 @@ class TopicSchemas:
         _check_valid(topic, info)
         kept = [each.info for each in self._table.kept(topic.topic_id)]
         if kept:
-            why = consumer_refusal(kept, info, strategy_of(self._policies(), str(topic.name)))
+            why = consumer_refusal(kept, info, strategy_of(self._policies(str(topic.name)), str(topic.name)))
             if why is not None:
                 raise IncompatibleSchema(
                     f"a consumer's schema does not fit topic {str(topic.name)!r}: {why}: {_WHAT_TO_DO}"
@@ -115,7 +116,7 @@ class TopicSchemas:
         _check_valid(topic, info)
 
         def check(kept: list[SchemaInfo]) -> None:
-            policies, name = self._policies(), str(topic.name)
+            policies, name = self._policies(str(topic.name)), str(topic.name)
             if not is_upload and not takes_new_schemas(policies, name):
                 raise IncompatibleSchema(
                     f"topic {name!r} does not keep this schema, and takes no new ones: upload it with "
@@ -129,14 +130,14 @@ class TopicSchemas:
 
     def _check_without(self, topic: Topic) -> None:
         name = str(topic.name)
-        if self._table.kept(topic.topic_id) and wants_schemas(self._policies(), name):
+        if self._table.kept(topic.topic_id) and wants_schemas(self._policies(name), name):
             raise IncompatibleSchema(
                 f"topic {name!r} keeps a schema and takes no producers without one: create the producer with its "
                 "schema, or set the policy schema_validation_enforced to 0"
             )
 
-    def _policies(self) -> dict[tuple[str, str], str]:
-        return read_latest(self._layout, "policy").policies
+    def _policies(self, topic: str) -> dict[tuple[str, str], str]:
+        return read_latest(layout_of(self._layout, topic), "policy").policies
 
 
 def _check_valid(topic: Topic, info: SchemaInfo) -> None:

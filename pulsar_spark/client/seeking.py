@@ -37,7 +37,7 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
         rows = [subscription.seek_row({"position": position}, None) for subscription in subscriptions]
     else:
         subscription = consumer._places.subscription_of(target)
-        position, shown_from = _position(consumer._ledgers, subscription, target, is_inclusive, deadline)
+        position, shown_from = _position(subscription.ledgers, subscription, target, is_inclusive, deadline)
         rows = [subscription.seek_row({"position": str(position)}, shown_from)]
     try:
         for reply in consumer._channel.ask(rows, max(0.0, deadline - time.monotonic())):

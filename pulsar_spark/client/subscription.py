@@ -50,13 +50,13 @@ class PartitionSubscription(HandingOut):
         max_redeliver_count: int | None,
     ):
         self._consumer = consumer
-        self._channel: Channel = consumer._channel
+        self._channel: Channel = consumer._channel.of(str(topic.name))
         self._request = request
         self.topic = topic
         self.partition = partition
         self.topic_name = str(topic.name.partition(partition))
         self._permits = Permits(queue_size, largest_queue)
-        self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers, consumer._entries
+        self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers.of(topic), consumer._entries
         self.chunks = consumer._client._entries
         """Reads the chunks of messages, which are the topic's own: one may have begun before a compaction."""
         is_read_compacted = isinstance(self.entries, CompactedEntries)
@@ -198,6 +198,7 @@ class PartitionSubscription(HandingOut):
             self._restart()
             self.is_connected = False
         self._consumer._forget_unacked(self)
+        self._follow_topic()
         self._channel.logger.warning(
             "%s: the broker no longer knows the consumer (%s): it subscribes again", self._label, text
         )
@@ -207,8 +208,19 @@ class PartitionSubscription(HandingOut):
     def _reconnect(self) -> None:
         if self._consumer._receiver.is_closed:
             return
+        self._follow_topic()
         row = self.subscribe_row()
         self._channel.submit([row], replied={row["request_id"]: self._reconnected})
+
+    def _follow_topic(self) -> None:
+        """Turn to the broker of the bundle that the topic is in now, which was told of none of it."""
+        name, consumer = str(self.topic.name), self._consumer
+        channel = consumer._channel.of(name)
+        if channel is not self._channel:
+            consumer._channel.detach(consumer._consumer_id, name, self.partition)
+            self._channel, self.ledgers = channel, consumer._ledgers.of(self.topic)
+            self.tracker.turn_to(channel)
+            channel.attach(consumer._consumer_id, name, self.partition, self)
 
     def _reconnected(self, reply: Reply) -> None:
         if reply.error is None:

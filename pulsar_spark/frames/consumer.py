@@ -22,6 +22,7 @@ from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import Decoding
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.topics import prepare_root, resolve_topic
@@ -112,7 +113,7 @@ def consume(
     caller = Caller(
         spark,
         found,
-        LedgerIndex(layout),
+        LedgerIndex(layout_of(layout, found.name)),
         function,
         columns,
         with_payload=with_payload,
@@ -122,7 +123,7 @@ def consume(
     )
     consumption = Consumption(
         spark,
-        layout,
+        layout_of(layout, found.name),
         found,
         partitions,
         options,

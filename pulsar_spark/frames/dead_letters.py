@@ -28,6 +28,7 @@ from pulsar_spark.protocol.letters import (
     dead_letter_topic,
 )
 from pulsar_spark.protocol.topic_name import TopicName, check_name, parse_topic_name
+from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -137,7 +138,7 @@ def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic 
             raise
     if subscription is not None:
         origin, _ = resolve_topic(layout, topic)
-        cursors = read_latest(layout, "cursor").cursors
+        cursors = read_latest(layout_of(layout, origin.name), "cursor").cursors
         known = sorted({key.subscription for key in cursors if key.topic_id == origin.topic_id})
         if known and subscription not in known:
             raise SubscriptionNotFound(
@@ -155,7 +156,11 @@ def _is_awaited(layout: Layout, name: TopicName) -> bool:
         base.startswith(f"{topic.name}-") for topic in list_topics(layout, name.tenant, name.namespace)
     ):
         return True
-    policies = (dict(row["properties"] or ()) for row in read_latest(layout, "cursor").cursors.values())
+    policies = (
+        dict(row["properties"] or ())
+        for bundle in layouts_of(layout)
+        for row in read_latest(bundle, "cursor").cursors.values()
+    )
     return any(
         policy.get("dead_letter_topic") and parse_topic_name(policy["dead_letter_topic"]) == name for policy in policies
     )

@@ -16,6 +16,7 @@ from pulsar_spark.frames.retry_subscription import prepare_retry_topic
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT, RETRY_SUFFIX
 from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -41,7 +42,7 @@ class FrameLetters:
         check_letter_topics(layout, [origin], subscription, self._policy, retry_enable=retry_enable)
         self._topics = letter_topics(layout, [origin], subscription, self._policy, retry_enable=retry_enable)
         self._letters = Letters(self._topics, subscription, consumer_name)
-        self._ledgers, self._entries = LedgerIndex(layout), EntryReader(CACHED_BYTES)
+        self._ledgers, self._entries = LedgerIndex(layout_of(layout, topic.name)), EntryReader(CACHED_BYTES)
         self.is_retry_enabled = retry_enable
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.link.requester import Requester
+from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import resolve_topic
@@ -18,7 +19,7 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
     found, partitions = resolve_topic(layout, topic, create=True)
     there = {
         key.partition
-        for key in read_latest(layout, "cursor").cursors
+        for key in read_latest(layout_of(layout, found.name), "cursor").cursors
         if (key.topic_id, key.subscription) == (found.topic_id, subscription)
     }
     missing = [partition for partition in partitions if partition not in there]
@@ -41,8 +42,12 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
 
 def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
     """Log a warning for each (retry letter topic, subscription) that nobody reads now: only consumers that retry do."""
-    latest = read_latest(layout, "consumer").consumers
-    connected = {(key.topic_id, key.subscription) for key, consumers in latest.items() if consumers}
+    connected = {
+        (key.topic_id, key.subscription)
+        for bundle in layouts_of(layout)
+        for key, consumers in read_latest(bundle, "consumer").consumers.items()
+        if consumers
+    }
     for name, subscription in sorted(sent):
         found, _ = resolve_topic(layout, name)
         if (found.topic_id, subscription) not in connected:

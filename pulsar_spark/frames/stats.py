@@ -7,6 +7,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.frames.producer import utc_now
+from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics import list_topics, read_topic
@@ -29,4 +30,11 @@ def stats(
         if topic
         else [found for pair in layout.namespaces() for found in list_topics(layout, *pair)]
     )
-    return local_frame(spark, STATS.rows(stats_rows(Observation(layout, clock()), topics)))
+    now = clock()
+    rows = [
+        row
+        for bundle in layouts_of(layout)
+        if (its := [found for found in topics if layout_of(layout, found.name).bundle == bundle.bundle])
+        for row in stats_rows(Observation(bundle, now), its)
+    ]
+    return local_frame(spark, STATS.rows(rows))

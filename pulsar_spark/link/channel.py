@@ -40,8 +40,8 @@ FAULT_SECONDS = 1.0
 
 
 class Channel(Worker):
-    """One per client. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long the broker waits for a
-    sign of life."""
+    """One per client and bundle. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long a broker
+    waits for a sign of life; *maker* makes the requests of all channels of a client."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Channel(Worker):
         *,
         lease_ms: int = DEFAULT_LEASE_MS,
         logger: logging.Logger | None = None,
+        maker: RequestMaker | None = None,
     ):
         super().__init__(f"client-{client_id}", threading.Condition())
         self._root = layout.root
@@ -64,8 +65,7 @@ class Channel(Worker):
         self._seen = self._log.latest()
         self._requests = RequestWriter(layout, lambda: self._is_stopping)
         self.lease_ms = lease_ms
-        self._maker = RequestMaker(client_id)
-        self.make = self._maker.make
+        self.make = (maker or RequestMaker(client_id)).make
         self._clock = clock
         self._outbox: list[dict] = []
         self._committed: list[Callable[[int], None]] = []

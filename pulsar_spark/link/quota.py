@@ -32,6 +32,7 @@ from pulsar_spark.protocol.policies import (
     policy_number,
     policy_text,
 )
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.condition import check_not_stopped
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -59,7 +60,6 @@ class BacklogQuota:
     ):
         self._name = str(topic.name)
         self._clock, self._wait = clock, wait
-        self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._looking, self._latest = threading.Lock(), LatestRows("policy")
         self._policies: dict[tuple[str, str], str] = {}
         self.max_message_size = self._max_message_size()
@@ -114,7 +114,10 @@ class BacklogQuota:
     def _look(self) -> None:
         with self._looking:
             self._look_at = self._clock() + LOOK_SECONDS
-            self._latest.catch_up(self._path, _COLUMNS)
+            layout = layout_of(self._layout, self._name)
+            if layout is not self._layout:
+                self._layout, self._latest = layout, LatestRows("policy")
+            self._latest.catch_up(layout.broker_table(CURSOR_LEDGER.name), _COLUMNS)
             self._policies = dict(self._latest.policies)  # as a whole: others read it meanwhile
             self.max_message_size = self._max_message_size()
             self.max_delay_ms = max_delay_ms(self._policies, self._name)

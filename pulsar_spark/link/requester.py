@@ -1,6 +1,6 @@
 """Asking the broker and waiting for its answer, without a JVM.
 
-Requests are appended to the bundle's ``requests`` table in one commit, so that a round sees all of them or none; their
+Requests are appended to a bundle's ``requests`` table in one commit, so that a round sees all of them or none; their
 replies are rows of the commit of ``cursor_ledger`` that decided them. A request says until when it holds, a little less
 long than its answer is waited for, so one that failed with Timeout is not carried out later.
 """
@@ -8,28 +8,29 @@ long than its answer is waited for, so one that failed with Timeout is not carri
 import time
 import uuid
 
-from pulsar_spark.errors import InvalidConfiguration, NotARoot
+from pulsar_spark.errors import InvalidConfiguration, NotARoot, ServiceUnitNotReady
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.inbox import Answers, Inbox, Reply
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
+from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-POLL_SECONDS = 0.01
+POLL_SECONDS, AGAIN_SECONDS = 0.01, 0.1
 
 
 class Requester:
-    """One asker of one bundle, for who asks now and then; not to be shared between threads. Who also receives has a
-    :class:`~pulsar_spark.link.channel.Channel`, which writes and hears in the same way, on a thread of its own."""
+    """One asker of a root, for who asks now and then; not to be shared between threads. A request goes to the bundle of
+    the topic it names, one that names none to all bundles. Who also receives has
+    :class:`~pulsar_spark.link.channels.Channels`, which write and hear in the same way, on threads of their own."""
 
     def __init__(self, layout: Layout, *, timeout_seconds: float = 30):
         self.layout = layout
         self.timeout_seconds = timeout_seconds
         self._maker = RequestMaker(f"admin-{uuid.uuid4().hex}")
-        self._path = layout.broker_table(CURSOR_LEDGER.name)
 
     def ask(self, requests: list[dict]) -> list[Reply]:
         """The replies to *requests*, in their order; the first refusal is raised under its own name, :class:`Timeout`
@@ -42,32 +43,71 @@ class Requester:
 
     def replies(self, requests: list[dict]) -> list[Reply]:
         """The same, with refusals as replies."""
-        if not requests:
-            return []
         for request in requests:
             _check_texts(request)
-        log, inbox = TableLog(self._path), Inbox()
+        deadline, sleep = time.monotonic() + self.timeout_seconds, interrupts.sleeper()
+        found: list[Reply | None] = [None] * len(requests)
+        left = list(range(len(requests)))
+        while left:
+            answers: dict[int, list[Reply]] = {place: [] for place in left}
+            for layout, places in self._by_bundle(requests, left):
+                replies = self._replies_of(layout, [requests[place] for place in places], deadline)
+                for place, reply in zip(places, replies, strict=True):
+                    answers[place].append(reply)
+            for place, replies in answers.items():
+                found[place] = _together(requests[place], replies)
+            is_late = time.monotonic() + AGAIN_SECONDS > deadline
+            left = [place for place in left if isinstance(found[place].error, ServiceUnitNotReady) and not is_late]
+            if left:
+                sleep(AGAIN_SECONDS)
+        return found
+
+    def _by_bundle(self, requests: list[dict], places: list[int]) -> list[tuple[Layout, list[int]]]:
+        """Which of them each bundle is asked."""
+        groups: dict[str, tuple[Layout, list[int]]] = {}
+        for place in places:
+            topic = requests[place].get("topic")
+            for layout in [layout_of(self.layout, topic)] if topic else layouts_of(self.layout):
+                groups.setdefault(layout.bundle, (layout, []))[1].append(place)
+        return list(groups.values())
+
+    def _replies_of(self, layout: Layout, requests: list[dict], deadline: float) -> list[Reply]:
+        path, timeout = layout.broker_table(CURSOR_LEDGER.name), max(0.0, deadline - time.monotonic())
+        log, inbox = TableLog(path), Inbox()
         seen = log.latest()
-        rows = valid_for([self._maker.make(**request) for request in requests], self.timeout_seconds)
+        rows = valid_for([self._maker.make(**request) for request in requests], timeout)
         answers = Answers(rows)
         inbox.waiting = answers.awaited
         try:
-            writer = RequestWriter(self.layout, is_ending=lambda: True)
+            writer = RequestWriter(layout, is_ending=lambda: True)
         except FileNotFoundError:
             raise NotARoot(
-                f"root {str(self.layout.root)!r} has no broker tables: start a broker on it or create a topic first"
+                f"root {str(layout.root)!r} has no broker tables: start a broker on it or create a topic first"
             ) from None
         writer.write(rows)
-        sleep, deadline = interrupts.sleeper(), time.monotonic() + self.timeout_seconds
+        sleep = interrupts.sleeper()
         while inbox.waiting:
             if log.has(seen + 1):
                 seen += 1
-                inbox.hear(self._path, log.commit(seen))
+                inbox.hear(path, log.commit(seen))
             elif time.monotonic() > deadline:
-                raise no_answer(self.layout.root, self.timeout_seconds)
+                raise no_answer(layout.root, self.timeout_seconds)
             else:
                 sleep(POLL_SECONDS)
         return answers.in_order()
+
+
+def _together(request: dict, replies: list[Reply]) -> Reply:
+    """What several bundles say to one request: the sum, where they count, of those who did it. A policy is to be set in
+    all of them; what names a thing that one of them has is done by that one."""
+    if len(replies) == 1:
+        return replies[0]
+    refused = [reply for reply in replies if reply.error is not None]
+    if refused and (request["kind"] == "policy" or len(refused) == len(replies)):
+        return refused[0]
+    texts = [reply.text for reply in replies if reply.error is None]
+    is_count = all(text is not None and text.isdecimal() for text in texts)
+    return Reply(None, str(sum(map(int, texts))) if is_count else texts[0])
 
 
 def _check_texts(request: dict) -> None:

@@ -16,7 +16,9 @@ import hashlib
 import os
 from functools import lru_cache
 
-from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, MAX_FILE_NAME, Layout
+from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.bundles import bundles_of
+from pulsar_spark.storage.layout import BUNDLES, MAX_FILE_NAME, Layout, decode_name
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
 _NAME = "announced"
@@ -46,12 +48,25 @@ def announce(table: str | os.PathLike) -> None:
             store_of(file).touch(file)
 
 
-@lru_cache(maxsize=10_000)
 def _file_of(table: str) -> str | None:
+    place = _place_of(table)
+    if place is None:
+        return None
+    layout, topic, name = place
+    return f"{layout.root}/{BUNDLES}/{bundles_of(layout).folder_of(topic)}/{_NAME}/{name}"
+
+
+@lru_cache(maxsize=10_000)
+def _place_of(table: str) -> tuple[Layout, str, str] | None:
+    """The root of a topic's table, the topic, and the name of its file."""
     folder = path_of(table).absolute()
     if folder.parents[1].name == BUNDLES:
         return None
-    return str(folder.parents[2] / BUNDLES / DEFAULT_BUNDLE / _NAME / announcement_of(folder))
+    try:
+        topic = str(TopicName(*map(decode_name, folder.parts[-3:])))
+    except ValueError:
+        return None
+    return Layout(folder.parents[2]), topic, announcement_of(folder)
 
 
 def take_announced(layout: Layout) -> list[str]:

@@ -7,6 +7,7 @@ from pulsar_spark.protocol.policies import (
     policy_owners,
     policy_text,
 )
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic
@@ -14,7 +15,9 @@ from pulsar_spark.storage.topics import Topic
 
 def retains_null_key(layout: Layout, topic: Topic) -> bool:
     """Do messages of the topic stay that have no key?"""
-    return _number(read_latest(layout, "policy"), str(topic.name), COMPACTION_RETAIN_NULL_KEY) == 1
+    return (
+        _number(read_latest(layout_of(layout, topic.name), "policy"), str(topic.name), COMPACTION_RETAIN_NULL_KEY) == 1
+    )
 
 
 def compaction_thresholds(layout: Layout) -> dict[str, int]:

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, TopicStopped
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.condition import check_features
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.delay_segments import Places
@@ -56,17 +57,26 @@ def examine_root(layout: Layout) -> list[Finding]:
     for name, path, topic in tables:
         findings += examine_table(name, path, topic)
     if not findings:
-        findings += _examine_delay_index(layout)
-        findings += _examine_state(layout, [(name, path) for name, path, topic in tables if topic])
+        for bundle in layouts_of(layout):
+            findings += _examine_delay_index(bundle)
+            its = [
+                (str(topic), path)
+                for _, path, topic in tables
+                if topic and layout_of(layout, topic).bundle == bundle.bundle
+            ]
+            findings += _examine_state(bundle, its)
     return findings
 
 
 def tables_of(layout: Layout) -> Iterator[tuple[str, AnyPath, TopicName | None]]:
     """(name, path, topic) of every table of the root: the broker's, which have no topic, and those of topics, or of
     what lies in their place."""
-    for spec in (*BROKER_TABLES, REPROCESSING, SCHEMAS):
-        path = layout.broker_table(spec.name)
-        if spec in BROKER_TABLES or path.exists():
+    for bundle in layouts_of(layout):
+        for spec in BROKER_TABLES:
+            yield spec.name, bundle.broker_table(spec.name), None
+    for spec in (REPROCESSING, SCHEMAS):
+        path = layout.root_table(spec.name)
+        if path.exists():
             yield spec.name, path, None
     for tenant, namespace in layout.namespaces():
         for topic in layout.topics(tenant, namespace):

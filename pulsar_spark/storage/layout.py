@@ -167,6 +167,10 @@ class Layout:
         """Path of ``requests``, ``cursor_ledger`` or ``ledgers``."""
         return self.bundle_folder() / table
 
+    def root_table(self, table: str) -> AnyPath:
+        """Path of ``schemas`` or ``reprocessing``, which are of all bundles and lie in the first."""
+        return self.root / BUNDLES / DEFAULT_BUNDLE / table
+
     def local_folder(self) -> Path:
         """Where a broker keeps what nobody needs behind it: the folder of the bundle; for one in an object store a
         folder of this machine's."""

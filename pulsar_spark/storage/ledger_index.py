@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import by_partition, stored_rows
@@ -25,6 +26,7 @@ from pulsar_spark.storage.needed_runs import last_runs, runs_from, stored_runs
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.table_parts import give_memory_back, term
+from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]
@@ -46,9 +48,24 @@ class LedgerIndex:
         self._topics: dict[str, dict[int, PartitionLedgers]] = {}
         self._foreign: dict[str, set[str]] = {}
         self._stretches: dict[tuple[str, int], deque[PartitionLedgers]] = {}
+        self._by_bundle = {layout.bundle: self}
+
+    def of(self, topic: Topic) -> "LedgerIndex":
+        """The index of the bundle that the topic is in now; this one, where there is one bundle."""
+        layout = layout_of(self.layout, topic.name)
+        found = self._by_bundle.get(layout.bundle)
+        if found is None:
+            with self._lock:
+                found = self._by_bundle.setdefault(layout.bundle, LedgerIndex(layout))
+                found._by_bundle = self._by_bundle
+        return found
 
     def forget(self) -> None:
         """Keep nothing: who asks again waits until it is loaded."""
+        for other in list(self._by_bundle.values()):
+            other._forget()
+
+    def _forget(self) -> None:
         with self._lock:
             self._version = None
             self._topics.clear()

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -49,7 +50,7 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
 def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, PartitionLedgers]:
     """The runs of each partition that were published up to version *until*, whether or not a broker has numbered them
     yet: what it will write later is the same. :class:`CorruptState` when log and ``ledgers`` both lack some."""
-    log = TableLog(topic.path)
+    log, layout = TableLog(topic.path), layout_of(layout, topic.name)
     partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
     if numbered < until and not log.has(numbered + 1):  # what a broker has followed may be gone, such as an OPTIMIZE
         followed = read_latest(layout, "topic").numbered_until(topic.topic_id)

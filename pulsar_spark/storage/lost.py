@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.message_files import is_sound
@@ -57,7 +58,10 @@ def lost_entries_of(
     *since* the runs that reach behind that position. Their files are read, because damage inside one shows only then;
     where all are sound no run is.
     """
-    path, firsts = layout.broker_table(LEDGERS.name), {each: since.get(each, -1) + 1 for each in partitions}
+    path, firsts = (
+        layout_of(layout, topic.name).broker_table(LEDGERS.name),
+        {each: since.get(each, -1) + 1 for each in partitions},
+    )
     live = set(live_files(topic.path))
     if since:
         live -= passed_paths(path, topic.topic_id, firsts, live)

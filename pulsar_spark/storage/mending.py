@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.actions import ENGINE, parse_actions, parse_commit
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.commits import commit, replace_commit
 from pulsar_spark.storage.condition import ForeignFile, read_condition
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -41,6 +42,7 @@ class Mended(NamedTuple):
 def mend_topic(layout: Layout, topic: Topic, *, dry_run: bool = False) -> list[Mended]:
     """Mend what stops *topic* and remove foreign rows; what was done, or with *dry_run* would be. Nothing for a topic
     that is well."""
+    layout = layout_of(layout, topic.name)
     numbered = read_latest(layout, "topic").numbered_until(topic.topic_id)
     with append_lock(topic.path):
         mended = _mend_commits(topic, numbered, dry_run)

@@ -62,7 +62,7 @@ class Reprocessing:
 
     def __init__(self, layout: Layout):
         self._layout = layout
-        self.path: AnyPath = layout.broker_table(REPROCESSING.name)
+        self.path: AnyPath = layout.root_table(REPROCESSING.name)
 
     def create(self) -> None:
         create_table(self.path, REPROCESSING, layout_version=layout_version(self._layout))
@@ -73,7 +73,7 @@ class Reprocessing:
     @contextlib.contextmanager
     def planning(self) -> Iterator[None]:
         """Let nobody else make a selection meanwhile, where that can be."""
-        with lock_where_there_is_one(self._layout.broker_table(f"{REPROCESSING.name}-plan")):
+        with lock_where_there_is_one(self._layout.root_table(f"{REPROCESSING.name}-plan")):
             yield
 
     def read_job(self, job_id: str) -> Job | None:

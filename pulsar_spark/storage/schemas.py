@@ -40,7 +40,7 @@ class SchemaTable:
 
     def __init__(self, layout: Layout):
         self._layout = layout
-        self.path: AnyPath = layout.broker_table(SCHEMAS.name)
+        self.path: AnyPath = layout.root_table(SCHEMAS.name)
         self._log = TableLog(self.path)
         self._known: dict[str, tuple[int, list[KeptSchema]]] = {}
 

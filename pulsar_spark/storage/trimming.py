@@ -30,6 +30,7 @@ from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.expiry import Retention
 from pulsar_spark.protocol.policies import policy_number, policy_text, set_policy_text
 from pulsar_spark.storage.actions import TRIMMED
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
@@ -121,6 +122,7 @@ def trim_topic(
 ) -> list[Trimmed]:
     """Trim *partitions* of the topic in one commit; what went of each, or would go. Who publishes waits while it is
     decided, so what takes long, reading which ledgers there are, comes before."""
+    layout = layout_of(layout, topic.name)
     log, numbered = TableLog(topic.path), read_latest(layout, "topic").numbered_until(topic.topic_id)
     known = whole_ledgers(layout, topic.topic_id)  # at least those that were numbered then
     while True:

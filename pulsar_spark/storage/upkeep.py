@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.joining import can_be_joined, files_of, join, large_groups_of
@@ -69,7 +70,8 @@ def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False)
             f"keep them for {LEAST_HOURS} hour at least"
         )
     before = time.time() - SECONDS_AN_HOUR * hours
-    needed = _waiting_requests(layout, table) if table == layout.broker_table(REQUESTS.name) else frozenset()
+    of_requests = [bundle for bundle in layouts_of(layout) if table == bundle.broker_table(REQUESTS.name)]
+    needed = _waiting_requests(of_requests[0], table) if of_requests else frozenset()
     stale = remove_stale(table, before, dry_run=dry_run)
     if dry_run:
         return stale + [path for path in unseen_files(table, before) if path not in needed]

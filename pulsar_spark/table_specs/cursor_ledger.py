@@ -172,7 +172,8 @@ CURSOR_LEDGER = TableSpec(
                 PROPERTIES,
                 "cursor, consumer, policy: settings as asked for; cursor: the Key_Shared policies that hold while its "
                 "consumers are connected; page of a lane: size and start of the axis of its hashes; letter: the dead "
-                "letter policy, or what the request says",
+                "letter policy, or what the request says; round: bundle_range, the hashes of the topics that the "
+                "bundle serves, null = all",
             ),
             (
                 "lane",

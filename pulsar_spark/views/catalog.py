@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.layout import Layout, encode_name
 from pulsar_spark.storage.session import check_delta, quoted
 from pulsar_spark.storage.spark_root import check_store
@@ -40,7 +41,8 @@ def register(
     schemas: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*, and the views that are SQL, these once the root
-    has this release's layout; where each lies, by its name in SQL.
+    has this release's layout and where it has one bundle; where each lies, by its name in SQL. The tables of further
+    bundles have the bundle's folder behind their names.
 
     Schemas are created as needed. *schemas* names those of some namespaces (``{"public/default": "broker"}``);
     *prefix* goes before the names of all others, for several roots in one catalog. :class:`InvalidConfiguration` when a
@@ -56,10 +58,17 @@ def register(
         if topics or spark.catalog.databaseExists(schema):
             registered |= _register_tables(spark, schema, layout.root, topics)
     schema = _schema(catalog, prefix + BROKER_SCHEMA)
-    tables = {spec.name: layout.broker_table(spec.name) for spec in BROKER_TABLES}
+    bundles = layouts_of(layout)
+    tables = {
+        spec.name if bundle.bundle == layout.bundle else f"{spec.name}_{bundle.bundle}": bundle.broker_table(spec.name)
+        for bundle in bundles
+        for spec in BROKER_TABLES
+    }
     registered |= _register_tables(spark, schema, layout.root, {name: at for name, at in tables.items() if at.exists()})
     rows = f"{schema}.{quoted(CURSOR_LEDGER.name)}"
-    if rows in registered and layout_version(layout) == LAYOUT_VERSION:  # an older one lacks columns of theirs
+    if (
+        rows in registered and len(bundles) == 1 and layout_version(layout) == LAYOUT_VERSION
+    ):  # an older one lacks columns of theirs
         registered |= _register_views(spark, schema, rows, registered[rows])
     return registered
 

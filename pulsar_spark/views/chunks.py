@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.chunking import REASONS, Judged, Verdict, judged, none_open
 from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.chunk_rows import Chunks, read_chunks
 from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.entries import read_slice
@@ -192,7 +193,7 @@ def all_incomplete(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
             with contextlib.suppress(TopicNotFound):
                 topic = read_topic(layout, row["topic"])
                 if topic.topic_id == row["topic_id"]:
-                    ledgers = chunk_runs_of(layout, topic.topic_id, row["partition"])
+                    ledgers = chunk_runs_of(layout_of(layout, topic.name), topic.topic_id, row["partition"])
                     for rows in read_incomplete(topic, row["partition"], ledgers):
                         yield from CHUNKS.rows(rows).to_batches()
 

@@ -25,6 +25,7 @@ from pulsar_spark.protocol.delays import CANCEL, POSITIONS
 from pulsar_spark.protocol.letters import RETRY_LETTER
 from pulsar_spark.protocol.packing import named_positions
 from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import NO_POSITION
@@ -197,7 +198,7 @@ def _deletions(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Re
                 with contextlib.suppress(TopicNotFound):
                     found = read_topic(layout, topic["topic"])
                     if found.topic_id == topic["topic_id"]:
-                        rows = [topic | each._asdict() for each in deletions_of(layout, found)]
+                        rows = [topic | each._asdict() for each in deletions_of(layout_of(layout, found.name), found)]
                         yield pa.RecordBatch.from_pylist(rows, _DELETIONS_SCHEMA)
 
     return read

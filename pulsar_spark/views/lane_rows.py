@@ -67,7 +67,7 @@ def _cut_batch(layout: Layout, index: LedgerIndex, batch: pa.RecordBatch) -> pa.
         with contextlib.suppress(TopicNotFound, CorruptState):
             topic = read_topic(layout, row["topic"])
             if topic.topic_id == row["topic_id"]:
-                stretches = _stretches(index, topic.path, row)
+                stretches = _stretches(index.of(topic), topic.path, row)
         for first, last in stretches:
             places.append(place), firsts.append(first), lasts.append(last)
     cut = batch.drop_columns(["lane_hashes"]).take(pa.array(places, pa.int64()))

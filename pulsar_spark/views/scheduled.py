@@ -18,6 +18,7 @@ from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.delayed import Due, in_order
@@ -176,12 +177,14 @@ def all_scheduled(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa
     when a task of Spark reads it; of a topic that is gone, or was made again, none."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        layout = Layout(root)
-        latest, index, window = read_latest(layout), LedgerIndex(layout), Window(now_micros())
+        layout, window = Layout(root), Window(now_micros())
+        states = {bundle.bundle: read_latest(bundle) for bundle in layouts_of(layout)}
+        every = LedgerIndex(layout)
         for row in (row for batch in batches for row in batch.to_pylist()):
             with contextlib.suppress(TopicNotFound):
                 topic = read_topic(layout, row["topic"])
                 if topic.topic_id == row["topic_id"]:
+                    latest, index = states[layout_of(layout, topic.name).bundle], every.of(topic)
                     for found in read_scheduled(latest, index, topic, row["partition"], window):
                         yield _rows_of(index, topic, found)
 

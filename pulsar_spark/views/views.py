@@ -15,14 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pulsar_spark.protocol.bundles import HIGHEST
 from pulsar_spark.protocol.cursor import PENDING, REPLAY
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.membership import KEY_SHARED
+from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.topics import check_layout
-from pulsar_spark.table_specs import TableSpec
+from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS, TableSpec
 from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
@@ -36,7 +38,7 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     """Create or replace the temporary views of ``view_specs`` for one root; their names."""
     layout = layout_for_frames(spark, root)
     check_layout(layout)
-    rows = spark.read.format("delta").load(str(layout.broker_table("cursor_ledger")))
+    rows = rows_of_bundles(spark, layout, CURSOR_LEDGER)
     for view in VIEWS:
         is_text = view.name in VIEW_TEXTS
         found = spark.sql(view_text(view), rows=rows) if is_text else latest_pending_acks(rows)
@@ -47,12 +49,25 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     for spec, rows_of_topic in ((SCHEDULED, all_scheduled), (CHUNKS, all_incomplete)):
         found = partitions.mapInArrow(rows_of_topic(str(layout.root)), from_arrow_schema(spec.schema))
         found.createOrReplaceTempView(spec.name)
-    requests = spark.read.format("delta").load(str(layout.broker_table("requests")))
-    ledgers = spark.read.format("delta").load(str(layout.broker_table("ledgers")))
+    requests, ledgers = (rows_of_bundles(spark, layout, spec) for spec in (REQUESTS, LEDGERS))
     all_events(rows, requests, ledgers, str(layout.root)).select(
         *(column.name for column in HISTORY.columns)
     ).createOrReplaceTempView(HISTORY.name)
     return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)]
+
+
+def rows_of_bundles(spark: SparkSession, layout: Layout, spec: TableSpec) -> DataFrame:
+    """The rows of a broker's table of all bundles of a root; of a topic those alone that its bundle says, because one
+    that was split off has what was said before, and so has the one that it was part of."""
+    ranges, found = bundles_of(layout).ranges, None
+    for served, bundle in zip(ranges, layouts_of(layout), strict=True):
+        rows = spark.read.format("delta").load(str(bundle.broker_table(spec.name)))
+        if not served.is_whole and "topic" in rows.columns:
+            last = served.upper - (served.upper != HIGHEST)
+            its = F.crc32(F.col("topic").cast("binary")).between(served.lower, last)
+            rows = rows.filter(F.col("topic").isNull() | its)
+        found = rows if found is None else found.unionByName(rows, allowMissingColumns=True)
+    return found
 
 
 def latest_pending_acks(rows: DataFrame) -> DataFrame:
@@ -84,7 +99,9 @@ def of_key_shared(
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         keys = [CursorKey(**row) for batch in batches for row in batch.to_pylist()]
-        found = rows_of_cursors(layout := Layout(root), read_latest(layout), keys, rows_of)
-        yield from spec.rows(list(found)).to_batches()
+        for layout in layouts_of(Layout(root)):
+            latest = read_latest(layout)
+            found = rows_of_cursors(layout, latest, [key for key in keys if key in latest.cursors], rows_of)
+            yield from spec.rows(list(found)).to_batches()
 
     return asked.coalesce(1).mapInArrow(read, from_arrow_schema(spec.schema))

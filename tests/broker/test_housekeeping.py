@@ -324,11 +324,11 @@ def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_pat
         path = Layout(root).broker_table("cursor_ledger")
         (consumer_id,) = broker.cursor("t", "s").consumers
         with broker.paused():
-            client._channel._seen = 2**40
+            client._channel._first._seen = 2**40
             broker.end_lease(consumer_id)
             make_checkpoint(path)
             assert sum(shorten(path, TableLog(path).latest(), 2**40)) > 0
-            client._channel._seen = 0
+            client._channel._first._seen = 0
         producer.send(b"1")
         assert sorted(consumer.receive(10_000).data() for _ in range(2)) == [b"0", b"1"], "it subscribed again"
         client.close()

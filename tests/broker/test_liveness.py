@@ -115,7 +115,7 @@ def test_no_file_of_a_client_is_left(root, broker, end):
 def test_a_client_of_another_machine_is_left_to_its_lease(root, broker, client):
     client.create_producer("t").send(b"x")
     holder = '{"host": "elsewhere", "boot": "1", "pid": 1}'
-    elsewhere = f"\nfrom pathlib import Path\nPath(client._channel._presence.path).write_text({holder!r})"
+    elsewhere = f"\nfrom pathlib import Path\nPath(client._channel._first._presence.path).write_text({holder!r})"
     with Program(HOLD.format(type="Exclusive", more=elsewhere), f"delta:{root}") as first:
         first.say("holds")
         time.sleep(0.5)

@@ -115,7 +115,7 @@ def test_partitions_that_cannot_be_joined_are_let_go_and_tried_again(client, adm
     ask = channel.ask
 
     def no_broker_first(rows, timeout):
-        attached.append(len(channel._inbox._subscribers))
+        attached.append(len(channel._first._inbox._subscribers))
         if len(attached) == 1:
             raise pulsar.Timeout("no broker")
         return ask(rows, timeout)

@@ -152,7 +152,7 @@ def test_a_request_commit_whose_answer_is_lost_counts_once(client, broker, monke
 
     def append_and_fail(self, rows):
         version = append(self, rows)
-        if self is client._channel._requests._table and next(failures, False):
+        if self is client._channel._first._requests._table and next(failures, False):
             raise OSError("connection lost")
         return version
 
@@ -196,7 +196,7 @@ def test_where_nobody_sees_it_a_sign_of_life_is_a_request(broker, service_url, m
 
 
 def test_a_round_that_concerns_others_is_not_read(client, other_client, broker, monkeypatch):
-    read, line = inbox.read_added, other_client._channel
+    read, line = inbox.read_added, other_client._channel._first
     readers = []
 
     def counting(path, commit, *columns):

@@ -45,7 +45,7 @@ class Hand:
             "positions": packed(np.array(positions)),
         }
         rows = CURSOR_LEDGER.rows([{"kind": "round", "requests_version": 1 << 40}, place | delivered])
-        inbox = self.client._channel._inbox
+        inbox = self.client._channel._first._inbox
         inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
 
     def positions(self, kind):

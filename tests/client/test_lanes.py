@@ -64,7 +64,7 @@ class Hand:
         hashes = [sticky_key_hash(key if isinstance(key, bytes) else key.encode()) for key in keys or self.keys]
         facts, pages = in_lanes(self.cursor.key, self.cursor.topic, LANES, hashes, ranges)
         rows = rows_of_round(self.round, [{"kind": "round", "requests_version": 1 << 40}, *facts], pages)
-        inbox = self.client._channel._inbox
+        inbox = self.client._channel._first._inbox
         inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
 
     def asked(self, kind):

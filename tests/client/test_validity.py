@@ -81,7 +81,7 @@ def test_a_dataframes_consumer_says_it_too(lonely_client):
     options = SubscribeOptions.checked("s", "Exclusive", None, "Latest", 0)
     with pytest.raises(pulsar.Timeout):
         Membership(
-            lonely_client._channel, read_topic(lonely_client._layout, topic.name), [-1], options, lambda *_: None
+            lonely_client._channel._first, read_topic(lonely_client._layout, topic.name), [-1], options, lambda *_: None
         ).join(0.05, 1)
     eventually(lambda: [row for row in asked(lonely_client._layout) if row["kind"] == "close"])
     assert [

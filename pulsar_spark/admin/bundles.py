@@ -1,0 +1,46 @@
+"""Bundles: listed, and split while no broker serves them."""
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.link.requester import require_root
+from pulsar_spark.protocol.bundles import parse_range
+from pulsar_spark.storage.bundles import bundles_of, layouts_of
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
+
+
+class BundleVerbs:
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with bundles."""
+
+    layout: Layout
+
+    def bundles(self) -> list[dict]:
+        """``bundle`` (the range of its hashes), ``path`` of its tables, ``broker`` that serves it, None where none
+        does, and how many ``topics`` it has, in the order of the ranges."""
+        require_root(self.layout)
+        names = [str(topic) for namespace in self.layout.namespaces() for topic in self.layout.topics(*namespace)]
+        found = []
+        for served, layout in zip(bundles_of(self.layout).ranges, layouts_of(self.layout), strict=True):
+            holder = BundleLease(layout, "").holder()
+            found.append(
+                {
+                    "bundle": str(served),
+                    "path": str(layout.bundle_folder()),
+                    "broker": holder and holder.broker_id,
+                    "topics": sum(map(served.holds, names)),
+                }
+            )
+        return found
+
+    def split_bundle(self, bundle: str, at: int | None = None) -> list[str]:
+        """Split a bundle at a hash, or in the middle; the two. No message moves. :class:`NotAllowedError` while a
+        broker serves it, :class:`InvalidConfiguration` for one that there is not."""
+        from pulsar_spark.broker.split import split_bundle  # here, because it imports all that a round needs
+
+        require_root(self.layout)
+        wanted, bundles = parse_range(bundle), bundles_of(self.layout)
+        if wanted not in bundles.ranges:
+            raise InvalidConfiguration(
+                f"bundle {bundle!r} is none of the root: it has {', '.join(map(str, bundles.ranges))}"
+            )
+        folder = bundles.folders[bundles.ranges.index(wanted)]
+        return [str(half) for half in split_bundle(Layout(self.layout.root, folder), at)]

@@ -1,0 +1,183 @@
+"""Brokers share the bundles of a root: each process serves as many as any other, takes over from one that has gone, and
+gives some up when one more comes.
+
+A process says that it is there by a lease of its own, beside the bundles; which bundle is served by whom the leases of
+the bundles say. What to take and what to give up of what is seen there is a pure rule (protocol.bundles.share), and
+what is seen may be out of date: two that reach for one bundle are told apart by its lease, and whatever leases say, by
+the fence of a round's commit. A bundle that is given up ends its round first and gives its lease back; who takes it
+begins with what is committed, so nothing is lost or done twice, and consumers notice nothing.
+
+A bundle that fails is left alone for a while, by this process, and the others are served on.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.broker.runner import Broker, new_broker_id
+from pulsar_spark.errors import BrokerFenced
+from pulsar_spark.protocol.bundles import share
+from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.layout import BUNDLES, Layout
+from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
+from pulsar_spark.storage.lease_file import LeaseFile
+from pulsar_spark.storage.store import AnyPath
+
+LOOK_SECONDS, AGAIN_SECONDS = 0.5, 60.0
+"""Between two looks at who serves what, and how long a bundle that failed is left alone."""
+log = logging.getLogger(__name__)
+
+
+class Sign(NamedTuple):
+    """That a broker is there: which, on which machine and in which process, until when (see lease_file)."""
+
+    broker_id: str
+    host: str
+    pid: int
+    until: float
+
+
+class Shared:
+    """Serves a share of the bundles of a root until it is stopped. *make* makes the broker of a bundle, from its
+    folder's name and the id of this process."""
+
+    def __init__(self, root, make: Callable[[str, str], Broker]):
+        self.layout, self._make = Layout(root), make
+        self.broker_id = new_broker_id()
+        self.failure: BaseException | None = None
+        self.brokers: dict[str, Broker] = {}
+        """By the folder of the bundle that each serves."""
+        self._leases: dict[str, BundleLease] = {}
+        self._signs: dict[AnyPath, LeaseFile] = {}
+        self._again_at: dict[str, float] = {}
+        self._folder = self.layout.root / BUNDLES / "brokers"
+        self._stopping = threading.Event()
+        self._next_sign = 0.0
+        self._thread = threading.Thread(target=self._run, name="shared-bundles", daemon=True)
+
+    def __enter__(self) -> "Shared":
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close()
+        if self.failure is not None and kind is None:
+            raise self.failure
+
+    def start(self) -> bool:
+        """Begin to take bundles."""
+        self.layout.store.make_folder(self._folder)
+        self._thread.start()
+        return True
+
+    def stop(self) -> None:
+        """Stop after the rounds under way. Safe to call from a signal handler, and twice."""
+        self._stopping.set()
+
+    def wait(self) -> None:
+        """Block until it has stopped; raises what stopped it, if it was not asked to."""
+        self._stopping.wait()
+        self.close()
+        if self.failure is not None:
+            raise self.failure
+
+    def close(self) -> None:
+        """Stop, and return when all that was served is given back."""
+        self._stopping.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self.look()
+                self._stopping.wait(LOOK_SECONDS)
+        except Exception as failure:  # whatever it is, who waits is told
+            self.failure = failure
+            self._stopping.set()
+        finally:
+            for broker in list(self.brokers.values()):
+                broker.stop()
+            for folder in list(self.brokers):
+                self._let_go(folder)
+            self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": False})
+            self._path(self.broker_id).unlink(missing_ok=True)
+
+    def look(self) -> None:
+        """See who serves what, and take or give up what the rule says."""
+        if time.monotonic() >= self._next_sign:
+            self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": True})
+            self._next_sign = time.monotonic() + LEASE_SECONDS / 4
+        self._drop_ended()
+        served: dict[str, list[str]] = {broker: [] for broker in self._there()}
+        free, now = [], time.monotonic()
+        for layout in layouts_of(self.layout):
+            holder = self._lease(layout).holder()
+            if layout.bundle in self.brokers:
+                served[self.broker_id].append(layout.bundle)
+            elif holder is not None:
+                served.setdefault(holder.broker_id, []).append(layout.bundle)
+            elif now >= self._again_at.get(layout.bundle, 0.0):
+                free.append(layout.bundle)
+        decided = share(self.broker_id, served, len(free))
+        for folder in decided.give_up:
+            log.info("broker %s gives bundle %s up for another", self.broker_id, folder)
+            self._let_go(folder)
+        for folder in free[: decided.take]:
+            if not self._stopping.is_set():
+                self._take(folder)
+
+    def _take(self, folder: str) -> None:
+        broker = self._make(folder, self.broker_id)
+        try:
+            if broker.start(standby_seconds=0):
+                self.brokers[folder] = broker
+                log.info("broker %s serves bundle %s of %s", self.broker_id, folder, self.layout.root)
+        except Exception as failed:  # others are served on
+            self._leave_alone(folder, failed)
+
+    def _let_go(self, folder: str) -> None:
+        broker = self.brokers.pop(folder)
+        broker.close()
+        if broker.failure is not None:
+            self._leave_alone(folder, broker.failure)
+
+    def _drop_ended(self) -> None:
+        """Take notice of bundles that are served no more: another took them over, or they failed."""
+        for folder, broker in list(self.brokers.items()):
+            if broker.is_stopping:
+                self._let_go(folder)
+
+    def _leave_alone(self, folder: str, failed: BaseException) -> None:
+        if isinstance(failed, BrokerFenced):
+            log.warning("bundle %s: %s", folder, failed)
+        else:
+            log.error("bundle %s is left alone for %g s: %s", folder, AGAIN_SECONDS, failed, exc_info=failed)
+            self._again_at[folder] = time.monotonic() + AGAIN_SECONDS
+
+    def _there(self) -> set[str]:
+        """The brokers that are there; the files of those that have gone go."""
+        found = {self.broker_id}
+        for name in self.layout.store.names(self._folder):
+            if name.endswith(".json"):
+                path = self._folder / name
+                sign = self._signs.setdefault(path, LeaseFile(path, Sign, lambda: LEASE_SECONDS))
+                said = sign.read()
+                if sign.is_held(said):
+                    found.add(said.broker_id)
+                elif said is not None and said.broker_id != self.broker_id:
+                    path.unlink(missing_ok=True)
+                    path.with_suffix(".lock").unlink(missing_ok=True)
+        return found
+
+    def _lease(self, layout: Layout) -> BundleLease:
+        return self._leases.setdefault(layout.bundle, BundleLease(layout, self.broker_id))
+
+    def _sign(self) -> LeaseFile:
+        path = self._path(self.broker_id)
+        return self._signs.setdefault(path, LeaseFile(path, Sign, lambda: LEASE_SECONDS))
+
+    def _path(self, broker_id: str) -> AnyPath:
+        return self._folder / f"{broker_id}.json"

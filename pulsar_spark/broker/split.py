@@ -1,0 +1,118 @@
+"""Splitting a bundle: its topics with the higher hashes become a bundle of their own, while no broker serves it.
+
+Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place,
+so that what was asked and not answered, what was delivered and when, and the numbers of rounds, by which DataFrame
+consumers write once, are as they were; then each of the two commits a round that says the slice it serves and all there
+is of it, and no more of the other's. The writes, in order, and what a crash behind each leaves:
+
+1. a round of the whole, by which a broker that had the bundle before is fenced: nothing else;
+2. the clone, its first round, and requests that let go of its consumers: a folder that nobody knows, which the next
+   split removes;
+3. the round of the lower part, which **decides**: from now on the bundle serves it alone. It comes only if nobody has
+   committed a round since 1, and says to the consumers of the other part that they are let go of;
+4. the root's file of bundles, without which nobody looks for the upper part: who starts a broker of the lower part, or
+   splits again, writes it (storage.bundles.add_bundle).
+
+Consumers of the upper part subscribe again by themselves, as when a topic is unloaded; what they had not acknowledged
+comes again, uncounted.
+"""
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+
+from pulsar_spark.broker.delay_index import DelayIndex
+from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.facts import removed_consumer_row
+from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.other_bundles import append_requests
+from pulsar_spark.broker.patience import Waits
+from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.broker.tenure import Tenure
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.bundles import BundleRange
+from pulsar_spark.storage.announcements import announcements_folder
+from pulsar_spark.storage.bundles import add_bundle
+from pulsar_spark.storage.commits import now_micros
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
+
+UNLOADED = "unloaded"
+
+
+def split_bundle(
+    layout: Layout, at: int | None = None, now: Callable[[], int] = now_micros
+) -> tuple[BundleRange, BundleRange]:
+    """Split the bundle of *layout* at a hash, or in the middle; the two slices. :class:`NotAllowedError` while a broker
+    serves it, :class:`InvalidConfiguration` for a hash that is not inside."""
+    layout.require_local("splitting of bundles")
+    stopping = threading.Event()
+    broker_id = f"{socket.gethostname()}-{os.getpid()}-split-{uuid.uuid4().hex[:8]}"
+    tenure = Tenure(layout, broker_id, stopping, Waits(broker_id), lambda fenced: stopping.set())
+    if not tenure.begin(standby_seconds=0):
+        holder = BundleLease(layout, broker_id).holder()
+        raise NotAllowedError(
+            f"bundle {layout.bundle} is served by {holder.broker_id if holder else 'a broker'}: stop the brokers of "
+            "the root, split, and start them again"
+        )
+    try:
+        return _split(layout, at, broker_id, now)
+    finally:
+        stopping.set()
+        tenure.end()
+
+
+def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int]) -> tuple[BundleRange, BundleRange]:
+    def rounds_of(place: Layout, served: BundleRange | None = None) -> Rounds:
+        index = DelayIndex(place, is_attended=True)
+        bundle = load_bundle(place, index, lambda whole: served or whole)
+        return Rounds(bundle, lambda work: [], now, broker_id)
+
+    whole = rounds_of(layout)
+    add_bundle(layout, whole.bundle.served)
+    lower, upper = whole.bundle.served.split(at)
+    whole.take_over()
+    append_requests(layout, whole.take_waiting())
+    connected = [
+        (cursor, consumer)
+        for cursor in whole.bundle.cursors.values()
+        for consumer in cursor.consumers.values()
+        if upper.holds(cursor.topic)
+    ]
+    other = Layout(layout.root, str(upper))
+    _clone(layout, other)
+    rounds_of(other, upper).begin()
+    append_requests(other, [_close(cursor, consumer, broker_id) for cursor, consumer in connected])
+    gone = [removed_consumer_row(cursor, consumer, UNLOADED) for cursor, consumer in connected]
+    rounds_of(layout, lower).begin(gone)
+    add_bundle(layout, lower)
+    return lower, upper
+
+
+def _clone(layout: Layout, other: Layout) -> None:
+    layout.store.remove_folder(other.bundle_folder())  # of a split that came to no end
+    for spec in (*BROKER_TABLES, DELAY_INDEX):
+        path = layout.broker_table(spec.name)
+        if path.exists():
+            with append_lock(path):
+                layout.store.clone_folder(path, other.broker_table(spec.name))
+    layout.store.make_folder(announcements_folder(other))
+
+
+def _close(cursor, consumer, broker_id: str) -> Request:
+    return Request(
+        **dict.fromkeys(Request._fields)
+        | dict(
+            request_id=f"{broker_id}-{uuid.uuid4().hex}",
+            kind="close",
+            client_id=consumer.client_id,
+            consumer_id=consumer.consumer_id,
+            topic=cursor.topic,
+            partition=cursor.key.partition,
+            subscription=cursor.key.subscription,
+        )
+    )

@@ -1,0 +1,193 @@
+"""The lines of one client to the brokers of its topics: a channel to each bundle that it has a topic in.
+
+A topic's bundle is looked up by its name when somebody connects to it; who is told that it is in another by now
+(:class:`ServiceUnitNotReady`) is connected again, as clients of Pulsar look up a topic again whose bundle was unloaded.
+On a root of one bundle this is its channel, and nothing more.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from pulsar_spark.errors import PulsarSparkError, ServiceUnitNotReady
+from pulsar_spark.link import interrupts
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.inbox import Reply, Subscriber
+from pulsar_spark.link.requests import RequestMaker
+from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
+from pulsar_spark.storage.bundles import layout_of
+from pulsar_spark.storage.layout import Layout
+
+AGAIN_SECONDS = 0.1
+"""How long after a refusal a topic's bundle is looked up again."""
+
+
+class Channels:
+    """One per client. What is said of :class:`Channel` holds here, topic by topic: rows go to the bundle of the topic
+    they name, and in one commit where that is one bundle."""
+
+    def __init__(
+        self, layout: Layout, client_id: str, *, lease_ms: int = DEFAULT_LEASE_MS, logger: logging.Logger | None = None
+    ):
+        self._layout, self.lease_ms = layout, lease_ms
+        self._maker = RequestMaker(client_id)
+        self._open = partial(Channel, client_id=client_id, lease_ms=lease_ms, logger=logger, maker=self._maker)
+        self._lock, self._channels, self._eager, self._is_stopped = threading.Lock(), {}, 0, False
+        self._first = self._to(layout_of(layout, ""))
+        self.logger = self._first.logger
+
+    def of(self, topic: str) -> Channel:
+        """The channel to the bundle that a topic, by its full name without a partition, is in now."""
+        return self._to(layout_of(self._layout, topic))
+
+    def _to(self, layout: Layout) -> Channel:
+        found = self._channels.get(layout.bundle)
+        if found is None:
+            with self._lock:
+                found = self._channels.get(layout.bundle)
+                if found is None:
+                    found = self._open(layout)
+                    if self._eager:
+                        found.hurry(self._eager)
+                    self._channels = {**self._channels, layout.bundle: found}
+        return found
+
+    def submit(
+        self, rows: list[dict], *, is_urgent: bool = False, committed: Callable[[int], None] | None = None
+    ) -> None:
+        """*committed* is told one of the versions, -1 if any line went down before."""
+        groups = self._by_channel(rows)
+        told = committed and _Countdown(len(groups), committed)
+        for channel, group in groups:
+            channel.submit(group, is_urgent=is_urgent, committed=told)
+
+    def ask(self, rows: list[dict], timeout: float) -> list[Reply]:
+        """The replies to *rows*, in their order. Topics that went to another bundle meanwhile are looked for there."""
+        deadline, sleep = time.monotonic() + timeout, interrupts.sleeper()
+        places = {row["request_id"]: place for place, row in enumerate(rows)}
+        replies: list[Reply | None] = [None] * len(rows)
+        while True:
+            for channel, group in self._by_channel(rows):
+                for row, reply in zip(group, channel.ask(group, max(0.0, deadline - time.monotonic())), strict=True):
+                    replies[places[row["request_id"]]] = reply
+            if time.monotonic() + AGAIN_SECONDS > deadline or not (rows := _gone_elsewhere(rows, replies, places)):
+                return replies
+            rows, places = self._anew(rows, places)
+            sleep(AGAIN_SECONDS)
+
+    def ask_then(
+        self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
+    ) -> None:
+        """As :meth:`ask`, for who does not wait."""
+        deadline = time.monotonic() + timeout
+        places = {row["request_id"]: place for place, row in enumerate(rows)}
+        replies: list[Reply | None] = [None] * len(rows)
+        self._ask_then(rows, deadline, places, replies, done)
+
+    def _ask_then(self, rows, deadline, places, replies, done) -> None:
+        groups = self._by_channel(rows)
+        left = [len(groups)]
+
+        def answered(group: list[dict], found: list[Reply] | None, error: PulsarSparkError | None) -> None:
+            if error is not None:
+                if left[0] > 0:
+                    left[0] = -1
+                    done(None, error)
+                return
+            for row, reply in zip(group, found, strict=True):
+                replies[places[row["request_id"]]] = reply
+            with self._lock:
+                left[0] -= 1
+                is_last = left[0] == 0
+            if is_last:
+                again = _gone_elsewhere(rows, replies, places)
+                if again and time.monotonic() + AGAIN_SECONDS < deadline:
+                    anew = self._anew(again, places)
+                    self.call_later(AGAIN_SECONDS, lambda: self._ask_then(anew[0], deadline, anew[1], replies, done))
+                else:
+                    done(replies, None)
+
+        for channel, group in groups:
+            channel.ask_then(group, max(0.0, deadline - time.monotonic()), partial(answered, group))
+
+    def post(self, rows: list[dict], timeout: float) -> None:
+        """Send *rows* and wait until they are committed."""
+        deadline = time.monotonic() + timeout
+        for channel, group in self._by_channel(rows):
+            channel.post(group, max(0.0, deadline - time.monotonic()))
+
+    def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
+        """Dispatch to *subscriber* what the broker of the topic has for the consumer on this partition."""
+        self.of(topic).attach(consumer_id, topic, partition, subscriber)
+
+    def detach(self, consumer_id: str, topic: str, partition: int) -> None:
+        """Dispatch nothing more to it."""
+        for channel in self._channels.values():
+            channel.detach(consumer_id, topic, partition)
+
+    def call_later(self, delay: float, function: Callable[[], None]) -> None:
+        """Call *function* on the first channel's thread after *delay* seconds."""
+        self._first.call_later(delay, function)
+
+    def hurry(self, change: int) -> None:
+        """+1 while somebody waits for a message, -1 afterwards."""
+        with self._lock:
+            self._eager += change
+            channels = self._channels.values()
+        for channel in channels:
+            channel.hurry(change)
+
+    def is_alive(self) -> bool:
+        """Whether requests can still be sent, to every bundle."""
+        return all(channel.is_alive() for channel in self._channels.values())
+
+    def has_broker(self) -> bool:
+        """Whether brokers were there a second ago, of all bundles that are used."""
+        return all(channel.has_broker() for channel in self._channels.values())
+
+    def stop(self, timeout: float) -> None:
+        """End them all; what waits is sent before."""
+        for channel in self._channels.values():
+            channel.stop(timeout)
+
+    def _by_channel(self, rows: Sequence[dict]) -> list[tuple[Channel, list[dict]]]:
+        groups: dict[Channel, list[dict]] = {}
+        by_topic: dict[str | None, list[dict]] = {}
+        for row in rows:
+            topic = row.get("topic")
+            group = by_topic.get(topic)
+            if group is None:
+                channel = self._first if topic is None else self.of(topic)
+                group = by_topic[topic] = groups.setdefault(channel, [])
+            group.append(row)
+        return list(groups.items()) or [(self._first, [])]
+
+    def _anew(self, rows: Iterable[dict], places: dict[str, int]) -> tuple[list[dict], dict[str, int]]:
+        """The same requests, to be asked of others, and the places of their replies."""
+        fresh = {self._maker.make(row["kind"])["request_id"]: row for row in rows}
+        return (
+            [row | {"request_id": name} for name, row in fresh.items()],
+            {name: places[row["request_id"]] for name, row in fresh.items()},
+        )
+
+
+class _Countdown:
+    """Calls back with the version of the last of several commits, -1 where one failed."""
+
+    def __init__(self, count: int, done: Callable[[int], None]):
+        self._left, self._done, self._lock, self._is_lost = count, done, threading.Lock(), False
+
+    def __call__(self, version: int) -> None:
+        with self._lock:
+            self._left -= 1
+            self._is_lost |= version < 0
+            is_last = self._left == 0
+        if is_last:
+            self._done(-1 if self._is_lost else version)
+
+
+def _gone_elsewhere(rows: list[dict], replies: list[Reply], places: dict[str, int]) -> list[dict]:
+    """Those of *rows* that were refused because their topic is in another bundle."""
+    return [row for row in rows if isinstance(replies[places[row["request_id"]]].error, ServiceUnitNotReady)]

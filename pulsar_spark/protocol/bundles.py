@@ -1,0 +1,128 @@
+"""Bundles: slices of a root's topics by the hash of their names, and which broker serves which.
+
+The hash is Pulsar's, CRC-32 of a topic's full name (``NamespaceBundleFactory.getLongHashCode``), and so are the names
+of slices, ``0x00000000_0x80000000``: the lower end belongs to a slice, the upper one to the next, but that the last one
+ends with the highest hash. Two things are ours: bundles are of a root where Pulsar's are of a namespace, and a
+partitioned topic is in one bundle with all its partitions, because one table numbers them; Pulsar hashes the name of
+each partition.
+
+Which broker serves which bundles (Pulsar's load manager) is a function of who is there and who serves what: as many
+bundles each as can be, and nobody gives one up but for somebody who is there and has less.
+"""
+
+import re
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from pulsar_spark.errors import CorruptState, InvalidConfiguration, shown
+
+HIGHEST = 0xFFFFFFFF
+_RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
+
+
+def topic_hash(topic: str) -> int:
+    """Where a topic, by its full name without a partition, lies among the hashes, 0 to :data:`HIGHEST`.
+
+    >>> hex(topic_hash("persistent://public/default/flights"))
+    '0x34f7fe2e'
+    """
+    return zlib.crc32(topic.encode())
+
+
+class BundleRange(NamedTuple):
+    """Hashes from *lower* on, below *upper*; up to *upper*, where that is the highest there is."""
+
+    lower: int
+    upper: int
+
+    def __str__(self) -> str:
+        return f"0x{self.lower:08x}_0x{self.upper:08x}"
+
+    def holds(self, topic: str) -> bool:
+        """Is the topic one of this slice?"""
+        return self.is_whole or self.lower <= topic_hash(topic) < self.upper + (self.upper == HIGHEST)
+
+    @property
+    def is_whole(self) -> bool:
+        """Are these all hashes?"""
+        return self == WHOLE
+
+    def split(self, at: int | None = None) -> "tuple[BundleRange, BundleRange]":
+        """Two slices, the second from the hash *at* on; by default the middle, as Pulsar's ``range_equally_divide`` has
+        it. :class:`InvalidConfiguration` where one of them would have no hash.
+
+        >>> [str(half) for half in WHOLE.split()]
+        ['0x00000000_0x7fffffff', '0x7fffffff_0xffffffff']
+        """
+        at = self.lower + (self.upper - self.lower) // 2 if at is None else at
+        if not self.lower < at < self.upper:
+            raise InvalidConfiguration(
+                f"bundle {self} cannot be split at 0x{at:08x}: give a hash above 0x{self.lower:08x} and below "
+                f"0x{self.upper:08x}"
+            )
+        return BundleRange(self.lower, at), BundleRange(at, self.upper)
+
+
+WHOLE = BundleRange(0, HIGHEST)
+
+
+def parse_range(text: str) -> BundleRange:
+    """The slice of that name; :class:`InvalidConfiguration` for what names none.
+
+    >>> parse_range("0x00000000_0xffffffff").is_whole
+    True
+    """
+    found = _RANGE.fullmatch(text) if isinstance(text, str) else None
+    given = BundleRange(int(found[1], 16), int(found[2], 16)) if found else None
+    if given is None or given.lower >= given.upper:
+        raise InvalidConfiguration(
+            f"bundle {shown(text)} is none: give a range such as {WHOLE}, as 'pulsar-spark bundles list' shows it"
+        )
+    return given
+
+
+def check_cover(ranges: Iterable[BundleRange]) -> None:
+    """:class:`CorruptState` unless each hash is in one of the slices, which are in order."""
+    at = 0
+    for each in ranges:
+        if each.lower != at:
+            raise CorruptState(f"bundle {each} does not begin where the one before ends, at 0x{at:08x}")
+        at = each.upper
+    if at != HIGHEST:
+        raise CorruptState(f"the bundles end at 0x{at:08x}, not at 0x{HIGHEST:08x}")
+
+
+def quotas(served: Mapping[str, Collection[str]], bundles: int) -> dict[str, int]:
+    """How many of *bundles* each broker that is there is to serve, by what each serves now: as many each as can be, and
+    one more for those who have more already, so that as few as can be change hands.
+
+    >>> quotas({"a": ["0", "1"], "b": ["2", "3"], "c": []}, 4)
+    {'a': 2, 'b': 1, 'c': 1}
+    """
+    order = sorted(served, key=lambda broker: (-len(served[broker]), broker))
+    each, rest = divmod(bundles, len(order)) if order else (0, 0)
+    return {broker: each + (place < rest) for place, broker in enumerate(order)}
+
+
+class Share(NamedTuple):
+    """What a broker does next: it takes so many of the bundles that are free, or gives these up."""
+
+    take: int
+    give_up: list[str]
+
+
+def share(me: str, served: Mapping[str, Collection[str]], free: int) -> Share:
+    """What broker *me* does, where brokers serve these bundles and *free* others are served by nobody. It gives up what
+    it has above its quota, the last by name, once nothing is free that another could take instead.
+
+    >>> share("c", {"a": ["0", "1"], "c": []}, free=1)
+    Share(take=1, give_up=[])
+    >>> share("a", {"a": ["0", "1"], "c": []}, free=0)
+    Share(take=0, give_up=['1'])
+    """
+    mine = sorted(served[me])
+    quota = quotas(served, free + sum(map(len, served.values())))[me]
+    if len(mine) < quota:
+        return Share(min(free, quota - len(mine)), [])
+    return Share(0, mine[quota:] if not free else [])

@@ -1,0 +1,135 @@
+"""Which bundles a root has, and where the tables of each lie: a small file of the root, which who looks for a topic's
+bundle reads.
+
+A root without the file has one bundle. The folder of a bundle keeps its name when the bundle is split: its lower part
+stays where it is, the upper part gets a folder of its own, named after the range it has then. The file says where to
+look, and no more: which slice a bundle serves is said by its own latest round, under the fence of rounds, so a client
+whose look is out of date is refused by the broker it asks, and looks again. A split writes the file behind the round
+that decides it (see broker.split); where a crash lies between, the next broker of the bundle does.
+
+On a local disk a look costs a ``stat``, in an object store a call at most every :data:`LOOK_SECONDS`.
+"""
+
+import json
+import time
+from bisect import bisect_right
+from functools import lru_cache
+from typing import NamedTuple
+
+from pulsar_spark.errors import CorruptState, InvalidConfiguration, ServiceUnitNotReady
+from pulsar_spark.protocol.bundles import WHOLE, BundleRange, check_cover, parse_range, topic_hash
+from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
+from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.table_lock import append_lock
+
+LOOK_SECONDS = 1.0
+_REMEDY = "restore it from a backup, or write it again: for each range of hashes the folder of its bundle"
+
+
+class Bundles(NamedTuple):
+    """The slices of a root, in order, and the folder of each."""
+
+    ranges: tuple[BundleRange, ...]
+    folders: tuple[str, ...]
+
+    def folder_of(self, topic: str) -> str:
+        """Of the bundle that a topic, by its full name without a partition, is in."""
+        if len(self.folders) == 1:
+            return self.folders[0]
+        return self.folders[bisect_right([each.lower for each in self.ranges], topic_hash(topic)) - 1]
+
+    def range_of(self, folder: str) -> BundleRange:
+        """Of the bundle in a folder; :class:`CorruptState` for a folder that is none of them."""
+        if folder not in self.folders:
+            raise CorruptState(f"bundle {folder} is none of {', '.join(self.folders)}: {_REMEDY}")
+        return self.ranges[self.folders.index(folder)]
+
+
+_ONE = Bundles((WHOLE,), (DEFAULT_BUNDLE,))
+_known: dict[str, tuple[object, Bundles]] = {}
+
+
+def bundles_of(layout: Layout) -> Bundles:
+    """Those of a root, as they are now; :class:`CorruptState` for a file that does not say it."""
+    path = f"{layout.root}/{BUNDLES}/bundles.json"
+    known = _known.get(path)
+    if layout.store.is_local:
+        try:
+            stamp: object = layout.store.stamp(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return _ONE
+        if known is None or known[0] != stamp:
+            known = _known[path] = stamp, _read(_path(layout))
+    elif known is None or time.monotonic() >= known[0]:
+        known = _known[path] = time.monotonic() + LOOK_SECONDS, _read(_path(layout))
+    return known[1]
+
+
+def layout_of(layout: Layout, topic: TopicName | str) -> Layout:
+    """The bundle of a root that a topic, or one of its partitions, is in."""
+    found = bundles_of(layout)
+    folder = found.folder_of(str(topic))
+    return layout if folder == layout.bundle else _layout(layout.root, folder)
+
+
+def layouts_of(layout: Layout) -> list[Layout]:
+    """All bundles of a root, in the order of their ranges."""
+    found = bundles_of(layout)
+    return [layout if folder == layout.bundle else _layout(layout.root, folder) for folder in found.folders]
+
+
+def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
+    """Let the file say that the bundle of *layout* serves just *served*, and what else it served the bundle of a folder
+    named after the rest; the rest, None where nothing is left."""
+    if bundles_of(layout).range_of(layout.bundle) == served:
+        return None
+    with append_lock(_path(layout)):
+        found = _read(_path(layout))
+        before = found.range_of(layout.bundle)
+        if before == served:
+            return None
+        if (before.lower, before.upper >= served.upper) != (served.lower, True):
+            raise CorruptState(
+                f"{str(_path(layout))!r} says that bundle {layout.bundle} has {before}, and its latest round that it "
+                f"has {served}: {_REMEDY}"
+            )
+        rest = BundleRange(served.upper, before.upper)
+        at = found.folders.index(layout.bundle)
+        ranges = (*found.ranges[:at], served, rest, *found.ranges[at + 1 :])
+        folders = (*found.folders[: at + 1], str(rest), *found.folders[at + 1 :])
+        said = [{"range": str(each), "folder": folder} for each, folder in zip(ranges, folders, strict=True)]
+        layout.store.replace(_path(layout), json.dumps({"bundles": said}, indent=1))
+        return rest
+
+
+def check_served(served: BundleRange, topic: str) -> None:
+    """:class:`ServiceUnitNotReady` for a topic that is none of the slice."""
+    if not served.holds(topic):
+        raise ServiceUnitNotReady(f"topic {topic!r} is not in bundle {served}: look for its bundle again")
+
+
+def _path(layout: Layout) -> AnyPath:
+    return layout.root / BUNDLES / "bundles.json"
+
+
+def _read(path: AnyPath) -> Bundles:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return _ONE
+    try:
+        said = json.loads(content)["bundles"]
+        ranges = tuple(parse_range(each["range"]) for each in said)
+        folders = tuple(str(parse_range(each["folder"])) for each in said)
+        check_cover(ranges)
+        if len(set(folders)) < len(folders):
+            raise CorruptState("a folder stands there twice")
+    except (ValueError, KeyError, TypeError, InvalidConfiguration, CorruptState) as broken:
+        raise CorruptState(f"{str(path)!r} cannot be read ({broken}): {_REMEDY}") from broken
+    return Bundles(ranges, folders)
+
+
+@lru_cache(maxsize=1000)
+def _layout(root: AnyPath, folder: str) -> Layout:
+    return Layout(root, folder)

@@ -1,0 +1,175 @@
+"""Several bundles: each serves its slice of the topics, and what was one is split while no broker serves it."""
+
+import json
+from contextlib import closing
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.broker import split as splitting
+from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
+from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
+from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
+from pulsar_spark.storage.layout import Layout
+from tests.client.waiting import eventually
+from tests.commands import say
+from tests.plain_broker import PlainBroker
+
+LOWER, UPPER = WHOLE.split()
+
+
+def topics_in(bundle: BundleRange, count: int = 1) -> list[str]:
+    """Names of topics that lie in a bundle."""
+    names = (f"persistent://public/default/t{number}" for number in range(1000))
+    return [name for name in names if bundle.holds(name)][:count]
+
+
+(LOW,), (HIGH,) = topics_in(LOWER), topics_in(UPPER)
+
+
+def both(root) -> list[PlainBroker]:
+    return [PlainBroker(root, bundle=each.bundle) for each in layouts_of(Layout(root))]
+
+
+def test_a_root_without_the_file_has_one_bundle(layout):
+    assert bundles_of(layout).ranges == (WHOLE,)
+    assert layout_of(layout, HIGH) is layout
+
+
+def test_a_bundle_is_split_in_the_middle_or_at_a_hash(layout):
+    assert split_bundle(layout) == (LOWER, UPPER)
+    upper = layout_of(layout, HIGH)
+    assert upper.bundle == str(UPPER)
+    at = topic_hash(HIGH)
+    assert split_bundle(upper, at)[1] == BundleRange(at, UPPER.upper)
+    assert [str(each) for each in bundles_of(layout).ranges] == [
+        str(LOWER),
+        str(BundleRange(UPPER.lower, at)),
+        str(BundleRange(at, UPPER.upper)),
+    ]
+    with pytest.raises(InvalidConfiguration, match="cannot be split at 0x00000000: give a hash above"):
+        split_bundle(layout, 0)
+
+
+def test_a_bundle_that_is_served_is_not_split(root, layout):
+    with PlainBroker(root) as broker, pytest.raises(NotAllowedError, match=broker.broker_id):
+        split_bundle(layout)
+
+
+def test_a_broker_of_a_root_of_several_bundles_is_told_which(root, layout):
+    split_bundle(layout)
+    with pytest.raises(InvalidConfiguration, match="has 2 bundles, of which a Broker serves one"):
+        PlainBroker(root)
+
+
+def test_clients_find_the_broker_of_each_topic(root):
+    split_bundle(Layout(root))
+    lower, upper = both(root)
+    with lower, upper, closing(pulsar.Client(f"delta:{root}")) as client:
+        consumer = client.subscribe([LOW, HIGH], "s")
+        for name in (LOW, HIGH):
+            client.create_producer(name).send(name.encode())
+        received = [consumer.receive(20_000) for _ in range(2)]
+        assert sorted(message.data() for message in received) == sorted([LOW.encode(), HIGH.encode()])
+        for message in received:
+            consumer.acknowledge(message)
+        admin = Admin(f"delta:{root}")
+        for name in (LOW, HIGH):
+            eventually(lambda name=name: admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 0)
+        assert set(lower.rounds.bundle.topics) == {LOW}
+        assert set(upper.rounds.bundle.topics) == {HIGH}
+
+
+def test_what_was_acknowledged_held_and_unread_is_after_a_split_as_it_was_before(root):
+    with closing(pulsar.Client(f"delta:{root}")) as client:
+        with PlainBroker(root):
+            consumers = {name: client.subscribe(name, "s", pulsar.ConsumerType.Shared) for name in (LOW, HIGH)}
+            for name in (LOW, HIGH):
+                producer = client.create_producer(name)
+                for number in range(10):
+                    producer.send(b"%d" % number)
+            for consumer in consumers.values():
+                for _ in range(4):
+                    consumer.acknowledge(consumer.receive(20_000))
+                consumer.receive(20_000)
+            admin = Admin(f"delta:{root}")
+            for name in (LOW, HIGH):
+                eventually(lambda name=name: admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 6)
+        split_bundle(Layout(root))
+        lower, upper = both(root)
+        with lower, upper:
+            found = {name: {consumers[name].receive(20_000).data() for _ in range(6)} for name in [HIGH]}
+            assert found[HIGH] == {b"%d" % number for number in range(4, 10)}
+            assert {consumers[LOW].receive(20_000).data() for _ in range(5)} == {b"%d" % each for each in range(5, 10)}
+
+
+@pytest.mark.parametrize("step", ["append_requests", "_clone", "add_bundle", "removed_consumer_row"])
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, step, is_after):
+    layout = Layout(root)
+    with PlainBroker(root), closing(pulsar.Client(f"delta:{root}")) as client:
+        consumer = client.subscribe(HIGH, "s", initial_position=pulsar.InitialPosition.Earliest)
+        producer = client.create_producer(HIGH)
+        for number in range(4):
+            producer.send(b"%d" % number)
+        for _ in range(2):
+            consumer.acknowledge(consumer.receive(20_000))
+        consumer.close()
+    real = getattr(splitting, step)
+    calls = []
+
+    def failing(*arguments):
+        calls.append(1)
+        if is_after:
+            real(*arguments)
+        if len(calls) == (2 if step == "add_bundle" else 1):
+            raise OSError("the machine went down")
+        return real(*arguments)
+
+    monkeypatch.setattr(splitting, step, failing)
+    try:
+        split_bundle(layout)
+    except OSError:
+        monkeypatch.undo()
+        with PlainBroker(root, bundle=layout.bundle):  # who starts next finds out
+            pass
+        if len(bundles_of(layout).ranges) == 1:
+            split_bundle(layout)
+    assert bundles_of(layout).ranges == (LOWER, UPPER)
+    lower, upper = both(root)
+    with lower, upper, closing(pulsar.Client(f"delta:{root}")) as client:
+        consumer = client.subscribe(HIGH, "s")
+        assert [consumer.receive(20_000).data() for _ in range(2)] == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"bundles": []}', '{"bundles": [{"range": "0x1", "folder": "x"}]}'])
+def test_a_file_of_bundles_that_says_none_is_named_with_what_to_do(layout, text):
+    (layout.root / "_bundles" / "bundles.json").write_text(text)
+    with pytest.raises(CorruptState, match="bundles.json' cannot be read .*: restore it from a backup"):
+        bundles_of(layout)
+
+
+def test_bundles_are_listed_and_split_by_a_command(root):
+    (one,) = json.loads(say(root, "bundles", "list", "--json"))
+    assert one["bundle"] == str(WHOLE) and one["broker"] is None
+    assert say(root, "bundles", "split", str(WHOLE)) == f"{WHOLE} is split into {LOWER} and {UPPER}\n"
+    with pytest.raises(InvalidConfiguration, match="is none of the root: it has"):
+        Admin(f"delta:{root}").split_bundle(str(WHOLE))
+    assert [each["bundle"] for each in Admin(f"delta:{root}").bundles()] == [str(LOWER), str(UPPER)]
+
+
+def test_a_namespace_s_policy_holds_in_all_bundles(root, layout):
+    split_bundle(layout)
+    lower, upper = both(root)
+    with lower, upper:
+        admin = Admin(f"delta:{root}")
+        for name in (LOW, HIGH):
+            admin.create_topic(name)
+        admin.set_policy("public/default", "message_ttl_seconds", 60)
+        admin.set_policy(HIGH, "message_ttl_seconds", 5)
+        assert lower.rounds.bundle.policy(LOW, "message_ttl_seconds") == 60
+        assert upper.rounds.bundle.policy(HIGH, "message_ttl_seconds") == 5
+        assert admin.get_policies(HIGH) == {"message_ttl_seconds": "5"}
+        assert admin.get_policies("public/default") == {"message_ttl_seconds": "60"}

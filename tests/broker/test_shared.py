@@ -1,0 +1,112 @@
+"""Brokers share the bundles of a root: one that comes gets its share, what one that is killed had is taken over."""
+
+import signal
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.protocol.bundles import WHOLE, quotas, share
+from pulsar_spark.storage.bundles import layout_of, layouts_of
+from pulsar_spark.storage.layout import Layout
+from tests.broker.sharing_broker import sharing
+from tests.broker.test_bundles import topics_in
+from tests.client.waiting import eventually
+
+
+@pytest.fixture
+def four(root):
+    """A root of four bundles, and a topic in each."""
+    for _ in range(2):
+        for layout in layouts_of(Layout(root)):
+            split_bundle(layout)
+    halves = [quarter for half in WHOLE.split() for quarter in half.split()]
+    return root, [name for quarter in halves for name in topics_in(quarter)]
+
+
+def served(root) -> dict[str, int]:
+    found = [each["broker"] for each in Admin(f"delta:{root}").bundles()]
+    return {broker: found.count(broker) for broker in found if broker}
+
+
+@pytest.mark.parametrize("bundles", [1, 2, 3, 7])
+@pytest.mark.parametrize("brokers", [1, 2, 3, 5])
+def test_however_they_come_all_is_served_evenly_and_then_nothing_changes(bundles, brokers):
+    names = [f"b{number}" for number in range(brokers)]
+    held: dict[str, list[str]] = {}
+    free = [str(number) for number in range(bundles)]
+    changes = 0
+    for come in range(1, brokers + 1):
+        held |= {name: held.get(name, []) for name in names[:come]}
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            for me in names[:come]:
+                decided = share(me, held, len(free))
+                for bundle in decided.give_up:
+                    held[me].remove(bundle), free.append(bundle)
+                for _ in range(decided.take):
+                    held[me].append(free.pop())
+                changes += len(decided.give_up)
+                is_settled &= not decided.give_up and not decided.take
+        counts = [len(each) for each in held.values()]
+        assert sum(counts) == bundles and max(counts) - min(counts) <= 1
+        assert {name: len(each) for name, each in held.items()} == quotas(held, bundles)
+    assert changes <= bundles * brokers
+
+
+def test_who_comes_gets_a_share_and_who_goes_gives_it_back(four):
+    root, topics = four
+    with sharing(root) as first, closing(pulsar.Client(f"delta:{root}")) as client:
+        consumer = client.subscribe(topics, "s")
+        producers = {name: client.create_producer(name) for name in topics}
+        assert served(root) == {first.broker_id: 4}
+        sent, received = set(), []
+
+        def exchange(word: str) -> None:
+            for name, producer in producers.items():
+                producer.send(f"{word} {name}".encode())
+                sent.add(f"{word} {name}")
+            while len(received) < len(sent):
+                message = consumer.receive(30_000)
+                received.append(message.data().decode())
+                consumer.acknowledge(message)
+
+        exchange("alone")
+        with sharing(root) as second:
+            eventually(lambda: served(root) == {first.broker_id: 2, second.broker_id: 2}, 30)
+            exchange("both")
+        eventually(lambda: served(root) == {first.broker_id: 4}, 30)
+        exchange("alone again")
+        assert sorted(received) == sorted(sent)
+
+
+def test_what_a_killed_broker_served_is_taken_over_and_nothing_is_lost_or_twice(four):
+    root, topics = four
+    with closing(pulsar.Client(f"delta:{root}")) as client, sharing(root) as left:
+        killed = subprocess.Popen([sys.executable, "-m", "tests.broker.sharing_broker", str(root)])
+        try:
+            eventually(lambda: sorted(served(root).values()) == [2, 2], 60)
+            consumer = client.subscribe(topics, "s", pulsar.ConsumerType.Shared)
+            producers = [client.create_producer(name) for name in topics]
+            received = []
+            for number in range(40):
+                producers[number % 4].send(b"%d" % number)
+                if number == 20:
+                    killed.send_signal(signal.SIGKILL)
+            while len(received) < 40:
+                message = consumer.receive(30_000)
+                received.append(int(message.data()))
+                consumer.acknowledge(message)
+        finally:
+            killed.kill()
+            killed.wait()
+        assert sorted(received) == list(range(40))
+        eventually(lambda: served(root) == {left.broker_id: 4}, 30)
+        admin = Admin(f"delta:{root}")
+        eventually(lambda: all(admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 0 for name in topics))
+        assert len({layout_of(Layout(root), name).bundle for name in topics}) == 4

@@ -1,0 +1,53 @@
+"""What people see, and DataFrames consume, of a root of several bundles."""
+
+from contextlib import ExitStack, closing
+
+import pulsar_spark as pulsar
+from pulsar_spark import frames
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.views.views import create_views
+from tests.broker.test_bundles import HIGH, LOW
+from tests.plain_broker import PlainBroker
+
+
+def test_views_and_stats_say_of_each_topic_what_its_bundle_says_once(spark, root):
+    with PlainBroker(root), closing(pulsar.Client(f"delta:{root}")) as client:
+        for name in (LOW, HIGH):
+            consumer, producer = client.subscribe(name, "s"), client.create_producer(name)
+            for number in range(4):
+                producer.send(b"%d" % number)
+            consumer.acknowledge_cumulative([consumer.receive(20_000) for _ in range(2)][-1])
+            consumer.close()
+    split_bundle(Layout(root))
+    with ExitStack() as brokers, closing(pulsar.Client(f"delta:{root}")) as client:
+        for layout in layouts_of(Layout(root)):
+            brokers.enter_context(PlainBroker(root, bundle=layout.bundle))
+        consumer = client.subscribe(HIGH, "s")
+        consumer.acknowledge(consumer.receive(20_000))
+        consumer.close()
+    create_views(spark, root)
+    found = {row["topic"]: row["mark_delete_position"] for row in spark.table("cursors").collect()}
+    assert spark.table("cursors").count() == 2
+    assert found == {LOW: 1, HIGH: 2}
+    backlog = {
+        row["topic"]: row["backlog"] for row in frames.stats(spark, root).filter("subscription is not null").collect()
+    }
+    assert backlog == {LOW: 2, HIGH: 1}
+    delivered = spark.table("history").filter("event = 'delivered'").select("topic", "first", "round").collect()
+    assert len(delivered) == len(set(delivered))
+    assert {row["topic"] for row in delivered} == {LOW, HIGH}
+
+
+def test_two_brokers_with_spark_in_one_session_serve_a_bundle_each(spark, root):
+    split_bundle(Layout(root))
+    with ExitStack() as brokers, closing(pulsar.Client(f"delta:{root}")) as client:
+        for layout in layouts_of(Layout(root)):
+            brokers.enter_context(Broker(spark, root, bundle=layout.bundle))
+        consumer = client.subscribe([LOW, HIGH], "s")
+        for name in (LOW, HIGH):
+            client.create_producer(name).send(name.encode())
+        found = sorted(consumer.receive(60_000).data().decode() for _ in range(2))
+        assert found == sorted([LOW, HIGH])
