@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -37,7 +38,7 @@ from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
 from pulsar_spark.storage.data_files import BY_KEY_OPTIONS, MESSAGE_OPTIONS, ROW_GROUP_BYTES, spark_writer_options
-from pulsar_spark.storage.task_files import MOST_FILES
+from pulsar_spark.storage.task_files import MOST_FILES, ByTasks
 from pulsar_spark.table_specs import HASH, KEY_FLAGS, MESSAGES
 from pulsar_spark.transforms.key_hashes import hash_keys
 
@@ -75,10 +76,13 @@ class Writing(NamedTuple):
         options = MESSAGE_OPTIONS | spark_writer_options(self.largest)
         return options | (BY_KEY_OPTIONS if self.sort_by_key else {})
 
-    def rows(self, messages: DataFrame, given: set[str], publish_id: str, now: datetime) -> DataFrame:
-        """Rows of the messages table for *messages*, which have the columns *given*; a payload above the largest fails
-        the job that writes it. Columns nobody gave are left out of the files, where they would be null: writing them
-        and their statistics took a quarter of a publish's time."""
+    def rows(
+        self, messages: DataFrame, given: set[str], publish_id: str, now: datetime
+    ) -> tuple[DataFrame, ByTasks | None]:
+        """Rows of the messages table for *messages*, which have the columns *given*, and how tasks write them, None
+        where Spark's writer does; a payload above the largest fails the job that writes it. Columns nobody gave are
+        left out of the files, where they would be null: writing them and their statistics took a quarter of a publish's
+        time."""
         has_keys = bool(given & _KEYS)
         if has_keys and (self.sort_by_key or self.scheme is HashingScheme.Murmur3_32Hash):
             messages, given = _with_sticky_key_hash(messages, given), {*given, HASH}
@@ -93,6 +97,8 @@ class Writing(NamedTuple):
         else:
             by = ["partition"] * self.is_partitioned + [HASH] * (has_keys and self.sort_by_key)
             messages = _in_order(messages, by)
+        constants = _constants(publish_id, now, given)
+        by_tasks = ByTasks(self.files_at_once, constants) if self.files_at_once else None
         # Texts, because a Column is a call to the JVM for each of its operators.
         texts = {
             "publish_id": f"X'{publish_id.encode().hex()}'",
@@ -104,8 +110,15 @@ class Writing(NamedTuple):
         }
         if self.largest is not None and self.splitting is None:
             texts["payload"] = in_one_piece("payload", self.largest)
-        names = (name for name in MESSAGES.schema.names if name in texts)
-        return messages.selectExpr(*(f"cast({texts[name]} as {spark_type(name)}) as {name}" for name in names))
+        names = (name for name in MESSAGES.schema.names if name in texts and not (by_tasks and name in constants))
+        columns = (f"cast({texts[name]} as {spark_type(name)}) as {name}" for name in names)
+        return messages.selectExpr(*columns), by_tasks
+
+
+def _constants(publish_id: str, now: datetime, given: set[str]) -> dict[str, pa.Scalar]:
+    """Columns that say the same of all messages of a publish."""
+    values = {"publish_id": publish_id, "batch_size": 1, "publish_time": now, "partition": -1}
+    return {name: pa.scalar(values[name], MESSAGES.schema.field(name).type) for name in values.keys() - given}
 
 
 def _number_in_partition(partitions: Sequence[int]) -> str:

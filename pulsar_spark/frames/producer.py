@@ -168,13 +168,13 @@ def publish(
     largest = splitting.most_bytes if splitting else most
     is_on_disk = store_of(layout.root).is_local
     writing = Writing(partitions, bool(found.partitions), scheme, sort_by_key, splitting, largest, is_on_disk)
-    rows = writing.rows(messages, given, publish_id, now)
+    rows, by_tasks = writing.rows(messages, given, publish_id, now)
     is_named = deduplicate and columns.keys() >= set(NAMED_BY)
     since = quota.deduplication_since() if is_named else None
     table = AppendTable(found.path)
     try:
         partition_by = ("partition",) if found.partitions else ()
-        with staged(rows, found.path, partition_by, writing.options, by_tasks=writing.files_at_once) as files:
+        with staged(rows, found.path, partition_by, writing.options, by_tasks=by_tasks) as files:
             if since is not None:
                 done = append_new(found, files, since, quota.inactivity_ms(), app_id, app_version)
                 return Published(publish_id, *done)

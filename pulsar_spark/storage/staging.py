@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.storage.staged_files import StagedFile, StagedFolder
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.task_files import write_task_files
+from pulsar_spark.storage.task_files import ByTasks, write_task_files
 
 _TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 _FILE_SETTINGS = {
@@ -60,15 +60,15 @@ def staged(
     options: Mapping[str, str] = MappingProxyType({}),
     *,
     are_ms: bool = False,
-    by_tasks: int = 0,
+    by_tasks: ByTasks | None = None,
 ) -> Iterator[list[StagedFile]]:
     """Run *rows* and write them, with *options* of Spark's writer; the files, none for no rows, stay until the end of
     the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds. Spark
-    sorts each task's rows by partition, unless they are in that order. With *by_tasks*, a number of files that a task
-    may write at once, tasks write theirs themselves and nothing is sorted (see task_files)."""
+    sorts each task's rows by partition, unless they are in that order. With *by_tasks* tasks write
+    theirs themselves, nothing is sorted, and *rows* lack what is constant (see task_files)."""
     folder = StagedFolder(table)
     try:
-        if by_tasks:
+        if by_tasks is not None:
             names = write_task_files(rows, folder.path, partition_by, by_tasks)
             found = map(folder.file, names)
         else:

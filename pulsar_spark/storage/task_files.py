@@ -10,8 +10,9 @@ A task tells which files it wrote, so what a lost or repeated attempt leaves in 
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,25 +26,37 @@ MOST_FILES = 8
 _TOLD = pa.schema([("file", pa.string())])
 
 
-def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[str], at_once: int) -> list[str]:
-    """Run *rows* and write them into *folder*, on a disk that tasks see. With a column to partition by, of which there
-    may be *at_once* values, :data:`MOST_FILES` at most, each value's rows of a task are a file in a folder of the
-    value's, else all of a task's. The names of the files within *folder*, sorted.
+class ByTasks(NamedTuple):
+    """How tasks write: how many files *at_once* at most, one for each value of the column to partition by, and which
+    columns have the same value in all rows. These need not travel to the workers: that took a tenth of the time."""
+
+    at_once: int
+    constants: Mapping[str, pa.Scalar]
+
+
+def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[str], how: ByTasks) -> list[str]:
+    """Run *rows* and write them into *folder*, on a disk that tasks see. With a column to partition by each value's
+    rows of a task are a file in a folder of the value's, else all of a task's. The names of the files within *folder*,
+    sorted.
 
     A worker holds a batch of Spark's and, of all its files together, as many bytes of payload as a row group has."""
-    write = _write_into(str(folder), partition_by, ROW_GROUP_BYTES // at_once)
-    return sorted(row.file for row in rows.mapInArrow(write, "file string").collect())
+    told = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
+    return sorted(row.file for row in told)
 
 
-def _write_into(folder: str, partition_by: Sequence[str], group_bytes: int) -> Callable:
+def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Callable:
     """What a task does with its batches: it says which files it wrote."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files: dict[str, _File] = {}
         with ExitStack() as opened:
             for batch in batches:
-                for place, rows in _by_place(pa.table(batch.columns, names=batch.schema.names), *partition_by):
+                table = pa.table(batch.columns, names=batch.schema.names)
+                for name, value in how.constants.items():
+                    table = table.append_column(name, pa.repeat(value, batch.num_rows))
+                for place, rows in _by_place(table, *partition_by):
                     if place not in files:
+                        group_bytes = ROW_GROUP_BYTES // how.at_once
                         files[place] = _File(path_of(folder), place, rows.schema, group_bytes, opened)
                     files[place].add(rows)
             for file in files.values():

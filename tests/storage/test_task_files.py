@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.storage import task_files
 from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
-from pulsar_spark.storage.task_files import _write_into
+from pulsar_spark.storage.task_files import ByTasks, _write_into
 
 
 def batch(first: int, rows: int, size: int = 1, partitions: int = 1) -> pa.RecordBatch:
@@ -19,8 +19,8 @@ def batch(first: int, rows: int, size: int = 1, partitions: int = 1) -> pa.Recor
     )
 
 
-def written(folder, batches, partition_by=("partition",), group_bytes=ROW_GROUP_BYTES) -> list[str]:
-    (told,) = _write_into(str(folder), partition_by, group_bytes)(iter(batches))
+def written(folder, batches, partition_by=("partition",), at_once=4, **constants) -> list[str]:
+    (told,) = _write_into(str(folder), partition_by, ByTasks(at_once, constants))(iter(batches))
     return told["file"].to_pylist()
 
 
@@ -44,13 +44,22 @@ def test_without_partitions_all_rows_of_a_task_are_one_file(tmp_path):
     )
 
 
+def test_what_is_constant_is_in_all_rows(tmp_path):
+    files = written(
+        tmp_path, [batch(0, 4, partitions=2)], publish_id=pa.scalar("p"), batch_size=pa.scalar(1, pa.int32())
+    )
+    for file in files:
+        rows = pq.read_table(tmp_path / file, partitioning=None)
+        assert rows.select(["publish_id", "batch_size"]).to_pylist() == [{"publish_id": "p", "batch_size": 1}] * 2
+
+
 def test_a_task_without_rows_writes_nothing(tmp_path):
     assert written(tmp_path, []) == [] and not list(tmp_path.iterdir())
 
 
 def test_row_groups_have_the_payload_that_they_may_have(tmp_path):
     """Of batches that are smaller, and of one that is larger; rows of a row group as well."""
-    (file,) = written(tmp_path, [batch(10 * each, 10, 1000) for each in range(10)], group_bytes=20_000)
+    (file,) = written(tmp_path, [batch(10 * each, 10, 1000) for each in range(10)], at_once=ROW_GROUP_BYTES // 20_000)
     footer = pq.read_metadata(tmp_path / file)
     assert [footer.row_group(each).num_rows for each in range(footer.num_row_groups)] == [20] * 5
 
@@ -67,12 +76,12 @@ def test_files_that_no_attempt_told_of_are_not_taken_in(spark, tmp_path):
 
     def twice(batches):
         batches = list(batches)
-        list(_write_into(str(tmp_path), ("partition",), ROW_GROUP_BYTES)(iter(batches)))
+        list(_write_into(str(tmp_path), ("partition",), ByTasks(2, {}))(iter(batches)))
         yield from batches
 
     rows = spark.range(0, 20, 1, 2).selectExpr(
         "cast(cast(id as string) as binary) payload", "cast(id % 2 as int) partition"
     )
-    found = task_files.write_task_files(rows.mapInArrow(twice, rows.schema), tmp_path, ("partition",), 2)
+    found = task_files.write_task_files(rows.mapInArrow(twice, rows.schema), tmp_path, ("partition",), ByTasks(2, {}))
     assert len(found) == len(set(found)) == 4 and len(list(tmp_path.rglob("*.parquet"))) == 8
     assert sum(pq.read_metadata(tmp_path / file).num_rows for file in found) == 20
