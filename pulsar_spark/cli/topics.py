@@ -1,5 +1,6 @@
 """``pulsar-spark topics ...``."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
