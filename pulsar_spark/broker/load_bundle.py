@@ -4,7 +4,7 @@ What the columns of each kind of row mean is said where they are written (see fa
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
@@ -173,30 +173,8 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
 
 
 def _load_consumers(bundle: Bundle, cursor: Cursor, consumers: dict[str, dict]) -> None:
-    """Connect its *consumers*, in the order in which they joined."""
+    """Give *cursor* its *consumers*, in the order in which they joined, and the bundle their leases."""
     for consumer_id, facts in sorted(consumers.items(), key=lambda item: item[1]["join_order"]):
-        properties = dict(facts["properties"] or [])
-        cursor.consumers[consumer_id] = Consumer(
-            consumer_id,
-            facts["consumer_name"],
-            facts["client_id"],
-            facts["priority_level"],
-            facts["join_order"],
-            facts["permits"],
-            bool(facts["is_blocked"]),
-            facts["msg_out_counter"] or 0,
-            facts["msg_redeliver_counter"] or 0,
-            properties,
-        )
-        if facts["is_active"]:
-            cursor.active_id = consumer_id
-        lease_ms = lease_ms_of(properties.get("lease_ms"))
-        bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
-
-
-def _load_consumers(bundle: Bundle, cursor: Cursor, rows: Mapping[str, dict]) -> None:
-    """Give *cursor* the consumers that *rows* tell of, in the order they joined, and the bundle their leases."""
-    for consumer_id, facts in sorted(rows.items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(
             consumer_id,

@@ -1,6 +1,5 @@
 """``pulsar-spark topics ...``."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
