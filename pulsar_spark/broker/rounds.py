@@ -224,7 +224,7 @@ class Rounds:
     ) -> RoundResult:
         """What follows the commit: what it made dispensable is forgotten, letters are written. *moved* are topics of
         which it numbered entries."""
-        bundle = self.bundle
+        bundle, letters = self.bundle, [fact for fact in rows.facts if fact["kind"] == "letter"]
         bundle.drop_promoted()
         bundle.let_go_of_chunks(
             {str(state.topic.name) for state in moved} | {asked.cursor.topic for asked in draft.cursors.values()}
@@ -232,7 +232,7 @@ class Rounds:
         if is_snapshot:
             bundle.let_go_of_runs()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
-        entries = sum(fact["last"] - fact["first"] + 1 for fact in rows.facts if fact["kind"] == "letter")
+        entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
         expired = sum(asked.expired for asked in draft.cursors.values())
         return RoundResult(True, rows.delivered, rows.acknowledged - expired, entries, expired, tuple(draft.refusals))
 
