@@ -19,12 +19,14 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
@@ -161,10 +163,19 @@ class RoundSource(DataSource):
         return RoundReader(self.options["path"])
 
 
-def register_source(spark: SparkSession) -> None:
-    """Make the format known to a session."""
+def register_source(spark: SparkSession) -> str:
+    """Make the format known to a session; its name there, which may be another than :data:`FORMAT`: to a session that
+    was made from one in which it is known Spark says that there is such a format, and does not find it."""
     import pulsar_spark.broker.source as itself
 
     # By value: Spark's process need not import the package, which takes a second.
     cloudpickle.register_pickle_by_value(itself)
-    spark.dataSource.register(RoundSource)
+    try:
+        spark.dataSource.register(RoundSource)
+    except AnalysisException as refused:
+        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        name = f"{FORMAT}_{uuid.uuid4().hex[:8]}"
+        spark.dataSource.register(type("NamedRoundSource", (RoundSource,), {"name": classmethod(lambda cls: name)}))
+        return name
+    return FORMAT

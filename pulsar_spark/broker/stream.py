@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pulsar_spark.broker.isolation import is_spark_gone
 from pulsar_spark.broker.patience import Patience, Waits
-from pulsar_spark.broker.source import FORMAT, Feed, News, register_source
+from pulsar_spark.broker.source import Feed, News, register_source
 from pulsar_spark.errors import UnknownError
 
 LOOK_SECONDS = 0.3
@@ -53,6 +53,7 @@ class Stream:
         self._changing = threading.Lock()
         self._query: StreamingQuery | None = None
         self._feed: Feed | None = None
+        self._format = ""
         self._started = 0.0
 
     def start(self) -> None:
@@ -61,10 +62,10 @@ class Stream:
             if self._stopping.is_set():
                 return
             if self._feed is None:
-                register_source(self._spark)
+                self._format = register_source(self._spark)
                 self._feed = Feed(self._look, self._stopping)
             checkpoint = self._checkpoints / f"{self._broker_id}-{uuid.uuid4().hex[:8]}"
-            moved = self._spark.readStream.format(FORMAT).option("path", self._feed.path).load()
+            moved = self._spark.readStream.format(self._format).option("path", self._feed.path).load()
             self._query = (
                 moved.writeStream.foreachBatch(self._run_batch)
                 .option("checkpointLocation", str(checkpoint))

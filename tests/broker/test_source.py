@@ -14,7 +14,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker import delay_index, runner, source
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.broker.source import Feed, Moved, News, RoundReader
+from pulsar_spark.broker.source import Feed, Moved, News, RoundReader, register_source
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
@@ -198,3 +198,11 @@ def test_spark_shows_rounds(spark, tmp_path):
     assert offsets[-1]["requests"] <= TableLog(layout.broker_table("requests")).latest()
     assert all(each["durationMs"]["addBatch"] >= 0 for each in batches)
     eventually(lambda: sum(progress.numInputRows for progress in told.progress), 30)
+
+
+def test_a_session_made_from_one_that_knows_the_format_knows_it_by_another_name(spark):
+    first = spark.newSession()
+    second = first.newSession()
+    names = [register_source(session) for session in (first, second)]
+    for session, name in zip((first, second), names):
+        assert session.readStream.format(name).option("path", "nowhere").load().schema.fieldNames()[0] == "log"

@@ -4,12 +4,14 @@ from contextlib import ExitStack, closing
 
 import pulsar_spark as pulsar
 from pulsar_spark import frames
+from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.views.views import create_views
 from tests.broker.test_bundles import HIGH, LOW
+from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
 
 
@@ -28,6 +30,8 @@ def test_views_and_stats_say_of_each_topic_what_its_bundle_says_once(spark, root
         consumer = client.subscribe(HIGH, "s")
         consumer.acknowledge(consumer.receive(20_000))
         consumer.close()
+        eventually(lambda: Admin(f"delta:{root}").stats(HIGH)["subscriptions"]["s"]["msgBacklog"] == 1)
+    spark = spark.newSession()  # whose views are no other test's
     create_views(spark, root)
     found = {row["topic"]: row["mark_delete_position"] for row in spark.table("cursors").collect()}
     assert spark.table("cursors").count() == 2
