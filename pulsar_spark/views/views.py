@@ -9,6 +9,7 @@ of their own (see key_shared): those two views work it out in one task, as the s
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -49,24 +50,34 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     for spec, rows_of_topic in ((SCHEDULED, all_scheduled), (CHUNKS, all_incomplete)):
         found = partitions.mapInArrow(rows_of_topic(str(layout.root)), from_arrow_schema(spec.schema))
         found.createOrReplaceTempView(spec.name)
-    requests, ledgers = (rows_of_bundles(spark, layout, spec) for spec in (REQUESTS, LEDGERS))
-    all_events(rows, requests, ledgers, str(layout.root)).select(
-        *(column.name for column in HISTORY.columns)
-    ).createOrReplaceTempView(HISTORY.name)
+    # Of each bundle by itself: after a split rounds of the same number are others in each.
+    tables = (rows_by_bundle(spark, layout, spec) for spec in (CURSOR_LEDGER, REQUESTS, LEDGERS))
+    events = (all_events(*of_one, str(layout.root)) for of_one in zip(*tables, strict=True))
+    together(events).select(*(column.name for column in HISTORY.columns)).createOrReplaceTempView(HISTORY.name)
     return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)]
 
 
 def rows_of_bundles(spark: SparkSession, layout: Layout, spec: TableSpec) -> DataFrame:
-    """The rows of a broker's table of all bundles of a root; of a topic those alone that its bundle says, because one
+    """The rows of a broker's table of all bundles of a root (see :func:`rows_by_bundle`)."""
+    return together(rows_by_bundle(spark, layout, spec))
+
+
+def together(frames: Iterable[DataFrame]) -> DataFrame:
+    """The rows of all of them, of which some may lack columns."""
+    return reduce(lambda found, more: found.unionByName(more, allowMissingColumns=True), frames)
+
+
+def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list[DataFrame]:
+    """The rows of a broker's table of each bundle of a root; of a topic those alone that its bundle says, because one
     that was split off has what was said before, and so has the one that it was part of."""
-    ranges, found = bundles_of(layout).ranges, None
-    for served, bundle in zip(ranges, layouts_of(layout), strict=True):
+    found = []
+    for served, bundle in zip(bundles_of(layout).ranges, layouts_of(layout), strict=True):
         rows = spark.read.format("delta").load(str(bundle.broker_table(spec.name)))
         if not served.is_whole and "topic" in rows.columns:
             last = served.upper - (served.upper != HIGHEST)
             its = F.crc32(F.col("topic").cast("binary")).between(served.lower, last)
             rows = rows.filter(F.col("topic").isNull() | its)
-        found = rows if found is None else found.unionByName(rows, allowMissingColumns=True)
+        found.append(rows)
     return found
 
 
