@@ -9,9 +9,8 @@ together is an error of its message alone.
 Most of the time goes into copies, and into memory that is new. So a worker puts each payload in place as it is decoded,
 where the one before it lay, and gives it to Spark as text, which a row of Spark takes straight from Arrow's memory:
 7 messages of 64 MB came at 0.60 of the rate of a plain read, before at 0.46, one of 1 GiB at 0.38, before at 0.29 (two
-cores, in turn in the same minutes). Of the rest of 1 GiB, which one task reads, joins and hands over one after the
-other, the system takes half, for memory that the JVM uses for the first time. ``listagg`` and its shuffle took 2.4 s
-where workers took 1.3 for 448 MB.
+cores, in turn in the same minutes). 1 GiB is read, joined and handed over by one task, one after the other.
+``listagg`` and its shuffle took 2.4 s where workers took 1.3 for 448 MB.
 A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 4 GiB, all: the
 payload, and a row that Spark makes larger by doubling. A filter on the payload has Spark read it twice.
 
