@@ -121,10 +121,11 @@ class Run:
         """Make the job's selection, or find the one it made."""
         self._table.create()
         with self._table.planning():
+            known = self._table.version()  # before it is looked for: who records it behind that look is met, too
             while self._table.read_job(self._job_id) is None:
-                known = self._table.version()
                 self._plan(selecting)
                 self._table.record_job(self._job, self._claims, known)
+                known = self._table.version()
             self._job = self._table.read_job(self._job_id)
         if self._job.topic_id != self._topic.topic_id:
             raise InvalidConfiguration(

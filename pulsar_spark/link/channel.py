@@ -330,6 +330,10 @@ class Channel(Worker):
                 self._seen = commit.version
         except LogShortened:
             self._begin_again()
+        except FileNotFoundError:  # joined with others so long ago that it is gone: its commit is there longer
+            if self._log.latest() <= self._seen:
+                raise
+            self._begin_again()
         return self._seen != seen
 
     def _begin_again(self) -> None:

@@ -74,5 +74,11 @@ def _resolved(folder: Path, for_store: bool) -> list[Path] | None:
     named = [folder / "{}_{}-{}.jar".format(*each.split(":")) for each in store_artifacts()] if for_store else []
     if not all(jar.is_file() for jar in [*jars, *named]):
         return None
-    beside = ("org.apache.hadoop_hadoop-aws-", "software.amazon.", "org.reactivestreams_", "org.wildfly.")
-    return jars + [jar for jar in sorted(folder.glob("*.jar")) if for_store and jar.name.startswith(beside)]
+    beside = ("software.amazon.", "org.reactivestreams_", "org.wildfly.")
+    more = [jar for jar in sorted(folder.glob("*.jar")) if for_store and jar.name.startswith(beside)]
+    return jars + named[:1] + [jar for jar in more if not _is_of_other_sdk(jar.name)]
+
+
+def _is_of_other_sdk(jar: str) -> bool:
+    """Did another release bring it, of which the same classes lie there in another version?"""
+    return jar.startswith("software.amazon.awssdk_") and not jar.endswith(f"-{SDK_VERSION}.jar")

@@ -106,22 +106,31 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
     return [path for path in doomed if path not in left]
 
 
-def remove_left(path: AnyPath, versions: Iterable[int]) -> int:
-    """Delete the files that the commits of *versions* took out of the table, and that are not in it again; how many.
-    For who knows that nobody may read them any more: the table's state may have forgotten them already.
+def remove_left(path: AnyPath, versions: range) -> int:
+    """Delete the files that the commits of *versions* took out of the table, and that are not in it again, nor were
+    behind these; how many. For who knows that nobody may read them any more: the table's state may have forgotten them
+    already.
 
     Only files that are seen in the table's folder go, whatever paths a commit names."""
-    log, left = TableLog(path), set()
-    for version in versions:
-        with contextlib.suppress(FileNotFoundError):
-            if log.may_remove(version):
-                left.update(each for name in log.removed_paths(version) for each in (name, unquote(name)))
+    log = TableLog(path)
+    left = _taken_out(log, versions)
     if not left:
         return 0
     left &= _old_files(path, float("inf"))
     left -= set(map(unquote, pa.table(open_table(path).get_add_actions())["path"].to_pylist())) if left else set()
+    left -= _taken_out(log, (each for each in log.versions() if each >= versions.stop)) if left else set()
     store_of(path).remove(path / name for name in left)
     return len(left)
+
+
+def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
+    """Paths, as they may be written, that the commits of *versions* took out, as far as these are in the log."""
+    found = set()
+    for version in versions:
+        with contextlib.suppress(FileNotFoundError):
+            if log.may_remove(version):
+                found.update(each for name in log.removed_paths(version) for each in (name, unquote(name)))
+    return found
 
 
 def _old_files(table: AnyPath, before: float) -> set[str]:

@@ -35,6 +35,7 @@ from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import delete_topic, read_topic
+from pulsar_spark.storage.upkeep import remove_left
 from pulsar_spark.table_specs import REQUESTS
 from tests.client.waiting import eventually
 from tests.faults import faults
@@ -312,7 +313,20 @@ def test_that_signs_of_life_are_consumed_is_said_now_and_then(engine):
     assert read_latest(engine.layout, "round").round_row["requests_version"] == version + REQUESTS_UNSAID
 
 
-def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path, monkeypatch):
+def shortened(path: Path) -> None:
+    make_checkpoint(path)
+    assert sum(shorten(path, TableLog(path).latest(), 2**40)) > 0
+
+
+def without_files(path: Path) -> None:
+    """Its files were joined long ago, and nothing has come since for which a checkpoint was due."""
+    opened, before = open_table(path), TableLog(path).latest()
+    assert list(join(path, opened, [list(files_of(opened))]))
+    assert remove_left(path, range(before + 1, TableLog(path).latest() + 1)) and TableLog(path).has(1)
+
+
+@pytest.mark.parametrize("kept", [shortened, without_files])
+def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path, monkeypatch, kept):
     monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 1)  # behind which a log may begin
     root = tmp_path / "root"
     with PlainBroker(root) as broker:
@@ -326,8 +340,7 @@ def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_pat
         with broker.paused():
             client._channel._first._seen = 2**40
             broker.end_lease(consumer_id)
-            make_checkpoint(path)
-            assert sum(shorten(path, TableLog(path).latest(), 2**40)) > 0
+            kept(path)
             client._channel._first._seen = 0
         producer.send(b"1")
         assert sorted(consumer.receive(10_000).data() for _ in range(2)) == [b"0", b"1"], "it subscribed again"

@@ -1,9 +1,16 @@
 """Where letters go and which are left, without Spark."""
 
+from datetime import datetime, timezone
+
 import pytest
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
+from pulsar_spark.frames.producer import utc_now
 from pulsar_spark.frames.reprocess_plan import Letter, checked_target, plan_letters
+from pulsar_spark.frames.reprocess_run import Run
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
+from pulsar_spark.storage.topics import create_topic, prepare_root
 
 A, B = "persistent://public/default/a", "persistent://public/default/b"
 
@@ -83,3 +90,30 @@ def test_what_is_behind_the_limit_is_not_counted():
 def test_other_targets_are_refused(to, error):
     with pytest.raises(error):
         checked_target(to)
+
+
+def test_a_job_that_two_begin_at_once_has_one_selection(tmp_path, monkeypatch):
+    """In an object store nothing keeps the second one out: here it is done just behind the first one's look."""
+    layout = Layout(tmp_path / "root")
+    prepare_root(layout)
+    topic, table, seen = create_topic(layout, "t-s-DLQ"), Reprocessing(layout), []
+    job = Job("j", str(topic.name), topic.topic_id, datetime(2026, 1, 1, tzinfo=timezone.utc), 0, {}, {})
+
+    def claims(message_id):
+        return [Claim("d", 0, 0, message_id, -1, 0, "s", None, 0)]
+
+    def read_job(self, job_id, read=Reprocessing.read_job):
+        found = read(self, job_id)
+        if not seen:
+            seen.append(found)
+            table.record_job(job, claims("theirs"), table.version())
+        return found
+
+    def plan(self, _selecting):
+        self._job, self._claims = job, claims("ours")
+
+    monkeypatch.setattr(Reprocessing, "read_job", read_job)
+    monkeypatch.setattr(Run, "_plan", plan)
+    run = Run(None, layout, topic, "j", {}, None, "JavaStringHash", utc_now)
+    run.choose(None)
+    assert [claim.message_id for claim in run._claims] == ["theirs"]

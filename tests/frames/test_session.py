@@ -63,7 +63,7 @@ def test_jars_are_resolved_once(tmp_path, capsys):
 
 def test_a_root_in_a_store_takes_more_jars(tmp_path, capsys):
     """Of Amazon's library the parts that are called, not the one jar of it all; they are found again with what they
-    need."""
+    need, and without what another release of Spark has left there."""
     given = {"spark.jars.ivy": str(tmp_path)}
     first = session_jars.jar_settings(given, for_store=True)
     assert first["spark.jars.packages"].split(",") == [session_jars.delta_artifact(), *session_jars.store_artifacts()]
@@ -74,9 +74,17 @@ def test_a_root_in_a_store_takes_more_jars(tmp_path, capsys):
     delta = named[0]
     storage = tmp_path / "jars" / f"{delta[0]}_delta-storage-{delta[2]}.jar"
     more = tmp_path / "jars" / "software.amazon.eventstream_eventstream-1.0.1.jar"
-    other = tmp_path / "jars" / "org.example_other-1.jar"
+    others = [
+        tmp_path / "jars" / f"{name}.jar"
+        for name in (
+            "org.example_other-1",
+            "software.amazon.awssdk_s3-2.29.52",
+            "software.amazon.awssdk_bundle-2.29.52",
+            "org.apache.hadoop_hadoop-aws-3.4.1",
+        )
+    ]
     (tmp_path / "jars").mkdir()
-    for jar in (*jars, storage, more, other):
+    for jar in (*jars, storage, more, *others):
         jar.touch()
     found = session_jars.jar_settings(given, for_store=True)["spark.jars"].split(",")
     assert set(found) == {*map(str, jars), str(storage), str(more)} and len(found) == len(set(found))

@@ -336,6 +336,22 @@ def test_files_go_with_the_commits_that_took_them_out(tmp_path, is_back):
     assert done["files_removed"] >= (1 if is_back else 4) and dataset_of(tmp_path / "t").count_rows() == 4
 
 
+def test_files_that_were_back_for_a_while_stay_for_the_versions_that_have_them(tmp_path):
+    """Somebody restored the table, and took back that."""
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(4):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    for _ in range(2):
+        opened = open_table(tmp_path / "t")
+        assert joined(tmp_path / "t", opened, [files_of(opened)]) == [4]
+        with_files = TableLog(tmp_path / "t").latest() + 1
+        DeltaTable(str(tmp_path / "t")).restore(4)
+    DeltaTable(str(tmp_path / "t")).restore(with_files - 1)
+    assert upkeep.remove_left(tmp_path / "t", range(with_files)) == 1, "of the first join, which was never back"
+    assert open_table(tmp_path / "t", with_files).to_pyarrow_table().num_rows == 4
+
+
 def test_what_a_commit_says_it_took_out_elsewhere_stays(tmp_path):
     """Anybody may write to a topic's log."""
     create_table(tmp_path / "t", REQUESTS)
