@@ -153,8 +153,9 @@ def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa
         sync_file(table / path)
 
 
-def parquet_writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
-    """Of a data file."""
+def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = False) -> pq.ParquetWriter:
+    """Of a data file. In one that *is large* readers are told what lies in which page, so that who wants few rows of a
+    row group reads theirs."""
     counting = [name for name in _COUNTING if name in schema.names]
     return pq.ParquetWriter(
         sink,
@@ -162,6 +163,7 @@ def parquet_writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
         compression="snappy",
         store_schema=False,
         write_page_checksum=True,
+        write_page_index=is_large,
         use_dictionary=[leaf for leaf in _leaves(schema) if leaf not in counting],
         column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
     )

@@ -84,7 +84,7 @@ class _File:
         store.make_folder(folder / place)
         self.name = f"{place}part-{uuid.uuid4()}.snappy.parquet"
         sink = opened.enter_context(store.create(folder / self.name))
-        self._writer = opened.enter_context(parquet_writer(sink, schema))
+        self._writer = opened.enter_context(parquet_writer(sink, schema, is_large=True))
         self._group_bytes = group_bytes
         self._held: list[pa.Table] = []
         self._bytes = self._rows = 0

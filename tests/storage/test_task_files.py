@@ -64,6 +64,12 @@ def test_row_groups_have_the_payload_that_they_may_have(tmp_path):
     assert [footer.row_group(each).num_rows for each in range(footer.num_row_groups)] == [20] * 5
 
 
+def test_readers_are_told_what_lies_in_which_page(tmp_path):
+    (file,) = written(tmp_path, [batch(0, 50_000)])
+    column = pq.read_metadata(tmp_path / file).row_group(0).column(0)
+    assert column.has_column_index and column.has_offset_index
+
+
 def test_rows_of_a_row_group_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(task_files, "ROW_GROUP_ROWS", 15)
     (file,) = written(tmp_path, [batch(10 * each, 10) for each in range(4)])
