@@ -38,6 +38,7 @@ from pulsar_spark.storage.bundles import add_bundle
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.migrations import migrate_at_start
 from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
 
@@ -60,6 +61,7 @@ def split_bundle(
             "the root, split, and start them again"
         )
     try:
+        migrate_at_start(layout, broker_id)
         return _split(layout, at, broker_id, now)
     finally:
         stopping.set()

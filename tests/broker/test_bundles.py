@@ -1,6 +1,7 @@
 """Several bundles: each serves its slice of the topics, and what was one is split while no broker serves it."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -13,8 +14,11 @@ from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedEr
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
 from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.table_specs import LEDGERS, REQUESTS
 from tests.client.waiting import eventually
 from tests.commands import say
+from tests.first_release import admitted_by_first_release, unpack
 from tests.plain_broker import PlainBroker
 
 LOWER, UPPER = WHOLE.split()
@@ -103,6 +107,49 @@ def test_what_was_acknowledged_held_and_unread_is_after_a_split_as_it_was_before
             found = {name: {consumers[name].receive(20_000).data() for _ in range(6)} for name in [HIGH]}
             assert found[HIGH] == {b"%d" % number for number in range(4, 10)}
             assert {consumers[LOW].receive(20_000).data() for _ in range(5)} == {b"%d" % each for each in range(5, 10)}
+
+
+def test_who_subscribes_while_the_topic_goes_to_another_bundle_receives(root):
+    Admin(f"delta:{root}").create_topic(HIGH)
+    with closing(pulsar.Client(f"delta:{root}")) as client, ThreadPoolExecutor() as pool:
+        client.create_producer(HIGH).send(b"before")
+        asked = TableLog(Layout(root).broker_table(REQUESTS.name))
+        subscribing = pool.submit(client.subscribe, HIGH, "s", initial_position=pulsar.InitialPosition.Earliest)
+        eventually(lambda: asked.latest() > 0)
+        split_bundle(Layout(root))
+        lower, upper = both(root)
+        with lower, upper:
+            assert subscribing.result(20).receive(20_000).data() == b"before"
+
+
+def test_a_root_of_the_first_release_is_brought_up_before_it_is_split(tmp_path):
+    """That release would serve all topics of one that it admits, whatever bundles there are."""
+    layout = unpack(tmp_path)
+    split_bundle(layout)
+    for each in layouts_of(layout):
+        assert admitted_by_first_release(each) == {2}
+        with PlainBroker(layout.root, bundle=each.bundle) as broker:
+            assert all(broker.rounds.bundle.served.holds(name) for name in broker.rounds.bundle.topics)
+
+
+def test_repair_is_of_all_bundles(root, layout):
+    split_bundle(layout)
+    upper = layout_of(layout, HIGH)
+    with PlainBroker(root, bundle=upper.bundle) as broker:
+        with closing(pulsar.Client(f"delta:{root}")) as client:
+            client.create_producer(HIGH).send(b"numbered")
+            state = broker.rounds.bundle
+            eventually(lambda: HIGH in state.topics and state.topics[HIGH].end_position(-1) == 1)
+        admin = Admin(f"delta:{root}")
+        with pytest.raises(NotAllowedError, match=broker.broker_id):
+            admin.repair()
+    ledgers = TableLog(upper.broker_table(LEDGERS.name))
+    file = ledgers.file(ledgers.latest())
+    added = [action["add"] for action in read_actions(file) if "add" in action]
+    (upper.broker_table(LEDGERS.name) / added[0]["path"]).unlink()
+    file.write_text("")
+    assert [(each["table"], each["is_done"]) for each in admin.repair(forget=True)] == [("ledgers", True)] * 2
+    assert admin.doctor() == []
 
 
 @pytest.mark.parametrize("step", ["append_requests", "_clone", "add_bundle", "removed_consumer_row"])
