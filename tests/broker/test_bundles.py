@@ -12,14 +12,17 @@ from pulsar_spark.broker import split as splitting
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, REQUESTS
 from tests.client.waiting import eventually
 from tests.commands import say
 from tests.first_release import admitted_by_first_release, unpack
 from tests.plain_broker import PlainBroker
+from tests.requests import On
 
 LOWER, UPPER = WHOLE.split()
 
@@ -120,6 +123,32 @@ def test_who_subscribes_while_the_topic_goes_to_another_bundle_receives(root):
         lower, upper = both(root)
         with lower, upper:
             assert subscribing.result(20).receive(20_000).data() == b"before"
+
+
+def test_what_is_asked_during_a_split_is_done_once_and_what_is_asked_of_all_by_both(root):
+    with PlainBroker(root), closing(pulsar.Client(f"delta:{root}")) as client:
+        client.subscribe(HIGH, "s").close()
+        producer = client.create_producer(HIGH)
+        for number in range(10):
+            producer.send(b"%d" % number)
+    admin, asked = Admin(f"delta:{root}"), TableLog(Layout(root).broker_table(REQUESTS.name))
+    with ThreadPoolExecutor() as pool:
+        before = asked.latest()
+        skipping = pool.submit(Admin(f"delta:{root}").skip_messages, HIGH, "s", 2)
+        setting = pool.submit(admin.set_policy, "public/default", "message_ttl_seconds", 3600)
+        acknowledged = REQUESTS.rows([On(HIGH).ack(9)])
+        AppendTable(Layout(root).broker_table(REQUESTS.name)).append(acknowledged)
+        eventually(lambda: asked.latest() == before + 3)
+        split_bundle(Layout(root))
+        lower, upper = both(root)
+        with upper:
+            eventually(lambda: upper.statuses(HIGH, "s") == {9: ACKNOWLEDGED})
+        with lower, both(root)[1] as upper:
+            assert skipping.result(30) == 2
+            setting.result(30)
+            for broker in (lower, upper):
+                eventually(lambda broker=broker: broker.rounds.bundle.policy(HIGH, "message_ttl_seconds") == 3600)
+            assert admin.stats(HIGH)["subscriptions"]["s"]["msgBacklog"] == 7
 
 
 def test_a_root_of_the_first_release_is_brought_up_before_it_is_split(tmp_path):
