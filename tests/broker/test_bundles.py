@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,11 +14,13 @@ from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.storage import announcements
 from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.table_specs import LEDGERS, REQUESTS
+from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.table_specs import LEDGERS, MESSAGES, REQUESTS
 from tests.client.waiting import eventually
 from tests.commands import say
 from tests.first_release import admitted_by_first_release, unpack
@@ -225,6 +228,15 @@ def test_a_file_of_bundles_that_says_none_is_named_with_what_to_do(layout, text)
     (layout.root / "_bundles" / "bundles.json").write_text(text)
     with pytest.raises(CorruptState, match="bundles.json' cannot be read .*: restore it from a backup"):
         bundles_of(layout)
+
+
+@pytest.mark.parametrize("error", [OSError("the disk"), CorruptState("the file")])
+def test_a_commit_that_is_there_is_no_error_where_bundles_cannot_be_read(root, monkeypatch, error):
+    Admin(f"delta:{root}").create_topic(HIGH)
+    table = read_topic(Layout(root), HIGH).path
+    message = dict(publish_id="f" * 32, entry_id=0, batch_size=1, partition=-1, payload=b"x")
+    monkeypatch.setattr(announcements, "bundles_of", Mock(side_effect=error))
+    assert AppendTable(table).append(MESSAGES.rows([message])) == 1
 
 
 def test_bundles_are_listed_and_split_by_a_command(root):
