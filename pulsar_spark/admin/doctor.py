@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pulsar_spark.errors import CorruptState, NotARoot
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.delay_table import remove_index
 from pulsar_spark.storage.durability import read_durability, write_durability
 from pulsar_spark.storage.examination import Finding, examine_root
@@ -85,11 +86,13 @@ class Doctor:
     def _rebuild_delay_index(self, dry_run: bool) -> Repaired:
         """Have the broker that serves make the delay index anew; without one it is removed, which the next one takes
         for the same."""
-        holder = BundleLease(self.layout, "repair").holder()
+        bundles = layouts_of(self.layout)
+        holder = next(filter(None, (BundleLease(bundle, "repair").holder() for bundle in bundles)), None)
         if dry_run:
             return Repaired(DELAY_INDEX.name, None, True, "it would be made anew from the topics")
         if holder is None:
-            remove_index(self.layout)
+            for bundle in bundles:
+                remove_index(bundle)
             return Repaired(DELAY_INDEX.name, None, True, "removed: the next broker makes it anew from the topics")
         (reply,) = self._requester.ask([{"kind": "rebuild_delay_index"}])
         return Repaired(

@@ -20,6 +20,7 @@ from pulsar_spark.broker.runner import Broker, new_broker_id
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.bundles import share
 from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.lease_file import LeaseFile
@@ -54,7 +55,7 @@ class Shared:
         self._again_at: dict[str, float] = {}
         self._folder = self.layout.root / BUNDLES / "brokers"
         self._stopping = threading.Event()
-        self._next_sign = 0.0
+        self._next_sign, self._is_bearing = 0.0, False
         self._thread = threading.Thread(target=self._run, name="shared-bundles", daemon=True)
 
     def __enter__(self) -> "Shared":
@@ -92,7 +93,7 @@ class Shared:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                self.look()
+                self._look_patiently()
                 self._stopping.wait(LOOK_SECONDS)
         except Exception as failure:  # whatever it is, who waits is told
             self.failure = failure
@@ -104,6 +105,19 @@ class Shared:
                 self._let_go(folder)
             self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": False})
             self._path(self.broker_id).unlink(missing_ok=True)
+
+    def _look_patiently(self) -> None:
+        """Look again later where the disk does not let it: what is served is served on, by brokers that bear it."""
+        try:
+            self.look()
+        except OSError as fault:
+            if not is_fault_of_disk(fault):
+                raise
+            if not self._is_bearing:
+                log.warning("broker %s cannot see for now who serves what: %s", self.broker_id, fault)
+            self._is_bearing = True
+        else:
+            self._is_bearing = False
 
     def look(self) -> None:
         """See who serves what, and take or give up what the rule says."""

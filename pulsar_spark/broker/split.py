@@ -1,9 +1,10 @@
 """Splitting a bundle: its topics with the higher hashes become a bundle of their own, while no broker serves it.
 
 Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place,
-so that what was asked and not answered, what was delivered and when, and the numbers of rounds, by which DataFrame
-consumers write once, are as they were; then each of the two commits a round that says the slice it serves and all there
-is of it, and no more of the other's. The writes, in order, and what a crash behind each leaves:
+so that what was delivered and when, and the numbers of rounds, by which DataFrame consumers write once, are as they
+were; then each of the two commits a round that says the slice it serves and all there is of it, and no more of the
+other's. What is asked and not answered the lower part takes (see _pass_over). The writes, in order, and what a crash
+behind each leaves:
 
 1. a round of the whole, by which a broker that had the bundle before is fenced: nothing else;
 2. the clone, its first round, and requests that let go of its consumers: a folder that nobody knows, which the next
@@ -23,12 +24,15 @@ import threading
 import uuid
 from collections.abc import Callable
 
+from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.facts import removed_consumer_row
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.other_bundles import append_requests
 from pulsar_spark.broker.patience import Waits
+from pulsar_spark.broker.reading import read_asked
+from pulsar_spark.broker.requests import SENT_ON
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import NotAllowedError
@@ -38,8 +42,9 @@ from pulsar_spark.storage.bundles import add_bundle
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.migrations import migrate_at_start
 from pulsar_spark.storage.table_lock import append_lock
-from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS
 
 UNLOADED = "unloaded"
 
@@ -60,6 +65,7 @@ def split_bundle(
             "the root, split, and start them again"
         )
     try:
+        migrate_at_start(layout, broker_id)
         return _split(layout, at, broker_id, now)
     finally:
         stopping.set()
@@ -85,8 +91,11 @@ def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int
     ]
     other = Layout(layout.root, str(upper))
     _clone(layout, other)
-    rounds_of(other, upper).begin()
-    append_requests(other, [_close(cursor, consumer, broker_id) for cursor, consumer in connected])
+    rounds = rounds_of(other, upper)
+    left = _pass_over(rounds.bundle)
+    rounds.begin()
+    closing = [_close(cursor, consumer, broker_id) for cursor, consumer in connected]
+    append_requests(other, [each._replace(request_id=_request_id(broker_id)) for each in left] + closing)
     gone = [removed_consumer_row(cursor, consumer, UNLOADED) for cursor, consumer in connected]
     rounds_of(layout, lower).begin(gone)
     add_bundle(layout, lower)
@@ -103,11 +112,29 @@ def _clone(layout: Layout, other: Layout) -> None:
     layout.store.make_folder(announcements_folder(other))
 
 
+def _pass_over(bundle: Bundle) -> list[Request]:
+    """Leave what is asked and not answered to the lower part, which refuses what is about the upper one's topics, so
+    that it is asked again: else it would be done twice. Given is what has to be asked of the upper part, too: what
+    names no topic, and what nobody asks again, which counts once however often it is said."""
+    asked = read_asked(bundle.layout.broker_table(REQUESTS.name), after=bundle.requests_version)
+    bundle.requests_version = bundle.requests_committed = asked.version
+
+    def is_kept(request: Request) -> bool:
+        return request.topic is None or (request.kind in SENT_ON and bundle.served.holds(request.topic))
+
+    bundle.waiting_requests = [each for each in bundle.waiting_requests if is_kept(each)]
+    return [each for each in asked.requests if is_kept(each)]
+
+
+def _request_id(broker_id: str) -> str:
+    return f"{broker_id}-{uuid.uuid4().hex}"
+
+
 def _close(cursor, consumer, broker_id: str) -> Request:
     return Request(
         **dict.fromkeys(Request._fields)
         | dict(
-            request_id=f"{broker_id}-{uuid.uuid4().hex}",
+            request_id=_request_id(broker_id),
             kind="close",
             client_id=consumer.client_id,
             consumer_id=consumer.consumer_id,

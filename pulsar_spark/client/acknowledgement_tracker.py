@@ -64,10 +64,21 @@ class AcknowledgementTracker:
         """The shortest delay of those, by which they are sent; without any, longer than all."""
         self._is_gathering = self._is_full = False
         self._receipt: Receipt | None = None
+        self._source = self._source_of(channel)
 
     def turn_to(self, channel: Channel) -> None:
-        """What is asked from now on goes to the broker of another bundle."""
-        self._channel = channel
+        """What is asked from now on goes to the broker of another bundle, and so does what waits to be."""
+        with self._lock:
+            self._channel, self._source = channel, self._source_of(channel)
+        channel.gather(self._source, SPACING)
+
+    def _source_of(self, channel: Channel) -> Callable[[], list[dict]]:
+        """What gives a channel its rows: none, once what is asked goes to another."""
+        return lambda: self._take_rows_along() if channel is self._channel else []
+
+    def _gather(self, delay: float, *, is_urgent: bool = False) -> None:
+        source = self._source  # first: no channel is given the source of a later one
+        self._channel.gather(source, delay, is_urgent=is_urgent)
 
     def acknowledge(
         self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
@@ -125,9 +136,7 @@ class AcknowledgementTracker:
             self._channel.submit(rows, is_urgent=True)
         if is_first or is_full:
             delay = self._grouping.group_time_ms / 1000
-            self._channel.gather(
-                self._take_rows_along, min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate
-            )
+            self._gather(min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate)
         return result, receipt
 
     def make_out(self) -> None:
@@ -183,9 +192,7 @@ class AcknowledgementTracker:
             self._negative_ms = min(self._negative_ms, delay_ms)
             self._negative.update(dict.fromkeys(positions, delay_ms))
         if not is_known:
-            self._channel.gather(
-                self._take_rows_along, 0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING)
-            )
+            self._gather(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 
     def take_rows(self) -> list[dict]:
         """The rows of what was acknowledged or given back since they were last taken; acknowledgements first."""

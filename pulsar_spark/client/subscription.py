@@ -107,7 +107,9 @@ class PartitionSubscription(HandingOut):
         return self.row("subscribe", properties=self._request)
 
     def connected(self) -> None:
-        """The broker knows the consumer now: ask for a queue full."""
+        """The broker knows the consumer now: ask for a queue full. It is another one than was asked first where the
+        topic went to another bundle meanwhile."""
+        self._follow_topic()
         with self.lock:
             self.is_connected, self._refused = True, None
             permits = self._permits.connect()

@@ -16,6 +16,7 @@ import hashlib
 import os
 from functools import lru_cache
 
+from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.bundles import bundles_of
 from pulsar_spark.storage.layout import BUNDLES, MAX_FILE_NAME, Layout, decode_name
@@ -41,10 +42,11 @@ def announcement_of(table: str | os.PathLike) -> str:
 
 
 def announce(table: str | os.PathLike) -> None:
-    """Say that there is a new commit in the log of *table*; of a table that is no topic's nothing is said."""
-    file = _file_of(str(table))
-    if file is not None:
-        with contextlib.suppress(OSError):  # then it is found in its turn
+    """Say that there is a new commit in the log of *table*; of a table that is no topic's nothing is said. No error
+    comes of it: the commit is there."""
+    with contextlib.suppress(OSError, CorruptState):  # then it is found in its turn
+        file = _file_of(str(table))
+        if file is not None:
             store_of(file).touch(file)
 
 

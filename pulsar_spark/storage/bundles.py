@@ -23,7 +23,9 @@ from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_lock import append_lock
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 60.0
+"""So long a store is not asked again: roots there are not split in this release, and a call a second would be one more
+than a producer at work needs."""
 _REMEDY = "restore it from a backup, or write it again: for each range of hashes the folder of its bundle"
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.layout import Layout
@@ -33,14 +34,14 @@ class MissingNumbers(NamedTuple):
 
 
 def missing_numbers(layout: Layout) -> MissingNumbers:
-    """Of all topics of a root."""
+    """Of all topics of a bundle."""
     missing, known = MissingNumbers([], []), defaultdict(list)
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name))
     for topic_id, partition, run in runs_of(rows):
         known[topic_id].append((partition, run))
     latest = read_latest(layout, "topic")
     for name, table, topic in tables_of(layout):
-        if topic is not None:
+        if topic is not None and layout_of(layout, topic).bundle == layout.bundle:
             topic_id = read_definition(table).table_id
             again = _lacking(table, topic_id, latest, known[topic_id])
             for partition, run in again:

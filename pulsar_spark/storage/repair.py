@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.checkpoints import checkpoints
 from pulsar_spark.storage.commits import commit_text, replace_commit
 from pulsar_spark.storage.committed_rounds import read_round
@@ -62,12 +63,13 @@ def repair_root(
 
     With *forget* a commit whose rows are not there is replaced by one without rows. :class:`NotAllowedError` while a
     broker serves the root."""
-    holder = BundleLease(layout, "repair").holder()
-    if holder is not None and not dry_run:
-        raise NotAllowedError(
-            f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves "
-            f"{str(layout.root)!r}: stop it first"
-        )
+    for bundle in layouts_of(layout) if not dry_run else ():
+        holder = BundleLease(bundle, "repair").holder()
+        if holder is not None:
+            raise NotAllowedError(
+                f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves "
+                f"{str(layout.root)!r}: stop it first"
+            )
     chosen = [found for found in tables_of(layout) if table is None or table == found[0]]
     if not chosen:
         raise InvalidConfiguration(
@@ -78,7 +80,8 @@ def repair_root(
         mended for name, path, topic in chosen for mended in TableRepair(name, path, topic).mend(files, forget, dry_run)
     ]
     if table in (None, LEDGERS.name) and all(mended.is_done for mended in done) and not dry_run:
-        done += _number_again(layout)
+        for bundle in layouts_of(layout):
+            done += _number_again(bundle)
     return done
 
 

@@ -1,7 +1,9 @@
 """Several bundles: each serves its slice of the topics, and what was one is split while no broker serves it."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,11 +13,19 @@ from pulsar_spark.broker import split as splitting
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.storage import announcements
 from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.table_specs import LEDGERS, MESSAGES, REQUESTS
 from tests.client.waiting import eventually
 from tests.commands import say
+from tests.first_release import admitted_by_first_release, unpack
 from tests.plain_broker import PlainBroker
+from tests.requests import On
 
 LOWER, UPPER = WHOLE.split()
 
@@ -105,6 +115,75 @@ def test_what_was_acknowledged_held_and_unread_is_after_a_split_as_it_was_before
             assert {consumers[LOW].receive(20_000).data() for _ in range(5)} == {b"%d" % each for each in range(5, 10)}
 
 
+def test_who_subscribes_while_the_topic_goes_to_another_bundle_receives(root):
+    Admin(f"delta:{root}").create_topic(HIGH)
+    with closing(pulsar.Client(f"delta:{root}")) as client, ThreadPoolExecutor() as pool:
+        client.create_producer(HIGH).send(b"before")
+        asked = TableLog(Layout(root).broker_table(REQUESTS.name))
+        subscribing = pool.submit(client.subscribe, HIGH, "s", initial_position=pulsar.InitialPosition.Earliest)
+        eventually(lambda: asked.latest() > 0)
+        split_bundle(Layout(root))
+        lower, upper = both(root)
+        with lower, upper:
+            assert subscribing.result(20).receive(20_000).data() == b"before"
+
+
+def test_what_is_asked_during_a_split_is_done_once_and_what_is_asked_of_all_by_both(root):
+    with PlainBroker(root), closing(pulsar.Client(f"delta:{root}")) as client:
+        client.subscribe(HIGH, "s").close()
+        producer = client.create_producer(HIGH)
+        for number in range(10):
+            producer.send(b"%d" % number)
+    admin, asked = Admin(f"delta:{root}"), TableLog(Layout(root).broker_table(REQUESTS.name))
+    with ThreadPoolExecutor() as pool:
+        before = asked.latest()
+        skipping = pool.submit(Admin(f"delta:{root}").skip_messages, HIGH, "s", 2)
+        setting = pool.submit(admin.set_policy, "public/default", "message_ttl_seconds", 3600)
+        acknowledged = REQUESTS.rows([On(HIGH).ack(9)])
+        AppendTable(Layout(root).broker_table(REQUESTS.name)).append(acknowledged)
+        eventually(lambda: asked.latest() == before + 3)
+        split_bundle(Layout(root))
+        lower, upper = both(root)
+        with upper:
+            eventually(lambda: upper.statuses(HIGH, "s") == {9: ACKNOWLEDGED})
+        with lower, both(root)[1] as upper:
+            assert skipping.result(30) == 2
+            setting.result(30)
+            for broker in (lower, upper):
+                eventually(lambda broker=broker: broker.rounds.bundle.policy(HIGH, "message_ttl_seconds") == 3600)
+            assert admin.stats(HIGH)["subscriptions"]["s"]["msgBacklog"] == 7
+
+
+def test_a_root_of_the_first_release_is_brought_up_before_it_is_split(tmp_path):
+    """That release would serve all topics of one that it admits, whatever bundles there are."""
+    layout = unpack(tmp_path)
+    split_bundle(layout)
+    for each in layouts_of(layout):
+        assert admitted_by_first_release(each) == {2}
+        with PlainBroker(layout.root, bundle=each.bundle) as broker:
+            assert all(broker.rounds.bundle.served.holds(name) for name in broker.rounds.bundle.topics)
+
+
+def test_repair_is_of_all_bundles(root, layout):
+    split_bundle(layout)
+    upper = layout_of(layout, HIGH)
+    with PlainBroker(root, bundle=upper.bundle) as broker:
+        with closing(pulsar.Client(f"delta:{root}")) as client:
+            client.create_producer(HIGH).send(b"numbered")
+            state = broker.rounds.bundle
+            eventually(lambda: HIGH in state.topics and state.topics[HIGH].end_position(-1) == 1)
+        admin = Admin(f"delta:{root}")
+        with pytest.raises(NotAllowedError, match=broker.broker_id):
+            admin.repair()
+    ledgers = TableLog(upper.broker_table(LEDGERS.name))
+    file = ledgers.file(ledgers.latest())
+    added = [action["add"] for action in read_actions(file) if "add" in action]
+    (upper.broker_table(LEDGERS.name) / added[0]["path"]).unlink()
+    file.write_text("")
+    assert [(each["table"], each["is_done"]) for each in admin.repair(forget=True)] == [("ledgers", True)] * 2
+    assert admin.doctor() == []
+
+
 @pytest.mark.parametrize("step", ["append_requests", "_clone", "add_bundle", "removed_consumer_row"])
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, step, is_after):
@@ -149,6 +228,15 @@ def test_a_file_of_bundles_that_says_none_is_named_with_what_to_do(layout, text)
     (layout.root / "_bundles" / "bundles.json").write_text(text)
     with pytest.raises(CorruptState, match="bundles.json' cannot be read .*: restore it from a backup"):
         bundles_of(layout)
+
+
+@pytest.mark.parametrize("error", [OSError("the disk"), CorruptState("the file")])
+def test_a_commit_that_is_there_is_no_error_where_bundles_cannot_be_read(root, monkeypatch, error):
+    Admin(f"delta:{root}").create_topic(HIGH)
+    table = read_topic(Layout(root), HIGH).path
+    message = dict(publish_id="f" * 32, entry_id=0, batch_size=1, partition=-1, payload=b"x")
+    monkeypatch.setattr(announcements, "bundles_of", Mock(side_effect=error))
+    assert AppendTable(table).append(MESSAGES.rows([message])) == 1
 
 
 def test_bundles_are_listed_and_split_by_a_command(root):

@@ -1,14 +1,17 @@
 """Brokers share the bundles of a root: one that comes gets its share, what one that is killed had is taken over."""
 
+import errno
 import signal
 import subprocess
 import sys
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker import shared
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.protocol.bundles import WHOLE, quotas, share
 from pulsar_spark.storage.bundles import layout_of, layouts_of
@@ -83,6 +86,16 @@ def test_who_comes_gets_a_share_and_who_goes_gives_it_back(four):
         eventually(lambda: served(root) == {first.broker_id: 4}, 30)
         exchange("alone again")
         assert sorted(received) == sorted(sent)
+
+
+def test_a_full_disk_ends_nothing(four, monkeypatch):
+    root, _ = four
+    with sharing(root) as alone:
+        eventually(lambda: served(root) == {alone.broker_id: 4}, 30)
+        with monkeypatch.context() as full:
+            full.setattr(shared, "layouts_of", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
+            eventually(lambda: shared.layouts_of.call_count >= 2)
+        assert alone.failure is None and served(root) == {alone.broker_id: 4}
 
 
 def test_what_a_killed_broker_served_is_taken_over_and_nothing_is_lost_or_twice(four):

@@ -63,6 +63,31 @@ def test_a_full_group_goes_within_the_spacing_of_commits(group_time_ms, delays):
     assert tracker.take_rows() == [("ack", 0, 3)]
 
 
+def test_what_waits_goes_to_the_broker_that_the_topic_went_to():
+    """Not to the one whose line it was to go down first, whose topic it is no more."""
+
+    class Channel:
+        def __init__(self):
+            self.sources = set()
+
+        def gather(self, source, delay, *, is_urgent=False):
+            self.sources.add(source)
+
+        def sent(self) -> list[tuple]:
+            return [row for source in self.sources for row in source()]
+
+    before, after = Channel(), Channel()
+    tracker = AcknowledgementTracker(
+        before, threading.Lock(), lambda kind, **columns: (kind, columns["first"], columns["last"]), Grouping()
+    )
+    tracker.acknowledge(1, -1, 1)
+    tracker.turn_to(after)
+    tracker.acknowledge(2, -1, 1)
+    tracker.give_back({7}, 0)
+    assert before.sent() == []
+    assert after.sent() == [("ack", 1, 2), ("negative_ack", 7, 7)]
+
+
 def test_without_batch_index_acknowledgement_only_whole_entries_go():
     """3.2: nothing is sent until the last bit is clear."""
     group = AckGroup(is_batch_index=False)

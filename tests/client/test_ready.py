@@ -3,13 +3,17 @@ changed."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.client import handing_out
+from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.ready import Ready
+from pulsar_spark.protocol.delays import DUE_BASE
 from tests.client.waiting import eventually, nothing_comes
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
@@ -49,6 +53,15 @@ def test_each_is_taken_once_or_taken_back():
     assert ready.newly_taken() == 3 and ready.newly_taken() == 0
     first.append(next(ready.messages))
     assert ready.take_back() == messages[4:] and ready.newly_taken() == 1 and next(ready.messages, None) is None
+
+
+def test_a_delivery_of_the_due_lane_lies_where_its_entries_do():
+    """What comes again of it in another lane takes the place of what is ready."""
+    row = dict.fromkeys(("lane_hashes", "entries", "chunks", "batch_size", "redelivery_count", "ack_set"))
+    due = np.array([12, 3, 7])
+    delivery = Delivery(Mock(), row | {"first": DUE_BASE, "last": DUE_BASE + 2, "positions": due}, 0)
+    assert (delivery.first, delivery.last) == (3, 12)
+    assert Ready([], delivery.first, delivery.last).may_hold(7, 7)
 
 
 @pytest.mark.parametrize("batch", [1, 10])
