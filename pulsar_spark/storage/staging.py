@@ -1,5 +1,5 @@
-"""Files that Spark writes for a table, beside it (in a store: within it) and without its lock; one commit takes them
-in, as :meth:`AppendTable.append_staged` does.
+"""Files that a Spark job writes for a table, beside it (in a store: within it) and without its lock; one commit takes
+them in, as :meth:`AppendTable.append_staged` does. Spark's writer makes them, or the job's tasks (see task_files).
 
 Why not Delta's own writer: on a local file system its commit checks and then renames, so the whole write, however long,
 would have to hold the lock that every append takes, and clients would wait for it. It also collects statistics row by
