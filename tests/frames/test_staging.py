@@ -60,12 +60,16 @@ def test_a_footer_says_what_the_rows_say(spark, tmp_path):
     assert set(found["minValues"]) == set(columns) - {"payload", "properties", "sequence_id"}
 
 
-def test_nothing_is_said_of_a_text_too_long_for_a_footer(spark, root, layout):
+@pytest.mark.parametrize("sort_by_key", [False, True])
+def test_of_a_text_too_long_for_a_footer_no_bounds_are_said(spark, root, layout, sort_by_key):
+    """By the tasks that write and by Spark's writer."""
     key = "k" * 5000
-    publish(spark.createDataFrame([(b"1", key)], "payload binary, partition_key string"), root, "t")
+    frame = spark.createDataFrame([(b"1", key)], "payload binary, partition_key string")
+    publish(frame, root, "t", sort_by_key=sort_by_key)
     topic = read_topic(layout, "t")
     [added] = [file for commit in TableLog(topic.path).commits(0) for file in commit.added]
-    assert "partition_key" not in {**added.min_values, **added.null_counts}
+    assert "partition_key" not in {**added.min_values, **added.max_values}
+    assert added.null_counts.get("partition_key", 0) == 0
     assert dataset_of(topic.path).to_table(filter=pc.field("partition_key") == key)["partition_key"].to_pylist() == [
         key
     ]
@@ -120,7 +124,8 @@ def test_files_of_lost_tasks_are_left_out_whatever_the_session_commits_by(spark,
     monkeypatch.setattr(DataFrameWriter, "parquet", parquet)
     spark.conf.set(protocol, others)
     try:
-        assert publish(spark.range(3).selectExpr("cast(id as string) payload"), root, "t").messages == 3
+        rows = spark.range(3).selectExpr("cast(id as string) payload", "cast(id as string) key")
+        assert publish(rows, root, "t", sort_by_key=True).messages == 3
         assert seen == ["SQLHadoopMapReduceCommitProtocol"] and spark.conf.get(protocol) == others
     finally:
         spark.conf.unset(protocol)
@@ -129,7 +134,7 @@ def test_files_of_lost_tasks_are_left_out_whatever_the_session_commits_by(spark,
 def test_settings_of_the_session_are_as_before(spark, root):
     spark.conf.set(TIMESTAMP_TYPE, "INT96")
     try:
-        publish(spark.createDataFrame([(b"1",)], "payload binary"), root, "t")
+        publish(spark.createDataFrame([(b"1", "k")], "payload binary, key string"), root, "t", sort_by_key=True)
         assert spark.conf.get(TIMESTAMP_TYPE) == "INT96"
     finally:
         spark.conf.unset(TIMESTAMP_TYPE)
