@@ -349,7 +349,7 @@ def test_files_that_were_back_for_a_while_stay_for_the_versions_that_have_them(t
         DeltaTable(str(tmp_path / "t")).restore(4)
     DeltaTable(str(tmp_path / "t")).restore(with_files - 1)
     assert upkeep.remove_left(tmp_path / "t", range(with_files)) == 1, "of the first join, which was never back"
-    assert open_table(tmp_path / "t", with_files).to_pyarrow_table().num_rows == 4
+    assert dataset_of(open_table(tmp_path / "t", with_files)).to_table().num_rows == 4
 
 
 def test_what_a_commit_says_it_took_out_elsewhere_stays(tmp_path):
