@@ -32,9 +32,9 @@ class BundleVerbs:
         return found
 
     def split_bundle(self, bundle: str, at: int | None = None) -> list[str]:
-        """Split *bundle*, a range of hashes as :meth:`bundles` names it, before the hash *at*, or in the middle; the two.
-        No message moves. :class:`NotAllowedError` while a broker serves it, :class:`InvalidConfiguration` for one that
-        there is not."""
+        """Split *bundle*, a range of hashes as :meth:`bundles` names it, so that its second part begins with the hash
+        *at*, or in the middle; the two. No message moves. :class:`NotAllowedError` while a broker serves it,
+        :class:`InvalidConfiguration` for one that there is not."""
         from pulsar_spark.broker.split import split_bundle  # here, because it imports all that a round needs
 
         require_root(self.layout)
