@@ -97,8 +97,7 @@ class Writing(NamedTuple):
         else:
             by = ["partition"] * self.is_partitioned + [HASH] * (has_keys and self.sort_by_key)
             messages = _in_order(messages, by)
-        constants = _constants(publish_id, now, given)
-        by_tasks = ByTasks(self.files_at_once, constants) if self.files_at_once else None
+        by_tasks = ByTasks(self.files_at_once, _constants(publish_id, now, given)) if self.files_at_once else None
         # Texts, because a Column is a call to the JVM for each of its operators.
         texts = {
             "publish_id": f"X'{publish_id.encode().hex()}'",
@@ -110,7 +109,9 @@ class Writing(NamedTuple):
         }
         if self.largest is not None and self.splitting is None:
             texts["payload"] = in_one_piece("payload", self.largest)
-        names = (name for name in MESSAGES.schema.names if name in texts and not (by_tasks and name in constants))
+        names = (
+            name for name in MESSAGES.schema.names if name in texts and not (by_tasks and name in by_tasks.constants)
+        )
         columns = (f"cast({texts[name]} as {spark_type(name)}) as {name}" for name in names)
         return messages.selectExpr(*columns), by_tasks
 

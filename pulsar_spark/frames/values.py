@@ -42,8 +42,9 @@ def decode_values(
     topic keeps: a struct of AVRO and JSON, a text of STRING. A message of AVRO without a version counts as written with
     that schema. A value that cannot be read is null with a ``value_error``. :class:`IncompatibleSchema` where there is
     no schema, :class:`InvalidConfiguration` for one that has no column."""
-    found, _ = resolve_topic(Layout(root), topic)
-    table = SchemaTable(Layout(root))
+    layout = Layout(root)
+    found, _ = resolve_topic(layout, topic)
+    table = SchemaTable(layout)
     if schema is None:
         kept = table.kept(found.topic_id)
         if not kept:

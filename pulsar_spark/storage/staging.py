@@ -36,7 +36,8 @@ _FILE_SETTINGS = {
 _OPTIONS = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
 """With the second one a task that is lost while its files are moved leaves some of them there."""
 _SORTED = {"spark.sql.maxConcurrentOutputFileWriters": "0"}
-"""As it is by default: what a frame says in which order its rows are written holds."""
+"""As it is by default: a task writes a file at a time, in the order that the frame's rows have, whatever the session
+says."""
 _writing = threading.Condition()
 _held: dict[object, dict[str, "_Held"]] = {}
 """What is set for writers, by session of the JVM, of which Python may have several objects, and by name."""
@@ -64,8 +65,8 @@ def staged(
 ) -> Iterator[list[StagedFile]]:
     """Run *rows* and write them, with *options* of Spark's writer; the files, none for no rows, stay until the end of
     the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds. Spark
-    sorts each task's rows by partition, unless they are in that order. With *by_tasks* tasks write
-    theirs themselves, nothing is sorted, and *rows* lack what is constant (see task_files)."""
+    sorts each task's rows by partition, unless they are in that order. With *by_tasks* tasks write theirs themselves,
+    nothing is sorted, and *rows* lack what is constant (see task_files)."""
     folder = StagedFolder(table)
     try:
         if by_tasks is not None:
