@@ -138,6 +138,7 @@ class Housekeeping:
             history_seconds=kept.history_seconds,
             time_travel_seconds=kept.time_travel_seconds,
             is_told=kept.is_told,
+            versions=kept.versions,
         )
         while not self._background.stopping.is_set() and self.is_ours():
             started = time.monotonic()

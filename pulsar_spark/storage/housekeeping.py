@@ -28,7 +28,7 @@ from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.held_rounds import NOBODY, first_held_round, mark_deletes
 from pulsar_spark.storage.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.retention import promised_seconds, tell_promise
+from pulsar_spark.storage.retention import LEAST_SECONDS, looked_back, promised_seconds, tell_promise
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.store import AnyPath
@@ -110,22 +110,25 @@ def keep_house(
     history_seconds: int,
     time_travel_seconds: int,
     is_told: bool = False,
+    versions: int | None = None,
     now: Callable[[], float] = time.time,
 ) -> Iterator[Done]:
     """Do what there is to do for one table, a step at a time. *needs* is asked when the table is open, so that nothing
     is in it that nobody was asked about. Where the table's own properties promise more than *time_travel_seconds*, that
-    counts; where it *is told*, they say so."""
+    counts; where it *is told*, they say so. Where so many *versions* are enough, these and minutes are promised (see
+    retention)."""
     opened = open_table(table)
     needed, full = needs(), None
     try:
         yield from _make_small(table, opened, needed, 1000 * (now() - history_seconds))
         if is_told:
-            tell_promise(table, time_travel_seconds)
+            tell_promise(table, time_travel_seconds if versions is None else min(time_travel_seconds, LEAST_SECONDS))
     except OSError as fault:
         if not is_fault_of_disk(fault):
             raise
         full = fault  # what is to be deleted needs no room, and makes some
-    yield from _make_room(table, needed, now() - max(time_travel_seconds, promised_seconds(opened)))
+    kept = looked_back(table, time_travel_seconds, versions, now())
+    yield from _make_room(table, needed, now() - max(kept, promised_seconds(opened)))
     if full is not None:
         raise full
 

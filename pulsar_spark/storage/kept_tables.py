@@ -2,8 +2,9 @@
 
 How long are policies. A topic's or its namespace's holds for the topic's table, which they may also leave alone. Of the
 broker's own tables, in which the rows of all topics lie together, rows are kept as long as for any of them. Older
-versions of these tables, for which every round makes files, are kept for :data:`OWN_SECONDS` alone unless the root's
-own policy says more: rows tell what happened, for as long as history is kept, and versions nothing else.
+versions of these tables, for which every round makes files, are kept for :data:`OWN_SECONDS` alone, and where rounds
+follow each other quickly the last :data:`OWN_VERSIONS`, unless the root's own policy says how long: rows tell what
+happened, for as long as history is kept, and versions nothing else.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,11 +35,13 @@ NEEDED = ("topic", "policy", "waiting_request")
 OWN_SECONDS = 60 * 60
 """So long an older version of a table of the broker's own can be read: who opened one, or was away with a lease, is
 long done then."""
+OWN_VERSIONS = 400
+"""So many of them are enough, five minutes at least (see retention): an hour of a round a second are 30,000 files."""
 
 
 class Kept(NamedTuple):
-    """A table that is kept: its name for people, what is needed of it, how long things stay, and whether it is told how
-    long (see retention)."""
+    """A table that is kept: its name for people, what is needed of it, how long things stay, whether it is told how
+    long, and how many versions are enough (see retention)."""
 
     name: str
     path: AnyPath
@@ -46,6 +49,7 @@ class Kept(NamedTuple):
     history_seconds: int
     time_travel_seconds: int
     is_told: bool = False
+    versions: int | None = None
 
 
 def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
@@ -54,10 +58,10 @@ def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
     seconds = {name: _seconds(latest, name) for name in topics.values()}
     history = max((of_history for of_history, _ in seconds.values()), default=default_number(HISTORY_SECONDS))
     said = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS))
-    own = OWN_SECONDS if said is None else policy_number(TIME_TRAVEL_SECONDS, said)
+    own, versions = (OWN_SECONDS, OWN_VERSIONS) if said is None else (policy_number(TIME_TRAVEL_SECONDS, said), None)
     for spec in (*BROKER_TABLES, DELAY_INDEX):
         path = layout.broker_table(spec.name)
-        yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), history, own, is_told=True)
+        yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), history, own, True, versions)
     for topic_id, name in topics.items():
         path = layout.topic(parse_topic_name(name))
         if _number(latest, name, HOUSEKEEPING):

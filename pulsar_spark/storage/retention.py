@@ -6,7 +6,8 @@ values are intervals of Spark.
 
 Delta's default of that is a week, and each checkpoint repeats who left the table for so long: of the broker's own
 tables, which lose files with every few rounds, that would be nearly all that it holds. So these are told how long their
-files stay (:func:`tell_promise`), which is hours (see kept_tables).
+files stay at least (:func:`tell_promise`), which is minutes (see kept_tables). Under many rounds they make versions
+faster than anybody looks back to, so there so many versions are enough (:func:`looked_back`).
 """
 
 import re
@@ -28,6 +29,9 @@ _FILES_SECONDS = 7 * 24 * 60 * 60
 """Delta's default of the first."""
 _SECONDS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _SECONDS["week"] = 7 * _SECONDS["day"]
+LEAST_SECONDS = 5 * 60
+"""So long files and versions stay at least where so many versions are enough: longer than a reader takes from opening a
+table to reading it, and than a client that follows its log is away without having lost its lease."""
 _TRIES = 10
 _TOLD = re.compile(r"interval \d+ seconds")
 """How :func:`tell_promise` says it; what is said otherwise somebody else has said."""
@@ -39,6 +43,19 @@ def promised_seconds(table: DeltaTable) -> float:
     :class:`InvalidConfiguration` for what is no interval."""
     said = table.metadata().configuration
     return max((_seconds(name, said[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in said), default=0)
+
+
+def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float) -> float:
+    """For how many seconds before *now* versions of the table stay: so many *seconds*, or where *versions* are enough
+    and were made within these, as long as these took, but :data:`LEAST_SECONDS`."""
+    if versions is None:
+        return seconds
+    log = TableLog(table)
+    try:
+        made = now - log.file(log.latest() - versions).stat().st_mtime
+    except FileNotFoundError:  # there never were so many, or the log begins later
+        return seconds
+    return min(seconds, max(made, LEAST_SECONDS))
 
 
 def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> set[str]:

@@ -111,6 +111,7 @@ class Week:
             history_seconds=kept.history_seconds,
             time_travel_seconds=kept.time_travel_seconds,
             is_told=kept.is_told,
+            versions=kept.versions,
             now=lambda: self._now,
         )
         for _ in steps:

@@ -31,7 +31,7 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.examination import examine_root
 from pulsar_spark.storage.housekeeping import Needs, keep_house
 from pulsar_spark.storage.joining import files_of, groups_of, join
-from pulsar_spark.storage.kept_tables import NEEDED, kept_tables
+from pulsar_spark.storage.kept_tables import NEEDED, OWN_VERSIONS, kept_tables
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers import ledgers_until
@@ -76,13 +76,18 @@ def engine(tmp_path) -> SparkEngine:
     return engine
 
 
-def keep(engine: SparkEngine, history_seconds: int = 10**6, time_travel_seconds: int = 0) -> Counter:
+def keep(
+    engine: SparkEngine, history_seconds: int = 10**6, time_travel_seconds: int = 0, versions: int | None = None
+) -> Counter:
     """Keep house in all tables at once; what was done."""
-    return keep_all(engine.layout, history_seconds, time_travel_seconds)
+    return keep_all(engine.layout, history_seconds, time_travel_seconds, versions)
 
 
-def keep_all(layout: Layout, history_seconds: int = 10**6, time_travel_seconds: int = 0) -> Counter:
-    """The same of a root, with checkpoints where there is something to shorten."""
+def keep_all(
+    layout: Layout, history_seconds: int = 10**6, time_travel_seconds: int = 0, versions: int | None = None
+) -> Counter:
+    """The same of a root, with checkpoints where there is something to shorten; so many *versions* of the broker's
+    tables are enough."""
     done: Counter = Counter()
     for kept in kept_tables(layout, read_latest(layout, *NEEDED)):
         if TableLog(kept.path).exists():
@@ -93,6 +98,7 @@ def keep_all(layout: Layout, history_seconds: int = 10**6, time_travel_seconds: 
                 history_seconds=history_seconds,
                 time_travel_seconds=time_travel_seconds,
                 is_told=kept.is_told,
+                versions=versions if kept.is_told else None,
                 now=lambda: time.time() + 2,
             )
             for step in steps:
@@ -212,11 +218,11 @@ def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_ro
     def kept() -> dict:
         return {each.name: each[3:] for each in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED))}
 
-    assert kept() == dict.fromkeys(names, (week, 3600, True)) | {TOPIC: (86_400, 86_400, False)}
+    assert kept() == dict.fromkeys(names, (week, 3600, True, OWN_VERSIONS)) | {TOPIC: (86_400, 86_400, False, None)}
     of_root = {"namespace": "broker", "name": "time_travel_retention_seconds", "value": 2 * week}
     engine.round([request("policy", client="admin", properties=of_root)], 3)
     engine.round([ON.policy("time_travel_retention_seconds")], 4)
-    assert kept() == dict.fromkeys(names, (week, 2 * week, True)) | {TOPIC: (86_400, 2 * week, False)}
+    assert kept() == dict.fromkeys(names, (week, 2 * week, True, None)) | {TOPIC: (86_400, 2 * week, False, None)}
 
 
 def promised(path: Path) -> str | None:
@@ -281,6 +287,44 @@ def test_who_opened_one_of_the_broker_s_tables_within_the_promise_reads_on(engin
         engine.round([ON.flow("A", 1)], 20_000 + number)
         keep(engine, history_seconds=0, time_travel_seconds=3600)
     assert dataset_of(opened).to_table().num_rows == dataset_of(open_table(path, version)).to_table().num_rows == rows
+
+
+@pytest.mark.parametrize(
+    ("apart", "versions", "kept"),
+    [(1, 4, 300), (100, 4, 400), (100, 2, 300), (1000, 4, 3600), (1, None, 3600), (1, N + 5, 3600)],
+)
+def test_where_versions_come_quickly_so_many_are_kept_and_minutes_at_least(tmp_path, apart, versions, kept):
+    """Commits so many seconds *apart*, the latest just now."""
+    create_table(tmp_path / "t", REQUESTS)
+    log, now = TableLog(tmp_path / "t"), time.time()
+    for _ in range(N):
+        AppendTable(tmp_path / "t").append(REQUESTS.rows([dict(request_id="r")]))
+    for version in log.versions():
+        then = now - apart * (log.latest() - version)
+        os.utime(log.file(version), (then, then))
+    assert retention.looked_back(tmp_path / "t", 3600, versions, now) == pytest.approx(kept, abs=0.1)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_of_many_versions_an_hour_old_those_go_that_nobody_was_promised(engine, name):
+    """Who opened the table within the minutes that are promised reads on; older files and commits go, though no hour is
+    over, and the table says what is promised."""
+    path, requests = engine.layout.broker_table(name), AppendTable(engine.layout.broker_table("requests"))
+    log = TableLog(path)
+    keep(engine, time_travel_seconds=3600, versions=4)
+    assert promised(path) == "interval 300 seconds" and log.earliest() <= 1
+    age(path, 1 / 144)  # ten minutes
+    opened, there = open_table(path), {*path.glob("*.parquet")}
+    rows = dataset_of(opened).count_rows()
+    for number in range(6):
+        engine.publish(TOPIC, -1, [1], payload=b"%d" % (N + number))
+        asked = [ON.flow("A", 1)]
+        engine.rounds.bundle.requests_version = requests.append(REQUESTS.rows(asked))
+        engine.round(asked, 20_000 + number)
+        keep(engine, time_travel_seconds=3600, versions=4)
+    assert log.earliest() > 1 and there - {*path.glob("*.parquet")}, "an hour is not over"
+    assert dataset_of(opened).to_table().num_rows == rows
+    assert payloads(engine) == [b"%d" % number for number in range(N + 6)]
 
 
 @pytest.mark.parametrize("waiting", [0, 3])
