@@ -1,9 +1,10 @@
 """What tests share: one Spark session for the whole run, a root of their own, a clock they set.
 
 A test that asks for ``spark`` is marked ``spark`` by that; one that starts Java in a process of its own is marked
-``java``, and ``spark`` by that, so ``pytest -m "not spark"`` needs no Java. Where two workers run the suite (``-n 2
---dist loadgroup``), one of them gets all that share the session, the other the processes, one after the other, and then
-whatever needs no Java. Each waits for much of its time, so that the two together fill two cores.
+``java``, and ``spark`` by that, so ``pytest -m "not spark"`` needs no Java. Where several workers run the suite (``-n 3
+--dist loadgroup``), one of them gets the tests of DataFrames, one all others that share a session, one the processes,
+one after the other, and whoever is done whatever needs no Java. Each waits for much of its time, so that the three
+together fill two cores.
 """
 
 import logging
@@ -79,7 +80,8 @@ def pytest_collection_modifyitems(config, items):
         if is_process or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("java" if is_process else "spark"))
+            session = "frames" if "frames" in item.path.parts else "spark"
+            item.add_marker(pytest.mark.xdist_group("java" if is_process else session))
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +94,7 @@ def spark(tmp_path_factory):
         master="local[2]",
         settings={
             "spark.sql.shuffle.partitions": "2",
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # else a VACUUM lists in 10,000 tasks
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.driver.memory": "2g",  # a thousand tests leave plans and code behind
         },
