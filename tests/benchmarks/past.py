@@ -3,6 +3,7 @@
 The past is written as clients and brokers that kept house have left it: messages of many publishes to a file, a log
 that begins at its last commit, a row of ``ledgers`` for each commit. Every size is measured by processes of its own,
 with a broker that plans without Spark (``python -m tests.benchmarks.past_process``), and compared with the smallest.
+What is a fraction of a second, a start and what comes behind it, is measured several times, of all sizes in turns.
 """
 
 import json
@@ -40,7 +41,8 @@ from tests.spark_engine import SparkEngine, new_engine
 
 JOINED, ROWS = 4096, 1 << 16
 PAYLOAD = b"x" * 100
-FLAT = Budget(1.3, is_ratio=True)
+STARTS = 5
+FLAT, LATER = Budget(1.3, is_ratio=True), Budget(0.5)
 FILES_BESIDE, MOST_FILES = "files besides the topics' own", Budget(5000)
 WHAT = {
     "files": ("files under the root", COUNT, None),
@@ -50,6 +52,7 @@ WHAT = {
     "load": ("loading the state at a start", SECONDS, Budget(15.0)),
     "broker_bytes": ("memory of the state", BYTES, None),
     "first": ("a new consumer's first message", SECONDS, None),
+    "later": ("a new consumer's first message, later than on a fresh root", SECONDS, LATER),
     "frame": ("a new DataFrame consumer's first delivery", SECONDS, None),
     "stats": ("stats of the topic", SECONDS, None),
     "read": ("a new reader's first message, the earliest", SECONDS, None),
@@ -61,25 +64,41 @@ WHAT = {
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    sizes, found = [1_000, 100_000] + ([] if bench.is_quick else [1_000_000]), {}
-    for size in sizes:
+    sizes = [1_000, 100_000] + ([] if bench.is_quick else [1_000_000])
+    folders = {size: bench.new_folder(f"past-{size}") for size in sizes}
+    found: dict[int, dict[str, list[float]]] = {}
+    for size, folder in folders.items():
         bench.say(f"past: writing {size:,} publish commits")
-        folder = bench.new_folder(f"past-{size}")
         write_past(folder, size)
         (files, of_files), (own, of_own) = files_under(folder), files_under(folder / BUNDLES)
         found[size] = {"files": [files], "bytes": [of_files], "own_files": [own], "own_bytes": [of_own]}
-        bench.say(f"past: a start after {size:,} publish commits")
-        found[size] |= measured_apart("start", folder, size)
+    _start_in_turns(bench, folders, found)
+    for size, folder in folders.items():
         bench.say(f"past: Spark looks at {size:,} publish commits")
         found[size] |= _looked_at_by_spark(bench, folder)
         bench.say(f"past: a client receives {size:,} messages")
         found[size] |= measured_apart("receive", folder, size)
         for name, runs in found[size].items():
             what, unit, budget = WHAT[name]
-            other = () if size == sizes[0] else found[sizes[0]][name]
+            other = () if size == sizes[0] or name == "later" else found[sizes[0]][name]
             compared = f"{sizes[0]:,}" if other else None
             if budget is None or not budget.is_ratio or other:
                 yield Figure("past", f"{what}, {size:,} publish commits", unit, runs, compared, other, budget)
+
+
+def _start_in_turns(bench: Bench, folders: dict[int, Path], found: dict[int, dict[str, list[float]]]) -> None:
+    """Add to what is *found* of each size what starts with it measure, a process each time."""
+    for turn in range(bench.few(2, STARTS)):
+        starts = {}
+        for size, folder in folders.items():
+            bench.say(f"past: a start after {size:,} publish commits, {turn + 1}")
+            starts[size] = measured_apart("start", folder, size)
+        freshest = min(starts)
+        for size, start in starts.items():
+            if size != freshest:
+                start["later"] = [start["first"][0] - starts[freshest]["first"][0]]
+            for name, values in start.items():
+                found[size].setdefault(name, []).extend(values)
 
 
 def _looked_at_by_spark(bench: Bench, folder: Path) -> dict[str, list[float]]:

@@ -38,7 +38,7 @@ def start(root: Path, commits: int) -> dict[str, list[float]]:
         client = pulsar.Client(f"delta:{root}")
         producer = client.create_producer(TOPIC)
         began = time.perf_counter()
-        consumer = client.subscribe(TOPIC, "new", consumer_type=SHARED)
+        consumer = client.subscribe(TOPIC, f"new-{time.time_ns()}", consumer_type=SHARED)
 
         def deliver() -> None:
             producer.send(b"x")

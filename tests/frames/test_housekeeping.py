@@ -16,7 +16,7 @@ from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.storage.topics import read_topic
@@ -24,7 +24,7 @@ from pulsar_spark.views import create_views
 from tests.plain_broker import PlainBroker
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
-from tests.storage.test_housekeeping import CHOSEN_SECONDS, TOPIC, few_make_one, keep_all  # noqa: F401 - a fixture
+from tests.storage.test_housekeeping import CHOSEN_SECONDS, TOPIC, age, few_make_one, keep_all  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.usefixtures("few_make_one")
 N = 8
@@ -83,6 +83,28 @@ def test_the_broker_s_tables_are_travelled_in_as_long_as_they_say_and_vacuumed_b
         assert delta.load(str(path)).count() == delta.option("versionAsOf", before[path]).load(str(path)).count()
     engine.round([on.ack(0, N - 1)], 10_000)
     assert read_latest(engine.layout).round > N
+
+
+def test_views_and_frames_of_before_are_read_where_only_the_last_versions_stay(spark, tmp_path):
+    """Some were read already, and some only when the log began later and their files were gone."""
+    engine, on = after_rounds(tmp_path / "root"), On(TOPIC)
+    paths = [engine.layout.broker_table(name) for name in ("cursor_ledger", "ledgers")]
+    create_views(spark, engine.layout.root)
+    frames = [(path, spark.read.format("delta").load(str(path))) for path in paths for _ in range(2)]
+    assert {path: frame.count() for path, frame in frames[::2]} == {
+        path: dataset_of(path).count_rows() for path in paths
+    }
+    age(tmp_path / "root", 1 / 144)  # ten minutes
+    for number in range(N, 2 * N):
+        engine.publish(TOPIC, -1, [1], payload=b"%d" % number)
+        engine.round([on.flow("A", 1), on.ack(number - 1)], 10_000 + number)
+        keep_all(engine.layout, time_travel_seconds=3600, versions=4)
+    assert all(TableLog(path).earliest() > 1 for path in paths)
+    for path, frame in frames:
+        assert frame.count() == dataset_of(path).count_rows()
+    cursor = spark.sql("SELECT read_position FROM cursors").first()
+    delivered = spark.sql("SELECT sum(last - first + 1) FROM history WHERE event = 'delivered'").first()
+    assert (cursor[0], delivered[0]) == (2 * N, 2 * N)
 
 
 def frames_of(spark, layout: Layout, path: Path) -> list[DataFrame]:
