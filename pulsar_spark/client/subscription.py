@@ -194,6 +194,8 @@ class PartitionSubscription(HandingOut):
                 AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}")
             )
             return
+        if text == "closed" and not self.is_connected:
+            return  # by the line to the broker, which was away: it subscribes again already
         with self.lock:
             acknowledged = self.tracker.take_acknowledgements()
             self.tracker.forget_given_back()
@@ -245,6 +247,8 @@ class PartitionSubscription(HandingOut):
         self.is_active = is_active
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
+        if not self.is_connected:
+            return  # dealt to it before it was let go, which gives it back
         if self._is_single_active and row["first"] <= self._last_delivered:
             self._drop_queued()
             self._consumer._forget_unacked(self)

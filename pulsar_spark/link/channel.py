@@ -337,8 +337,10 @@ class Channel(Worker):
         return self._seen != seen
 
     def _begin_again(self) -> None:
-        """Follow the log from its end: what the rounds said that are gone, nobody will. The leases that were held are
-        over since long."""
+        """Follow the log from its end: what the rounds said that are gone, nobody will. Where the client's lease is not
+        over, the broker is asked to let go of its consumers, so that what they were dealt meanwhile comes again."""
         self._seen = self._log.latest()
+        if self._inbox.has_consumers:
+            self.submit([self.make("close")])
         for subscriber in self._inbox.subscribers():
             subscriber.on_removed("it was away for longer than the log is kept")

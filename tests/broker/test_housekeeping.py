@@ -325,13 +325,19 @@ def without_files(path: Path) -> None:
     assert remove_left(path, range(before + 1, TableLog(path).latest() + 1)) and TableLog(path).has(1)
 
 
+@pytest.mark.parametrize("consumer_type", [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared])
+@pytest.mark.parametrize("lease_ends", [True, False])
 @pytest.mark.parametrize("kept", [shortened, without_files])
-def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path, monkeypatch, kept):
+def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(
+    tmp_path, monkeypatch, kept, lease_ends, consumer_type
+):
+    """Whether or not the broker has let it go meanwhile: what it was dealt in rounds that are gone comes again."""
     monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 1)  # behind which a log may begin
     root = tmp_path / "root"
     with PlainBroker(root) as broker:
         client = pulsar.Client(f"delta:{root}")
-        consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+        earliest = pulsar.InitialPosition.Earliest
+        consumer = client.subscribe("t", "s", consumer_type=consumer_type, initial_position=earliest)
         producer = client.create_producer("t")
         producer.send(b"0")
         assert consumer.receive(10_000).data() == b"0"
@@ -339,9 +345,17 @@ def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_pat
         (consumer_id,) = broker.cursor("t", "s").consumers
         with broker.paused():
             client._channel._first._seen = 2**40
-            broker.end_lease(consumer_id)
+            if lease_ends:
+                broker.end_lease(consumer_id)
+        sent = [b"0", b"1"] if lease_ends else [b"0", b"away", b"1"]
+        if not lease_ends:
+            producer.send(b"away")
+            eventually(lambda: broker.cursor("t", "s").read_position == 2)
+        with broker.paused():
             kept(path)
             client._channel._first._seen = 0
         producer.send(b"1")
-        assert sorted(consumer.receive(10_000).data() for _ in range(2)) == [b"0", b"1"], "it subscribed again"
+        received = [consumer.receive(10_000) for _ in sent]
+        assert [message.data() for message in received] == sent, "it subscribed again"
+        assert {message.redelivery_count() for message in received} == {0}
         client.close()
