@@ -94,6 +94,7 @@ def test_views_and_frames_of_before_are_read_where_only_the_last_versions_stay(s
     assert {path: frame.count() for path, frame in frames[::2]} == {
         path: dataset_of(path).count_rows() for path in paths
     }
+    keep_all(engine.layout, time_travel_seconds=3600, versions=4)
     age(tmp_path / "root", 1 / 144)  # ten minutes
     for number in range(N, 2 * N):
         engine.publish(TOPIC, -1, [1], payload=b"%d" % number)
