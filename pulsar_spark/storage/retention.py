@@ -31,7 +31,7 @@ _SECONDS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60,
 _SECONDS["week"] = 7 * _SECONDS["day"]
 LEAST_SECONDS = 5 * 60
 """So long files and versions stay at least where so many versions are enough: longer than a reader takes from opening a
-table to reading it, and than a client that follows its log is away without having lost its lease."""
+table to reading it, and than clients are away whose leases are of the usual length."""
 _TRIES = 10
 _TOLD = re.compile(r"interval \d+ seconds")
 """How :func:`tell_promise` says it; what is said otherwise somebody else has said."""
