@@ -141,7 +141,7 @@ class _Topics:
         ]
         self._publish(topic, messages, keys)
         began = time.perf_counter()
-        self._await(CursorKey(topic.topic_id, -1, "s"), messages)
+        self._await(calls, CursorKey(topic.topic_id, -1, "s"), messages)
         ended = time.perf_counter()
         for consumption in running:
             consumption.stop(0)
@@ -172,10 +172,13 @@ class _Topics:
         if plain_sum(self.bench.spark, self._last) != messages * PAYLOAD_BYTES:
             raise AssertionError(f"the topic has not {messages} messages of {PAYLOAD_BYTES} bytes")
 
-    def _await(self, key: CursorKey, messages: int) -> None:
+    def _await(self, calls: "_Calls", key: CursorKey, messages: int) -> None:
+        """Rows are read only once all was handled: to read them every few milliseconds took a third of a core of the
+        two that consumers and broker share."""
         until = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < until:
-            if read_latest(self._layout).cursors[key]["mark_delete_position"] == messages - 1:
+            is_handled = calls.bytes >= messages * PAYLOAD_BYTES
+            if is_handled and read_latest(self._layout).cursors[key]["mark_delete_position"] == messages - 1:
                 return
             time.sleep(_LOOK_SECONDS)
         raise AssertionError(f"{messages} messages were not acknowledged in {TIMEOUT_SECONDS} s")
