@@ -265,7 +265,11 @@ class Consuming:
         if not found.ranges:
             return
         delivery = delivery._replace(ranges=found.ranges)
-        called = self._caller.call(delivery, self._options.letters, self._membership.row, found.parts)
+        self._channel.hurry(-1)  # what comes meanwhile waits for the function anyway
+        try:
+            called = self._caller.call(delivery, self._options.letters, self._membership.row, found.parts)
+        finally:
+            self._channel.hurry(1)
         split_reads.answered(delivery.consumer_id, delivery.round)
         reply, letters, error, unreadable = called
         if error is None:

@@ -23,6 +23,7 @@ from pulsar_spark.storage.held_file import hold, is_let_go, machine
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.store_lock import store_lock
 
+_FOLDER = "_producers"
 FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
 """So long a producer of another machine, of an earlier boot, or in an object store, counts as there, and how
 often it says so there."""
@@ -36,11 +37,17 @@ class Connected(NamedTuple):
     is_waiting: bool
 
 
+def connected(table: AnyPath) -> list[Connected]:
+    """The producers that clients have on a topic, those that wait for it too, by name."""
+    found = map(_read, _files(path_of(table) / _FOLDER))
+    return sorted((each for each in found if each), key=lambda each: each.name)
+
+
 class TopicProducers:
     """The producers of one topic as one of them sees them: itself once it has entered, and the others."""
 
     def __init__(self, table: AnyPath, name: str, partitions: Sequence[int]):
-        self._folder = path_of(table) / "_producers"
+        self._folder = path_of(table) / _FOLDER
         self._store = store_of(self._folder)
         self._said = {"name": name, "partitions": list(partitions)}
         self._held = None
@@ -102,11 +109,14 @@ class TopicProducers:
 
     def _files(self) -> list[AnyPath]:
         own = self._held.path if self._held else None
-        try:
-            files = [self._folder / name for name in self._store.names(self._folder) if not name.startswith(".")]
-        except FileNotFoundError:
-            return []
-        return [path for path in files if path != own]
+        return [path for path in _files(self._folder) if path != own]
+
+
+def _files(folder: AnyPath) -> list[AnyPath]:
+    try:
+        return [folder / name for name in store_of(folder).names(folder) if not name.startswith(".")]
+    except FileNotFoundError:
+        return []
 
 
 @contextlib.contextmanager

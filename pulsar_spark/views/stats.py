@@ -1,18 +1,18 @@
 """Stats of a topic, derived from rows: nothing is counted on the side, so nothing can drift (semantics 0.29).
 
 ``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
-last minute (see ``activity``), everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog
-counts entries (3.28), those of it that wait do too (``msgDelayed``; ``msgBacklogNoDelayed`` is without them), and the
-unacknowledged and sent counters count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the
-topic's bytes. Ours are
-``ackedEntries``, everything that is not backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made
-that is not acknowledged (null for none); ``deadLetters``, the messages in the subscription's dead letter topic;
-``waitingLetters``, those that could not be written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``,
-for which there was none to write, because they were deleted or trimmed before. Only where there is something to say:
-``error``, what stopped a topic, or why it or a subscription is set aside, and ``errorKind``, which of the two
-(``stopped``, ``set_aside``); of a topic ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was
-taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone. What only
-Key_Shared subscriptions have is said by key_shared. They are nested as Pulsar's; stats_table has them as rows.
+last minute (see ``activity``), ``publishers`` from the files that clients' producers hold, everything else from the
+latest rows of ``cursor_ledger``. As in Pulsar the backlog counts entries (3.28), those of it that wait do too
+(``msgDelayed``; ``msgBacklogNoDelayed`` is without them), and the unacknowledged and sent counters count messages.
+``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``,
+everything that is not backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not
+acknowledged (null for none); ``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``,
+those that could not be written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was
+none to write, because they were deleted or trimmed before. Only where there is something to say: ``error``, what
+stopped a topic, or why it or a subscription is set aside, and ``errorKind``, which of the two (``stopped``,
+``set_aside``); of a topic ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was taken out of the
+table by other means than trimming, and ``lostMessages``, those whose file is gone. What only Key_Shared subscriptions
+have is said by key_shared. They are nested as Pulsar's; stats_table has them as rows.
 """
 
 import datetime
@@ -32,6 +32,7 @@ from pulsar_spark.storage.condition import count_deleted, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.producers import Connected, connected
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.topic_files import is_there
@@ -115,6 +116,7 @@ class Observation:
         self.activity: Activity = read_activity(layout, self.now)
         self.ledgers = LedgerIndex(layout)
         self._chunk_groups: dict[tuple[str, int], ChunkGroups | None] = {}
+        self._producers: dict[str, list[Connected]] = {}
 
     def stored(self, topic: Topic) -> dict[int, Stored]:
         """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when
@@ -141,6 +143,13 @@ class Observation:
             has_some = self.ledgers.last_chunk_position(*place) >= 0
             self._chunk_groups[place] = chunks_of(self.layout, topic, partition) if has_some else None
         return self._chunk_groups[place]
+
+    def publishers(self, topic: Topic, partition: int) -> list[dict]:
+        """The producers that clients have on a topic partition; without those that wait for the topic."""
+        if topic.topic_id not in self._producers:
+            self._producers[topic.topic_id] = connected(topic.path)
+        there = self._producers[topic.topic_id]
+        return [{"producerName": each.name} for each in there if partition in each.partitions and not each.is_waiting]
 
     def seconds_since(self, delivery_round: int) -> float | None:
         """Seconds since a round; None where its time is no longer known."""
@@ -185,6 +194,7 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
         "storageSize": stored.size,
         "backlogSize": stored.size * longest // end_position if end_position else 0,
         **_harm(stored),
+        "publishers": observed.publishers(topic, partition),
         "subscriptions": subscriptions,
     }
 
@@ -204,6 +214,7 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
     total |= {name: with_error.get(name) for name in _SAID_OF_ERROR}
     total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[len(_SAID_OF_ERROR) :]}
     total = {name: value for name, value in total.items() if value or name not in _HARM}
+    publishers = {each["producerName"]: each for stats in partitions.values() for each in stats["publishers"]}
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
         for name, subscription in stats["subscriptions"].items():
@@ -219,6 +230,7 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
             _add_subscription(subscriptions[name], subscription)
     for subscription in subscriptions.values():
         subscription["consumers"] = list(subscription["consumers"].values())
+    total["publishers"] = [publishers[name] for name in sorted(publishers)]
     return {**total, "subscriptions": dict(sorted(subscriptions.items()))}
 
 

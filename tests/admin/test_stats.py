@@ -118,6 +118,7 @@ def test_a_removed_subscription_and_a_topic_of_the_same_name_leave_nothing(layou
         "msgRateIn": 0.0,
         "storageSize": 0,
         "backlogSize": 0,
+        "publishers": [],
         "subscriptions": {},
         "deduplicationStatus": "Disabled",
         "compaction": {

@@ -3,7 +3,7 @@ the Python client.
 
 Rounds run in this process, without consumers' own work: one hands out all there is, to consumers with as many permits
 each as that takes, one takes all of it back by what was delivered. Keys lie at random. Beside it the same on a Shared
-subscription.
+subscription. DataFrame consumers are measured by keyed_backlog.
 """
 
 import math
@@ -16,7 +16,6 @@ from pulsar_spark.broker.lane_form import Lane
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.hash_ranges import Owners
-from tests.benchmarks import keyed_backlog
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import PERMITS, RoundRig
@@ -37,7 +36,6 @@ def measure(bench: Bench) -> Iterator[Figure]:
         yield from _rounds(bench, messages, consumers)
     yield from _moves(bench, bench.few(10**6, 4 * 10**6))
     yield from _client(bench, bench.few(100_000, 10**6))
-    yield from keyed_backlog.measure(bench)
 
 
 def _rounds(bench: Bench, messages: int, consumers: int) -> Iterator[Figure]:

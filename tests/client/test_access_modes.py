@@ -12,6 +12,8 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.storage import exclusive
+from pulsar_spark.storage.producers import TopicProducers
+from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually, receive_values
 
 MODE = pulsar.ProducerAccessMode
@@ -51,6 +53,25 @@ def test_a_name_is_in_use_on_the_partitions_it_publishes_to(lonely_client, servi
     lonely_client.create_producer("p-partition-1", producer_name="p").close()
     with pytest.raises(pulsar.ProducerBusy):
         lonely_client.create_producer("p", producer_name="p")
+
+
+def test_stats_name_the_producers_of_each_partition(lonely_client, service_url):
+    """As Pulsar's ``publishers`` do; who waits for the topic is none yet."""
+    admin = Admin(service_url)
+    admin.create_partitioned_topic("p", 2)
+    of_all = lonely_client.create_producer("p", producer_name="of all")
+    lonely_client.create_producer("p-partition-1", producer_name="b")
+    waits = TopicProducers(read_topic(lonely_client._layout, "p").path, "waits", [0, 1])
+    waits.enter(is_waiting=True)
+
+    def publishers(topic: str) -> list[str]:
+        return [each["producerName"] for each in admin.stats(topic)["publishers"]]
+
+    assert (publishers("p"), publishers("p-partition-0")) == (["b", "of all"], ["of all"])
+    of_all.close()
+    assert (publishers("p"), publishers("p-partition-1")) == (["b"], ["b"])
+    waits.enter()
+    assert publishers("p-partition-0") == ["waits"]
 
 
 def test_nobody_is_alone_while_others_are_there(lonely_client):
