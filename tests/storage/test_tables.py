@@ -13,10 +13,11 @@ from deltalake import DeltaTable, write_deltalake
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.storage import checkpoints, data_files
 from pulsar_spark.storage.data_files import read_file
+from pulsar_spark.storage.definitions import create_table, read_definition
 from pulsar_spark.storage.file_statistics import statistics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable, create_table, read_definition
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, REQUESTS
 
 NOON = datetime(2024, 5, 17, 12, 0, 0, 123_456, tzinfo=timezone.utc)
