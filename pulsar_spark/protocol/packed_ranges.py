@@ -91,11 +91,14 @@ class PackedRanges(Sequence[Range]):
 
     def by_tail(self) -> Iterator[tuple[Range, int]]:
         """Each tail that is among them, as the range of one entry, and how many entries have it."""
-        found, numbers = used_numbers(self.which, len(self.tails))
-        entries = np.zeros(len(found), np.int64)
-        np.add.at(entries, numbers, self.ends[1] - self.ends[0] + 1)
-        for number, count in zip(found.tolist(), entries.tolist()):
-            yield Range(0, 0, *self.tails[number]), count
+        tails, which = range(len(self.tails)), self.which
+        if len(tails) > len(which):
+            tails, which = used_numbers(which, len(tails))
+        entries = np.zeros(len(tails), np.int64)
+        np.add.at(entries, which, self.ends[1] - self.ends[0] + 1)
+        for number, count in zip(tails, entries.tolist()):
+            if count:
+                yield Range(0, 0, *self.tails[number]), count
 
 
 def used_numbers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
