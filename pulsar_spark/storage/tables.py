@@ -133,7 +133,7 @@ class AppendTable:
         try:
             self._update()
             self._check_fence(expected)
-            adds = write_files(self._folder, rows, self._is_partitioned)
+            adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
             return self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns)
         except NewerLayout as newer:
             raise BrokerFenced(f"the root is a newer release's: {newer}") from newer
