@@ -69,7 +69,7 @@ class PackedRanges(Sequence[Range]):
         return PackedRanges(self.ends[:, order], self.which[order], self.tails)
 
     def spliced(self, numbers: Sequence[int], new: Sequence[Range]) -> "PackedRanges":
-        """What :func:`~pulsar_spark.protocol.cursor.spliced` makes of them, packed, in a twentieth of the time.
+        """What :func:`~pulsar_spark.protocol.cursor.spliced` makes of them, packed, in a third of the time.
 
         >>> ranges = joined([[Range(position, position, "pending") for position in (1, 3, 5)]])
         >>> found = ranges.spliced([0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])
@@ -78,10 +78,10 @@ class PackedRanges(Sequence[Range]):
         """
         stays = np.ones(len(self), bool)
         stays[list(numbers)] = False
-        kept = PackedRanges(self.ends[:, stays], self.which[stays], self.tails)
+        kept = PackedRanges(np.compress(stays, self.ends, axis=1), self.which[stays], self.tails)
         whole = joined([kept, new])
         order = np.argsort(whole.ends[0], kind="stable")
-        (firsts, lasts), which, is_new = whole.ends[:, order], whole.which[order], order >= len(kept)
+        (firsts, lasts), which, is_new = whole.ends.take(order, axis=1), whole.which[order], order >= len(kept)
         agrees = (lasts[:-1] + 1 == firsts[1:]) & (which[:-1] == which[1:]) & (is_new[:-1] | is_new[1:])
         begins, ends = (np.flatnonzero(np.insert(~agrees, at, True)) for at in (0, len(agrees)))
         if not len(order):
