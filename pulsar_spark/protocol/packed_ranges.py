@@ -80,12 +80,12 @@ class PackedRanges(Sequence[Range]):
         stays[list(numbers)] = False
         kept = PackedRanges(np.compress(stays, self.ends, axis=1), self.which[stays], self.tails)
         whole = joined([kept, new])
+        if not len(whole):
+            return whole
         order = np.argsort(whole.ends[0], kind="stable")
         (firsts, lasts), which, is_new = whole.ends.take(order, axis=1), whole.which[order], order >= len(kept)
         agrees = (lasts[:-1] + 1 == firsts[1:]) & (which[:-1] == which[1:]) & (is_new[:-1] | is_new[1:])
         begins, ends = (np.flatnonzero(np.insert(~agrees, at, True)) for at in (0, len(agrees)))
-        if not len(order):
-            return whole
         used, which = used_numbers(which[begins], len(whole.tails))
         return PackedRanges(np.stack([firsts[begins], lasts[ends]]), which, [whole.tails[number] for number in used])
 
