@@ -26,7 +26,7 @@ def admitted_by_first_release(layout: Layout) -> set[int]:
 
 
 def _version(table: Path) -> int:
-    from pulsar_spark.storage.tables import parse_definition
+    from pulsar_spark.storage.definitions import parse_definition
 
     [found] = [action["metaData"] for action in read_actions(TableLog(table).file(0)) if "metaData" in action]
     return parse_definition(table, found["description"], found["id"]).layout_version

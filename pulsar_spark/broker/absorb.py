@@ -18,7 +18,7 @@ from pulsar_spark.broker.round_rows import PageRows
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, spliced
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
 from pulsar_spark.protocol.delays import is_virtual, lane_name
 from pulsar_spark.protocol.packing import packed
 from pulsar_spark.protocol.positions import ranges_of
@@ -132,7 +132,7 @@ def _absorb_cursor(
     rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(affected.planned)
     rows.acknowledged -= sum(last - first + 1 for first, last in asked.passed)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
-    ranges = spliced(affected.ranges, affected.numbers, ranges)
+    ranges = affected.with_outcome(ranges)
     if ranges != affected.ranges:
         asked.is_changed = True
         changed, gone = cursor.replace(affected.pages, ranges)

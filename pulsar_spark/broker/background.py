@@ -1,9 +1,12 @@
-"""A thread on which a broker works in the background until it stops."""
+"""What a broker's work in the background has in common: a thread that ends with the broker, and things that are looked
+at in turn."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 JOIN_SECONDS = 1.0
+T = TypeVar("T")
 
 
 class Background:
@@ -29,3 +32,24 @@ class Background:
     def is_alive(self) -> bool:
         """Does it run (still)?"""
         return self._thread is not None and self._thread.is_alive()
+
+
+class Rotation:
+    """Some of many things that cost a call each, at most so many at a time; all where that is None."""
+
+    def __init__(self, most: int | None):
+        self._most, self._next = most, 0
+
+    def some(self, things: Sequence[T]) -> Sequence[T]:
+        """Those whose turn it is, of *things*, which may be others than the last time.
+
+        >>> rotation = Rotation(2)
+        >>> rotation.some("abc"), rotation.some("abc"), rotation.some("abcd")
+        ('ab', 'ca', 'bc')
+        """
+        if self._most is None or len(things) <= self._most:
+            return things
+        begin = self._next % len(things)
+        self._next = (begin + self._most) % len(things)
+        behind = things[begin : begin + self._most]
+        return behind + things[: self._most - len(behind)]

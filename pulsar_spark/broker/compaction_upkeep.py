@@ -9,10 +9,9 @@ tried again when something was published to it; a broker that stops ends a job o
 import logging
 from collections.abc import Callable
 
-from pulsar_spark.broker.background import Background
+from pulsar_spark.broker.background import Background, Rotation
 from pulsar_spark.broker.compaction import bytes_behind, compact
 from pulsar_spark.broker.compaction_plan import Write
-from pulsar_spark.broker.rotation import Rotation
 from pulsar_spark.protocol.compaction import is_wanted
 from pulsar_spark.storage.compaction_policies import compaction_thresholds
 from pulsar_spark.storage.layout import Layout

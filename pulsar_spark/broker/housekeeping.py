@@ -21,8 +21,7 @@ from collections.abc import Callable
 
 from deltalake.exceptions import DeltaError
 
-from pulsar_spark.broker.background import Background
-from pulsar_spark.broker.rotation import Rotation
+from pulsar_spark.broker.background import Background, Rotation
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.housekeeping import Done, keep_house

@@ -76,7 +76,7 @@ class PagedRanges:
         )
         self._count_unacked(self.pages, 1)
 
-    def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
+    def replace(self, touched: set[int], ranges: Sequence[Range]) -> tuple[list[Page], list[int]]:
         """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.
 
         *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are
@@ -85,7 +85,7 @@ class PagedRanges:
         self.changes += 1
         places = sorted(touched)
         before = [self.pages[index] for index in places]
-        unchanged = {page.ranges[0].first: page for page in before}
+        unchanged = {page.held[0].first: page for page in before}
         made, reached = [], -1
         borders = np.delete(self.pages.firsts, places)
         if self.due:
@@ -94,7 +94,7 @@ class PagedRanges:
         for chunk in chunks(ranges, borders, most):
             page = unchanged.get(chunk[0].first)
             # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
-            is_kept = page and page.ranges == chunk and page.first > reached
+            is_kept = page and page.held == chunk and page.first > reached
             made.append(page if is_kept else Page(chunk[0].first, chunk))
             reached = chunk[-1].last
         self._count_unacked(before, -1)
@@ -103,8 +103,8 @@ class PagedRanges:
         passed = self._advance_mark_delete()
         self.unacked += Counter()
         same = set(before).difference(passed)
-        changed = {page.first: page for page in [*made, *passed] if page.ranges and page not in same}
-        left = {page.first for page in [*made, *passed] if page.ranges}
+        changed = {page.first: page for page in [*made, *passed] if page.held and page not in same}
+        left = {page.first for page in [*made, *passed] if page.held}
         gone = {page.first for page in [*before, *passed]} - left
         return list(changed.values()), sorted(gone)
 

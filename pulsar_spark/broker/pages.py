@@ -15,13 +15,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 import numpy as np
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.packed_ranges import PackedRanges, joined, pack
+from pulsar_spark.protocol.packed_ranges import PackedRanges, ends_of, pack
 
 MIN_PAGE_RANGES, MAX_PAGE_RANGES = 8, 1000
 MANY_PAGES = 10_000
@@ -98,7 +98,7 @@ class Page:
     @cached_property
     def spans(self) -> np.ndarray:
         """The first positions of its ranges and the last ones, as they were when the page was made."""
-        return joined([self.held]).ends
+        return ends_of(self.held)
 
     def next_replay(self, wall: int) -> int | None:
         """The earliest instant after *wall* at which a range may be delivered again that may not be before."""
@@ -200,11 +200,10 @@ _NO_FACTS = _facts([])
 """Those of no pages, which most of very many cursors have."""
 
 
-def chunks(ranges: list[Range], borders: np.ndarray, most: int) -> Iterator[list[Range]]:
+def chunks(ranges: Sequence[Range], borders: np.ndarray, most: int) -> Iterator[Sequence[Range]]:
     """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like
     size, of at most so many ranges."""
-    firsts = np.fromiter(map(itemgetter(0), ranges), np.int64, len(ranges))
-    cuts = np.unique(np.searchsorted(firsts, borders)).tolist()
+    cuts = np.unique(np.searchsorted(ends_of(ranges)[0], borders)).tolist()
     for first, last in pairwise([0, *cuts, len(ranges)]):
         parts = -(-(last - first) // most)
         for part in range(parts):

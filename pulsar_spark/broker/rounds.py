@@ -32,16 +32,7 @@ from pulsar_spark.broker.chunk_walk import expire_incomplete, take_numbered
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.due_moves import mend_numbers
-from pulsar_spark.broker.facts import (
-    cursor_row,
-    housekeeping_row,
-    policy_row,
-    promotion_rows,
-    round_row,
-    set_aside_row,
-    topic_rows,
-    waiting_request_row,
-)
+from pulsar_spark.broker.facts import housekeeping_row, round_row, topic_rows
 from pulsar_spark.broker.gather import gather_work
 from pulsar_spark.broker.isolation import isolated, of_cursor, plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
@@ -52,6 +43,7 @@ from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.broker.set_aside import set_aside
+from pulsar_spark.broker.snapshots import everything, is_snapshot_due
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
@@ -61,14 +53,6 @@ from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS
-
-SNAPSHOT_EVERY = 50
-RANGES_A_SNAPSHOT = 100_000
-"""A snapshot every so many rounds; of a state of several times so many ranges as many times rarer, so that its cost
-does not grow with the state."""
-AS_RANGES = 10
-"""So many ranges a cursor, or a consumer, counts as: its row takes as long to write. A snapshot of 10^5 cursors with a
-consumer each takes three seconds."""
 
 REQUESTS_UNSAID = 1000
 """Commits of requests that asked for nothing, such as signs of life, after which a round says all the same that they
@@ -176,14 +160,7 @@ class Rounds:
             (request.topic for request in [*self._waiting, *bundle.waiting_requests, *requests]),
             partial(bundle.delayed_after, draft.wall),
         )
-        bundle.cursors.wake_due(bundle.now)
-        if was_set_back:
-            bundle.cursors.wake_all()
-        for state in moved:
-            bundle.cursors.wake_for_entries(state.topic.topic_id)
-            for cursor in bundle.cursors_of(state.topic.topic_id) if state.has_chunks else ():
-                with isolated(of_cursor(cursor)):
-                    bundle.attach_chunks(cursor)
+        self._wake(moved, was_set_back=was_set_back)
         take_numbered(bundle, draft)
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *bundle.waiting_requests, *requests])
@@ -207,25 +184,41 @@ class Rounds:
         if not rows.facts and not rows.pages and not was_set_back and not is_far:
             bundle.requests_version = consumed
             return RoundResult(False, refusals=tuple(draft.refusals))
-        is_snapshot = bundle.has_lost_topics or (
-            draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0
-        )
+        is_snapshot = is_snapshot_due(bundle, draft.number)
         housekept = list(self._housekept)
         rows.facts += [housekeeping_row(*done, draft.wall) for done in housekept]
         table = self._rows_of(draft, rows, consumed, is_snapshot=is_snapshot)
         ledgers = LEDGERS.rows(ledger_rows)
         if is_trial:
             return RoundResult(False)
-        if ledger_rows:
+        self._commit(draft, table, ledgers, moved)
+        bundle.requests_version = bundle.requests_committed = consumed
+        for _ in housekept:
+            self._housekept.popleft()
+        return self._finish(draft, rows, moved, is_snapshot=is_snapshot)
+
+    def _wake(self, moved: Sequence[TopicState], *, was_set_back: bool) -> None:
+        """Let the cursors be looked at for which a time has come, or that have new entries, of the topics *moved*."""
+        bundle = self.bundle
+        bundle.cursors.wake_due(bundle.now)
+        if was_set_back:
+            bundle.cursors.wake_all()
+        for state in moved:
+            bundle.cursors.wake_for_entries(state.topic.topic_id)
+            for cursor in bundle.cursors_of(state.topic.topic_id) if state.has_chunks else ():
+                with isolated(of_cursor(cursor)):
+                    bundle.attach_chunks(cursor)
+
+    def _commit(self, draft: RoundDraft, table: pa.Table, ledgers: pa.Table, moved: Sequence[TopicState]) -> None:
+        """Write what was numbered, then the round. A crash between them leaves numbers that the next start takes
+        over."""
+        bundle = self.bundle
+        if ledgers.num_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(
                 ledgers, bundle.ledgers_version, pc.unique(ledgers["topic_id"]).to_pylist()
             )
             bundle.index_new(moved)
         self._append(draft, table)
-        bundle.requests_version = bundle.requests_committed = consumed
-        for _ in housekept:
-            self._housekept.popleft()
-        return self._finish(draft, rows, moved, is_snapshot=is_snapshot)
 
     def _finish(
         self, draft: RoundDraft, rows: RoundRows, moved: Sequence[TopicState], *, is_snapshot: bool
@@ -303,7 +296,7 @@ class Rounds:
     def _rows_of(self, draft: RoundDraft, rows: RoundRows, requests_version: int, *, is_snapshot: bool) -> pa.Table:
         bundle = self.bundle
         if is_snapshot:
-            rows = _everything(bundle, rows)
+            rows = everything(bundle, rows)
         rows.facts.append(
             round_row(
                 wall=draft.wall,
@@ -321,36 +314,3 @@ class Rounds:
         self.bundle.version = self.cursor_ledger.append_fenced(table, self.bundle.version, concerned(table))
         self.bundle.round = draft.number
         self.bundle.outlived, self.bundle.has_lost_topics = [], False
-
-    def _snapshot_every(self) -> int:
-        cursors = self.bundle.cursors.values()
-        ranges = AS_RANGES * sum(1 + len(cursor.consumers) for cursor in cursors)
-        ranges += sum(int(cursor.pages.sizes.sum()) for cursor in cursors)
-        ranges += sum(1 for cursor in cursors if cursor.lanes for _ in cursor.lanes.every_range())
-        return SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)
-
-
-def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
-    """All latest rows: replies and removals of this round, and the state of everything."""
-    kept = [
-        fact for fact in rows.facts if fact["kind"] in ("reply", "letter", "housekeeping") or fact.get("is_removed")
-    ]
-    whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)], rows.number)
-    whole.facts += [
-        policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()
-    ]
-    whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]
-    whole.facts += [waiting_request_row(*each.place) for each in bundle.waiting_requests if each.row is not None]
-    for state in bundle.topics.values():
-        whole.facts += topic_rows(state)
-    for promotion in bundle.promotions.values():
-        whole.facts += promotion_rows(promotion, promotion.checkpoints, ())
-    for cursor in bundle.cursors.values():
-        whole.facts.append(cursor_row(cursor))
-        whole.facts += [
-            bundle.consumer_row(cursor, consumer, with_ranges=True) for consumer in cursor.consumers.values()
-        ]
-        whole.add_pages(cursor, [page for page in cursor.pages if page.held], [])
-        if cursor.lanes:
-            whole.add_lanes(cursor, cursor.lanes.lanes, [])
-    return whole

@@ -14,9 +14,9 @@ from pulsar_spark.link.inbox import Answers, Inbox, Reply
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.storage.bundles import layout_of, layouts_of
+from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 POLL_SECONDS, AGAIN_SECONDS = 0.01, 0.1

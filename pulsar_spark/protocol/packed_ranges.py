@@ -47,7 +47,17 @@ class PackedRanges(Sequence[Range]):
         return map(Range._make, map(tuple.__add__, zip(*self.ends.tolist()), tails))
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, PackedRanges):
+            return np.array_equal(self.ends, other.ends) and self._agrees_with(other)
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(tuple.__eq__, self, other))
+
+    def _agrees_with(self, other: "PackedRanges") -> bool:
+        """Has each the tail of the other one of that number, of as many?"""
+        pairs = self.which.astype(np.int64) * len(other.tails) + other.which
+        return all(
+            self.tails[pair // len(other.tails)] == other.tails[pair % len(other.tails)]
+            for pair in np.unique(pairs).tolist()
+        )
 
     __hash__ = None
 
@@ -58,13 +68,37 @@ class PackedRanges(Sequence[Range]):
         order = np.argsort(self.ends[0])
         return PackedRanges(self.ends[:, order], self.which[order], self.tails)
 
+    def spliced(self, numbers: Sequence[int], new: Sequence[Range]) -> "PackedRanges":
+        """What :func:`~pulsar_spark.protocol.cursor.spliced` makes of them, packed, in a third of the time.
+
+        >>> ranges = joined([[Range(position, position, "pending") for position in (1, 3, 5)]])
+        >>> found = ranges.spliced([0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])
+        >>> [(held.first, held.last) for held in found]
+        [(0, 1), (4, 5)]
+        """
+        stays = np.ones(len(self), bool)
+        stays[list(numbers)] = False
+        kept = PackedRanges(np.compress(stays, self.ends, axis=1), self.which[stays], self.tails)
+        whole = joined([kept, new])
+        if not len(whole):
+            return whole
+        order = np.argsort(whole.ends[0], kind="stable")
+        (firsts, lasts), which, is_new = whole.ends.take(order, axis=1), whole.which[order], order >= len(kept)
+        agrees = (lasts[:-1] + 1 == firsts[1:]) & (which[:-1] == which[1:]) & (is_new[:-1] | is_new[1:])
+        begins, ends = (np.flatnonzero(np.insert(~agrees, at, True)) for at in (0, len(agrees)))
+        used, which = used_numbers(which[begins], len(whole.tails))
+        return PackedRanges(np.stack([firsts[begins], lasts[ends]]), which, [whole.tails[number] for number in used])
+
     def by_tail(self) -> Iterator[tuple[Range, int]]:
         """Each tail that is among them, as the range of one entry, and how many entries have it."""
-        found, numbers = used_numbers(self.which, len(self.tails))
-        entries = np.zeros(len(found), np.int64)
-        np.add.at(entries, numbers, self.ends[1] - self.ends[0] + 1)
-        for number, count in zip(found.tolist(), entries.tolist()):
-            yield Range(0, 0, *self.tails[number]), count
+        tails, which = range(len(self.tails)), self.which
+        if len(tails) > len(which):
+            tails, which = used_numbers(which, len(tails))
+        entries = np.zeros(len(tails), np.int64)
+        np.add.at(entries, which, self.ends[1] - self.ends[0] + 1)
+        for number, count in zip(tails, entries.tolist()):
+            if count:
+                yield Range(0, 0, *self.tails[number]), count
 
 
 def used_numbers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,6 +112,13 @@ def used_numbers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarra
     are_used = np.zeros(count, bool)  # a tenth of the time of sorting
     are_used[numbers] = True
     return np.flatnonzero(are_used), (np.cumsum(are_used) - 1)[numbers]
+
+
+def ends_of(ranges: Sequence[Range]) -> np.ndarray:
+    """The first positions of *ranges*, packed or not, and their last ones, as two rows."""
+    if isinstance(ranges, PackedRanges):
+        return ranges.ends
+    return np.array([np.fromiter(map(itemgetter(end), ranges), np.int64, len(ranges)) for end in (0, 1)])
 
 
 def pack(parts: Sequence[Sequence[Range]]) -> list[PackedRanges]:
@@ -100,7 +141,7 @@ def joined(parts: Sequence[Sequence[Range]]) -> PackedRanges:
     for is_packed, alike in groupby(parts, lambda part: isinstance(part, PackedRanges)):
         if not is_packed:
             ranges = list(chain.from_iterable(alike))
-            ends.append(np.array([list(map(itemgetter(end), ranges)) for end in (0, 1)], np.int64))
+            ends.append(ends_of(ranges))
             which.append(np.array([numbers[held[2:]] for held in ranges], np.int64))
             continue
         for part in alike:

@@ -36,11 +36,11 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.storage.commits import commit, now_micros
 from pulsar_spark.storage.data_files import conform
+from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.file_statistics import group_bounds
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
-from pulsar_spark.storage.tables import create_table
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.storage.upkeep import remove_unseen

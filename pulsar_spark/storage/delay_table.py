@@ -26,6 +26,7 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.errors import BrokerFenced, NotAllowedError
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.data_files import conform, file_add, partition_values, removing
+from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.delay_buckets import Bucket
 from pulsar_spark.storage.delay_files import check_name, write_named
 from pulsar_spark.storage.delay_notes import (
@@ -52,7 +53,7 @@ from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.staged_files import remove_staged
 from pulsar_spark.storage.store import AnyPath, store_of
-from pulsar_spark.storage.tables import append_lock, create_table
+from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import DELAY_INDEX
 

@@ -20,6 +20,7 @@ from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.condition import check_features
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
+from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.durability import read_durability
@@ -30,7 +31,6 @@ from pulsar_spark.storage.needed_runs import last_runs
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING, SCHEMAS
 
 REPAIR = "pulsar-spark repair"

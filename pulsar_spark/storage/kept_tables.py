@@ -22,10 +22,10 @@ from pulsar_spark.protocol.policies import (
 )
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger import LatestRows
+from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.housekeeping import Needs, needs_of, needs_of_topic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
 
 NEEDED = ("topic", "policy", "waiting_request")

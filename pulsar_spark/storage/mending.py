@@ -26,7 +26,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import check_statistics
 from pulsar_spark.storage.repair import TableRepair
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
-from pulsar_spark.storage.tables import append_lock
+from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.storage.topics import Topic
 
 

@@ -40,6 +40,7 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.errors import DOCTOR, BrokerFenced, CorruptState, InvalidRequest, NotAllowedError, OlderLayout
 from pulsar_spark.storage.actions import KNOWN_FEATURES, WRITER_FEATURES_VERSION
 from pulsar_spark.storage.commits import WRITER_VERSION, commit, replace_commit
+from pulsar_spark.storage.definitions import parse_definition, read_definition
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
@@ -47,7 +48,7 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import metadata_of, open_table
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import append_lock, parse_definition, read_definition
+from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, MESSAGES, TABLES, TableSpec
 

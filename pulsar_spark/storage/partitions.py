@@ -13,10 +13,11 @@ from functools import partial
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, NotARoot, TopicNotFound
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.commits import replace_commit
+from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import append_lock, read_definition
+from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.storage.topics import MAX_PARTITIONS, Topic, read_topic
 
 

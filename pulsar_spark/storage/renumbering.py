@@ -12,6 +12,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
+from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_rows import ledger_rows
@@ -19,7 +20,6 @@ from pulsar_spark.storage.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import LEDGERS
 
 Numbered = list[tuple[int, Run]]

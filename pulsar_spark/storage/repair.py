@@ -35,7 +35,8 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.renumbering import missing_numbers
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import AppendTable, append_lock
+from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.unnamed_files import Group, unnamed_files
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES
 

@@ -18,12 +18,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_lock import lock_where_there_is_one
-from pulsar_spark.storage.tables import AppendTable, create_table
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import REPROCESSING
 

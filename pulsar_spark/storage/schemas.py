@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.schema_compatibility import is_same_schema
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
+from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import AppendTable, create_table
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import Topic, layout_version
 from pulsar_spark.table_specs import SCHEMAS
 

@@ -22,13 +22,14 @@ from pulsar_spark.errors import (
 from pulsar_spark.protocol.topic_name import TopicName, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.announcements import announcements_folder
+from pulsar_spark.storage.definitions import create_table, read_definition
 from pulsar_spark.storage.dropped import drop_table
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.staged_files import remove_staged
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.tables import append_lock, create_table, read_definition
+from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
 
 MAX_PARTITIONS = 10_000

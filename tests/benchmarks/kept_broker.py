@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from pulsar_spark.broker import housekeeping
-from pulsar_spark.storage import checkpoints, kept_tables, shortening, tables
+from pulsar_spark.storage import checkpoints, definitions, kept_tables, shortening
 from pulsar_spark.storage import housekeeping as storage_housekeeping
 from pulsar_spark.storage.retention import FILES_PROPERTY
 from tests.plain_broker import PlainBroker
@@ -25,7 +25,9 @@ def quickly_old(seconds: int, **paces: float) -> Iterator[None]:
             hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", seconds))
         hurried.enter_context(patch.object(kept_tables, "_seconds", lambda latest, topic: [seconds] * 2))
         hurried.enter_context(patch.object(kept_tables, "OWN_SECONDS", seconds))
-        hurried.enter_context(patch.dict(tables._CONFIGURATION, {FILES_PROPERTY: f"interval {TOLD_SECONDS} seconds"}))
+        hurried.enter_context(
+            patch.dict(definitions._CONFIGURATION, {FILES_PROPERTY: f"interval {TOLD_SECONDS} seconds"})
+        )
         hurried.enter_context(patch.object(storage_housekeeping, "promised_seconds", lambda table: seconds))
         for name, value in paces.items():
             hurried.enter_context(patch.object(housekeeping, name, value))

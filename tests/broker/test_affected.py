@@ -32,10 +32,11 @@ RANGES = [
 ]
 
 
-@pytest.fixture
-def asked(monkeypatch) -> CursorDraft:
+@pytest.fixture(params=[0, 100], ids=["packed", "as objects"])
+def asked(monkeypatch, request) -> CursorDraft:
     """A Shared cursor with three pages of three ranges."""
     monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 3)
+    monkeypatch.setattr("pulsar_spark.broker.affected.PACKED_FROM", request.param)
     cursor = Cursor(CursorKey("topic", -1, "s"), "t", -1, 20, "Shared")
     cursor.replace(set(), RANGES)
     return CursorDraft(cursor)

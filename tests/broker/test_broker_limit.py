@@ -4,7 +4,6 @@ in the specification."""
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import rounds
 from pulsar_spark.protocol.policies import BROKER, BROKER_BLOCKED
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -45,7 +44,7 @@ def held(engine: SparkEngine) -> dict[str, int]:
 
 @pytest.mark.parametrize("snapshots", [1, 1000])
 def test_who_is_held_back_stays_so(engine, monkeypatch, snapshots):
-    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", snapshots)
+    monkeypatch.setattr("pulsar_spark.broker.snapshots.SNAPSHOT_EVERY", snapshots)
     engine.restart(2)
     engine.round([], 2)
     assert (blocked(engine), held(engine)) == (["other", "s"], {"s": 5, "other": 20})

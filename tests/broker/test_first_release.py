@@ -11,7 +11,7 @@ import pulsar_spark as pulsar
 from pulsar_spark import frames
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import NewerLayout
-from pulsar_spark.storage import tables, topics
+from pulsar_spark.storage import definitions, topics
 from pulsar_spark.storage.migrations import MIGRATIONS, migrate_root
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
@@ -113,7 +113,7 @@ def test_a_broker_brings_it_up_at_its_start_and_serves_it(spark, tmp_path, caplo
 def test_spark_refuses_a_root_of_a_newer_release(spark, tmp_path, monkeypatch):
     layout = unpack(tmp_path)
     migrate_root(layout)
-    monkeypatch.setattr(tables, "LAYOUT_VERSION", 1)
+    monkeypatch.setattr(definitions, "LAYOUT_VERSION", 1)
     monkeypatch.setattr(topics, "_versions", {})
     frame = spark.createDataFrame([("x",)], "payload string")
     for use in (

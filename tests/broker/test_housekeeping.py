@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import housekeeping, rounds
+from pulsar_spark.broker import housekeeping, snapshots
 from pulsar_spark.broker.housekeeping import Housekeeping
 from pulsar_spark.broker.process import run_broker
 from pulsar_spark.broker.rounds import REQUESTS_UNSAID
@@ -332,7 +332,7 @@ def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(
     tmp_path, monkeypatch, kept, lease_ends, consumer_type
 ):
     """Whether or not the broker has let it go meanwhile: what it was dealt in rounds that are gone comes again."""
-    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 1)  # behind which a log may begin
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", 1)  # behind which a log may begin
     root = tmp_path / "root"
     with PlainBroker(root) as broker:
         client = pulsar.Client(f"delta:{root}")

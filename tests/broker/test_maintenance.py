@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pulsar_spark.broker import absorb, rounds
+from pulsar_spark.broker import absorb, snapshots
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
@@ -295,7 +295,7 @@ def test_a_consumer_of_one_partition_keeps_its_subscription_on_all(engine):
 
 @pytest.mark.parametrize("is_snapshot", [False, True])
 def test_how_long_a_subscription_is_idle_outlives_the_broker(engine, monkeypatch, is_snapshot):
-    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 2 if is_snapshot else 1000)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", 2 if is_snapshot else 1000)
     engine.round(
         [ON.subscribe("A"), ON.policy("subscription_expiration_minutes", 1), ON.policy("ttl_check_seconds", 1)], 0
     )
@@ -310,7 +310,7 @@ def test_how_long_a_subscription_is_idle_outlives_the_broker(engine, monkeypatch
 
 
 def test_subscriptions_of_an_older_release_are_idle_from_when_a_broker_sees_them(engine, monkeypatch):
-    monkeypatch.setattr(rounds, "cursor_row", lambda cursor: absorb.cursor_row(cursor) | {"round_time": None})
+    monkeypatch.setattr(snapshots, "cursor_row", lambda cursor: absorb.cursor_row(cursor) | {"round_time": None})
     monkeypatch.setattr(
         absorb, "cursor_row", lambda cursor, cursor_row=absorb.cursor_row: cursor_row(cursor) | {"round_time": None}
     )

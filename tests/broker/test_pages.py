@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.broker import pages
+from pulsar_spark.broker import affected, pages
 from pulsar_spark.storage import range_rows
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -17,6 +17,7 @@ def engine(tmp_path, monkeypatch, request) -> SparkEngine:
     if request.param:
         monkeypatch.setattr(pages, "REST_AFTER", 1)
         monkeypatch.setattr(range_rows, "LARGE", 0)
+        monkeypatch.setattr(affected, "PACKED_FROM", 0)
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     return engine

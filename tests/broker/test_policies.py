@@ -3,7 +3,7 @@ restart."""
 
 import pytest
 
-from pulsar_spark.broker import rounds
+from pulsar_spark.broker import snapshots
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.errors import ProducerBlockedQuotaExceededException
 from pulsar_spark.link.quota import BacklogQuota
@@ -38,7 +38,7 @@ def applies(engine: SparkEngine) -> int:
 
 @pytest.mark.parametrize("snapshot_every", [1, 2, 3, 50])
 def test_without_its_own_the_namespace_s_applies_and_then_the_default(engine, monkeypatch, snapshot_every):
-    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", snapshot_every)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", snapshot_every)
     seen = []
     for asked in (
         [of_namespace(LIMIT, value="5"), ON.policy(LIMIT, 3)],
@@ -56,7 +56,7 @@ def test_without_its_own_the_namespace_s_applies_and_then_the_default(engine, mo
 
 @pytest.mark.parametrize("snapshot_every", [1, 50])
 def test_producers_learn_of_it(engine, monkeypatch, snapshot_every):
-    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", snapshot_every)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", snapshot_every)
     engine.publish(TOPIC, -1, [1, 1])
     engine.round(
         [

@@ -3,7 +3,6 @@ the same."""
 
 import pytest
 
-from pulsar_spark.broker import rounds as rounds_module
 from pulsar_spark.storage.committed_rounds import read_round
 from tests.requests import On
 from tests.spark_engine import new_engine
@@ -18,9 +17,9 @@ ON = On(TOPIC)
     ids=["small", "many ranges", "many cursors and consumers"],
 )
 def test_a_larger_state_is_written_whole_less_often(tmp_path, monkeypatch, ranges_a_snapshot, as_ranges, snapshots):
-    monkeypatch.setattr(rounds_module, "SNAPSHOT_EVERY", 3)
-    monkeypatch.setattr(rounds_module, "RANGES_A_SNAPSHOT", ranges_a_snapshot)
-    monkeypatch.setattr(rounds_module, "AS_RANGES", as_ranges)
+    monkeypatch.setattr("pulsar_spark.broker.snapshots.SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr("pulsar_spark.broker.snapshots.RANGES_A_SNAPSHOT", ranges_a_snapshot)
+    monkeypatch.setattr("pulsar_spark.broker.snapshots.AS_RANGES", as_ranges)
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     engine.publish(TOPIC, -1, [1] * 40)

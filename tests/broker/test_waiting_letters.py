@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import members
+from pulsar_spark.broker import members, snapshots
 from pulsar_spark.broker import rounds as rounds_module
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.projections import letter_orders, letter_rows
@@ -353,7 +353,7 @@ def test_messages_deleted_before_their_letter_was_written_are_counted(engine, ca
 
 
 def test_what_waits_is_carried_by_snapshots_and_survives_the_subscription(engine, monkeypatch):
-    monkeypatch.setattr(rounds_module, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", 1)
     engine.publish(TOPIC, -1, [1, 1])
     subscribe(engine, ON)
     place = in_the_way(engine)
@@ -489,7 +489,7 @@ def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_pa
     write."""
     drawn = random.Random(seed)
     monkeypatch.setattr(letters_module, "LETTERS_A_COMMIT", 2)
-    monkeypatch.setattr(rounds_module, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", 4)
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     sizes = [drawn.choice([1, 1, 3]) for _ in range(12)]

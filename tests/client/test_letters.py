@@ -11,7 +11,7 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import append_lock
+from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.client.waiting import eventually, nothing_comes, receive_values

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_spark.broker import gather, pages, rounds
+from pulsar_spark.broker import gather, pages, snapshots
 from pulsar_spark.broker.projections import letters
 from pulsar_spark.broker.work import Outcome
 from tests.differential import chunk_strategies, delay_strategies, key_strategies, strategies
@@ -37,7 +37,7 @@ from tests.requests import On
 def close_borders(monkeypatch):
     """Pages, snapshots and commits of letters so small that short histories cross their borders."""
     monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 3)
-    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 7)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVERY", 7)
     monkeypatch.setattr(letters, "LETTERS_A_COMMIT", 2)
 
 

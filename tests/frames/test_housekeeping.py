@@ -14,11 +14,11 @@ from pulsar_spark.frames import consume, publish, read_messages
 from pulsar_spark.storage import checkpoints, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.views import create_views
 from tests.plain_broker import PlainBroker

@@ -5,7 +5,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range, spliced
 from pulsar_spark.protocol.packed_ranges import joined, pack
 
 TAILS = [
@@ -52,3 +52,26 @@ def test_they_can_be_brought_into_order(given, random):
     ranges = list(chain.from_iterable(given))
     mixed = random.sample(ranges, len(ranges))
     assert joined([mixed]).in_order() == ranges
+
+
+@given(parts(), st.data())
+def test_spliced_they_are_what_objects_are(given, data):
+    ranges = list(chain.from_iterable(given))
+    numbers = sorted(data.draw(st.sets(st.sampled_from(range(len(ranges))))) if ranges else [])
+    new = [
+        ranges[number]._replace(**dict(zip(Range._fields[2:], data.draw(st.sampled_from(TAILS))))) for number in numbers
+    ]
+    behind = ranges[-1].last + 1 if ranges else 0
+    new += [Range(behind + gap, behind + gap, *TAILS[1]) for gap in data.draw(st.sets(st.integers(0, 3)).map(sorted))]
+    found = joined(given).spliced(numbers, new)
+    assert found == spliced(ranges, numbers, new)
+    assert len(found.tails) == len({held[2:] for held in found}), "no tail is kept that nothing has"
+
+
+@given(parts(), parts())
+def test_they_are_equal_as_objects_are(one, other):
+    ranges, others = (list(chain.from_iterable(each)) for each in (one, other))
+    assert (joined(one) == joined(other)) == (ranges == others)
+    with_other_tails = [held._replace(status="other") for held in ranges[:1]] + ranges[1:]
+    assert (joined(one) == joined([with_other_tails])) == (not ranges)
+    assert joined(one) == joined([ranges[1:], ranges[:1]]).in_order()

@@ -28,6 +28,7 @@ from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage import checkpoints, joining, retention, shortening, upkeep
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.examination import examine_root
 from pulsar_spark.storage.housekeeping import Needs, keep_house
 from pulsar_spark.storage.joining import files_of, groups_of, join
@@ -39,7 +40,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.retention import promised_seconds
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable, create_table
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS

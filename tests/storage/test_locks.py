@@ -8,9 +8,11 @@ from deltalake import DeltaTable
 
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage import commits, tables
+from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
+from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
 

@@ -18,9 +18,10 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import optimize, trim
 from pulsar_spark.errors import BrokerFenced, NewerLayout, NotAllowedError, OlderLayout
 from pulsar_spark.link.request_writer import RequestWriter
-from pulsar_spark.storage import migrations, shortening, tables, topics
+from pulsar_spark.storage import definitions, migrations, shortening, topics
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
@@ -29,7 +30,7 @@ from pulsar_spark.storage.repair import repair_root
 from pulsar_spark.storage.retention import FILES_PROPERTY, tell_promise
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable, read_definition
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, layout_version, prepare_root, read_topic
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS, TABLES, TableSpec
 from tests.faults import FULL, READ_ONLY, faults
@@ -117,7 +118,7 @@ def test_tables_that_were_told_how_long_files_stay_are_brought_up_as_others_and_
 
 
 def test_migrations_lead_from_the_first_version_to_todays():
-    assert [migration.to for migration in migrations.MIGRATIONS] == list(range(2, tables.LAYOUT_VERSION + 1))
+    assert [migration.to for migration in migrations.MIGRATIONS] == list(range(2, definitions.LAYOUT_VERSION + 1))
     assert {column.since for spec in TABLES for column in spec.columns} <= {1, *(m.to for m in migrations.MIGRATIONS)}
 
 
@@ -244,7 +245,7 @@ WITH_A_ROOT = {
 @pytest.mark.parametrize("use", WITH_A_ROOT.values(), ids=WITH_A_ROOT)
 def test_a_root_of_a_newer_release_is_refused_whatever_is_asked(layout, use, monkeypatch):
     migrate_root(layout)
-    monkeypatch.setattr(tables, "LAYOUT_VERSION", 1)
+    monkeypatch.setattr(definitions, "LAYOUT_VERSION", 1)
     monkeypatch.setattr(topics, "_versions", {})
     before = files(layout)
     with pytest.raises(NewerLayout, match="layout 2, this release reads up to 1: install a newer pulsar_spark"):
@@ -282,7 +283,7 @@ def test_a_client_of_this_release_works_before_and_goes_on(layout):
 def test_to_a_client_of_this_release_a_newer_root_is_one_by_name(layout, monkeypatch):
     table = AppendTable(layout.broker_table("requests"))
     migrate_root(layout)
-    monkeypatch.setattr(tables, "LAYOUT_VERSION", 1)
+    monkeypatch.setattr(definitions, "LAYOUT_VERSION", 1)
     with pytest.raises(NewerLayout, match="install a newer"):
         table.append(REQUESTS.rows([dict(request_id="1")]))
     with pytest.raises(BrokerFenced, match="newer release's: .*install a newer"):

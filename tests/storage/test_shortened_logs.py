@@ -11,6 +11,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage import shortening
 from pulsar_spark.storage.checkpoints import checkpoints, make_checkpoint
+from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.housekeeping import Needs, keep_house
 from pulsar_spark.storage.joining import FILES, files_of, join
 from pulsar_spark.storage.layout import Layout
@@ -18,7 +19,7 @@ from pulsar_spark.storage.ledgers import ledgers_of_topic, read_ledgers
 from pulsar_spark.storage.log import FIRST_COMMIT, TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable, read_definition
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import delete_topic, read_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.broker.hostile import commit_file

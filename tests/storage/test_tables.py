@@ -12,12 +12,14 @@ from deltalake import DeltaTable, write_deltalake
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.storage import checkpoints, data_files
+from pulsar_spark.storage.committed_rounds import rows_of
 from pulsar_spark.storage.data_files import read_file
+from pulsar_spark.storage.definitions import create_table, read_definition
 from pulsar_spark.storage.file_statistics import statistics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable, create_table, read_definition
-from pulsar_spark.table_specs import LEDGERS, MESSAGES, REQUESTS
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS
 
 NOON = datetime(2024, 5, 17, 12, 0, 0, 123_456, tzinfo=timezone.utc)
 
@@ -46,6 +48,29 @@ def test_deltalake_reads_what_is_appended(tmp_path):
     found = dataset_of(delta).to_table().select(MESSAGES.schema.names).sort_by("entry_id").cast(MESSAGES.schema)
     assert found.to_pylist() == MESSAGES.rows(rows).to_pylist()
     assert dataset_of(delta).to_table(filter=pc.field("partition_key") == "k" * 300).num_rows == 1
+
+
+def test_a_round_s_file_has_no_column_of_which_all_rows_are_null(tmp_path):
+    """Whoever reads it finds the nulls all the same, of a whole file or of some columns, by this package or another."""
+    create_table(tmp_path / "t", CURSOR_LEDGER)
+    table = AppendTable(tmp_path / "t")
+    rounds = [
+        CURSOR_LEDGER.rows([dict(round=number, kind="page", topic=topic) for topic in ("t", None)]) for number in (1, 2)
+    ]
+    for version, rows in enumerate(rounds):
+        assert table.append_fenced(rows, version) == version + 1
+    delta, commits = DeltaTable(str(tmp_path / "t")), list(TableLog(tmp_path / "t").commits(0))
+    for commit, rows in zip(commits, rounds):
+        (file,) = commit.added
+        assert set(pq.read_schema(tmp_path / "t" / file.path).names) == {"round", "kind", "topic"}
+        assert file.rows == 2 and rows_of(tmp_path / "t", commit, None) == rows
+        assert rows_of(tmp_path / "t", commit, {"page"}, ["kind", "consumer_id"]) == rows.select(
+            ["kind", "consumer_id"]
+        )
+        assert read_file(tmp_path / "t", file, CURSOR_LEDGER.schema, ["consumer_id"]).num_rows == 2
+    found = dataset_of(delta).to_table().select(CURSOR_LEDGER.schema.names).sort_by("round").cast(CURSOR_LEDGER.schema)
+    assert found.to_pylist() == pa.concat_tables(rounds).to_pylist()
+    assert dataset_of(delta).to_table(filter=pc.field("consumer_id").is_null()).num_rows == 4
 
 
 def test_statistics_enclose_every_row():

@@ -19,13 +19,14 @@ from pulsar_spark.storage import upkeep
 from pulsar_spark.storage.committed_rounds import read_round, version_of_round
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.data_files import place_files
+from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publish_times import first_published_at, last_published_before
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.staged_files import StagedFile
-from pulsar_spark.storage.tables import AppendTable, create_table
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, remove_unseen, unseen_files, vacuum
 from pulsar_spark.table_specs import REQUESTS

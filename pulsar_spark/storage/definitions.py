@@ -1,0 +1,161 @@
+"""What a table is, as the commit that creates it says, and that commit.
+
+Every table's description is a line of JSON with the layout version and what the table is, written by the commit that
+creates it, so creation is atomic and a table of another make or a newer release is known before a byte is read.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot
+from pulsar_spark.storage import forks
+from pulsar_spark.storage.commits import WRITER_VERSION
+from pulsar_spark.storage.dropped import create_where_nothing_is, is_dropped, is_rest
+from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.store import path_of, store_of
+from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
+
+FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
+
+
+class Definition(NamedTuple):
+    """What the creating commit says of a table."""
+
+    table: str
+    layout_version: int
+    table_id: str
+    properties: dict
+
+
+def create_table(
+    path: str | os.PathLike,
+    spec: TableSpec,
+    properties: dict | None = None,
+    partition_by: tuple[str, ...] = (),
+    statistics_of: tuple[str, ...] = (),
+    not_null: tuple[str, ...] = (),
+    layout_version: int = LAYOUT_VERSION,
+) -> bool:
+    """Create the table unless it is there, in *layout_version*; True for the caller whose commit created it.
+    *properties* go into its definition; Spark collects statistics of the columns *statistics_of*, or, without them, of
+    all; Delta refuses rows without the columns *not_null* (writer version 2, "Column Invariants")."""
+    if TableLog(path).latest() >= 0 and not is_rest(path):
+        return False
+    description = json.dumps(
+        {"format": FORMAT, "table": spec.name, "layout_version": layout_version, **(properties or {})}, sort_keys=True
+    )
+    configuration = _CONFIGURATION | (
+        {"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {}
+    )
+    table = path_of(path)
+    schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema_at(layout_version)])
+
+    def draw(draft: Path) -> Path:
+        forks.use()
+        DeltaTable.create(
+            str(draft),
+            schema,
+            description=description,
+            partition_by=list(partition_by) or None,
+            configuration=configuration,
+        )
+        return TableLog(draft).file(0)
+
+    store = store_of(table)
+    if store.is_local:
+        return _create_beside(table, draw)
+    with tempfile.TemporaryDirectory() as folder:
+        return create_where_nothing_is(table, draw(Path(folder) / "table").read_bytes())
+
+
+def _create_beside(table: Path, draw: Callable[[Path], Path]) -> bool:
+    """Make the table of a first commit that is *drawn* beside it."""
+    draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
+    try:
+        table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
+        first = draw(draft)
+        log_folder.mkdir(parents=True, exist_ok=True)
+        if is_durable(table):
+            sync_file(first)
+            sync_folder(table)
+            sync_parents(table, table.absolute().parents[2])
+        with append_lock(table):
+            os.link(first, log_folder / first.name)
+    except FileExistsError:
+        if TableLog(table).latest() < 0:
+            raise  # something else lies in the way
+        return False
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    if is_durable(table):
+        sync_folder(log_folder)
+    return True
+
+
+def read_definition(path: str | os.PathLike) -> Definition:
+    """The table's definition. :class:`NotARoot` for a table of another make, :class:`NewerLayout` for one of a newer
+    release, FileNotFoundError without a table, :class:`CorruptState` for one half written."""
+    log = TableLog(path)
+    if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
+        raise FileNotFoundError(path)  # also for the folder of one whose creation came to nothing
+    description = table_id = None
+    try:
+        first = log.first_actions()
+        if is_dropped(first):
+            raise FileNotFoundError(path)
+        for action in first or ():
+            if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
+                raise NewerLayout(
+                    f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
+                    f"up to {WRITER_VERSION}: install a newer pulsar_spark"
+                )
+            if "metaData" in action:
+                description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as broken:
+        raise CorruptState(
+            f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder"
+        ) from broken
+    if first is None:
+        try:
+            metadata = open_table(path).metadata()
+            description, table_id = metadata.description, str(metadata.id)
+        except (TableNotFoundError, DeltaError) as broken:
+            raise CorruptState(
+                f"table {str(path)!r} is half written ({broken}): delete the folder and create it again"
+            ) from broken
+    return parse_definition(path, description, table_id)
+
+
+def parse_definition(path: str | os.PathLike, description: str | None, table_id: str) -> Definition:
+    """The definition that a table's *description* gives; refuses as :func:`read_definition` does."""
+    try:
+        properties = json.loads(description or "")
+        is_ours = (
+            properties.pop("format") == FORMAT
+            and isinstance(properties["table"], str)
+            and isinstance(properties["layout_version"], int)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        is_ours = False
+    if not is_ours:
+        raise NotARoot(f"table {str(path)!r} was not made by pulsar_spark: give another root")
+    version = properties.pop("layout_version")
+    if version > LAYOUT_VERSION:
+        raise NewerLayout(
+            f"table {str(path)!r} has layout {version}, this release reads up to {LAYOUT_VERSION}: install a newer "
+            "pulsar_spark, with 'pip install --upgrade pulsar_spark'"
+        )
+    return Definition(properties.pop("table"), version, table_id, properties)
