@@ -118,12 +118,16 @@ class BundleLog(Worker):
             else:
                 pause = self._pause(time.monotonic() - began)
             if is_new:
-                self._tells = self._tells + 1 if is_told or self._is_told(0.0) else 0
-                for told in list(self._told.values()):
-                    told()
+                self._tell(is_told)
             is_told = self._is_told(pause)
         if self._events is not None:
             self._events.close()
+
+    def _tell(self, is_told: bool) -> None:
+        """Tell all that there may be another round, of which the system *told* or did not."""
+        self._tells = self._tells + 1 if is_told or self._is_told(0.0) else 0
+        for told in list(self._told.values()):
+            told()
 
     def _look(self) -> bool:
         if not self._log.has_news(self._seen):
