@@ -37,7 +37,7 @@ TRUSTED_AFTER = 3
 KEPT_ROUNDS, KEPT_BYTES = 8, 1 << 20
 """Of the latest rounds the rows are kept for others, where they are no more than that."""
 
-_logs: dict[tuple[int, str], "BundleLog"] = {}
+_logs: dict[tuple, "BundleLog"] = {}
 _logs_lock = threading.Lock()
 
 
@@ -185,9 +185,10 @@ class _ReadOnce(TableLog):
 
 
 def bundle_log(path: AnyPath, who: object, told: Callable[[], None]) -> BundleLog:
-    """The one at the path of a bundle's ``cursor_ledger``, followed by *who* until :func:`leave`."""
+    """The one at the path of a bundle's ``cursor_ledger``, as it is now, followed by *who* until :func:`leave`.
+    FileNotFoundError without a table."""
     with _logs_lock:
-        key = forks.generation, str(path)
+        key = forks.generation, str(path), TableLog(path).life()
         found = _logs.get(key)
         if found is None:
             found = _logs[key] = BundleLog(path)

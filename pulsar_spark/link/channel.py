@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from pulsar_spark.errors import AlreadyClosed, LogShortened, PulsarSparkError, Timeout, UnknownError
-from pulsar_spark.link import interrupts
+from pulsar_spark.link import broker_watch, interrupts
 from pulsar_spark.link.broker_watch import NAME, BrokerWatch
 from pulsar_spark.link.bundle_log import bundle_log, leave
 from pulsar_spark.link.inbox import Answers, Inbox, Reply, Subscriber
@@ -30,7 +30,7 @@ from pulsar_spark.storage.presence import Presence
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 SPACING = 0.05
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 10.0
 """After so long the log is looked at though nobody said that there is another round."""
 FAULT_SECONDS = 1.0
 """Between two looks at a log that cannot be read for now."""
@@ -279,7 +279,7 @@ class Channel(Worker):
             now = self._clock()
             if self._is_stopping or self._is_told:
                 return
-            wake_at = self._next_look
+            wake_at = min(self._next_look, now + broker_watch.LOOK_SECONDS)
             if self._inbox.has_consumers:
                 wake_at = min(wake_at, self._next_sign)
             if self._outbox or self._sources:

@@ -284,10 +284,11 @@ class LedgerIndex:
 
 
 def shared_index(layout: Layout) -> LedgerIndex:
-    """The one of the process for a root: clients that read the same topics read what is said of them once. Each says
-    :meth:`~LedgerIndex.forget` in the end."""
+    """The one of the process for a root as it is now (another one where it was made again): clients that read the same
+    topics read what is said of them once. Each says :meth:`~LedgerIndex.forget` in the end."""
+    path = layout.broker_table(LEDGERS.name)
     with _shared_lock:
-        key = forks.generation, str(layout.root), layout.bundle
+        key = forks.generation, str(path), TableLog(path).life()
         found = _shared.get(key)
         if found is None:
             found = _shared[key] = LedgerIndex(layout)

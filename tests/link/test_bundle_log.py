@@ -87,11 +87,12 @@ def test_it_looks_seldom_once_it_was_told_of_three_rounds_until_it_is_not(log, t
 
 def test_the_last_that_leaves_ends_it_and_the_next_begins_another(tmp_path):
     (tmp_path / "_delta_log").mkdir()
+    _commit(tmp_path, 0)
     told = threading.Event()
     first = module.bundle_log(tmp_path, "a", lambda: None)
     assert module.bundle_log(tmp_path, "b", told.set) is first
     module.leave(first, "a")
-    _commit(tmp_path, 0)
+    _commit(tmp_path, 1)
     assert told.wait(60)
     module.leave(first, "b")
     first._thread.join(60)
@@ -127,3 +128,19 @@ def test_a_round_that_concerns_two_clients_is_read_once(tmp_path, monkeypatch):
         for client in clients:
             client.close()
         assert eventually(lambda: not module._logs)
+
+
+def test_of_a_root_that_was_made_again_clients_hear_beside_those_of_the_old_one(tmp_path):
+    """What is kept of the old one, its versions above all, says nothing of the new one."""
+    root, clients = tmp_path / "root", []
+    for life in range(2):
+        with PlainBroker(root):
+            clients.append(pulsar.Client(f"delta:{root}"))
+            consumer = clients[-1].subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+            producer = clients[-1].create_producer("t")
+            for number in range(3 - life):
+                producer.send(b"%d" % number)
+                assert receive_values(consumer, 1) == [str(number)]
+        root.rename(tmp_path / f"old-{life}")
+    for client in clients:
+        client.shutdown()
