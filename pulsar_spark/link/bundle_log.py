@@ -101,11 +101,21 @@ class BundleLog(Worker):
             return found
 
     def _wake(self) -> None:
+        """End the thread's wait. The caller holds the condition, without which nobody closes what it waits for."""
         self._condition.notify_all()
         if self._events is not None:
             self._events.wake()
 
     def _run(self) -> None:
+        try:
+            self._follow()
+        finally:
+            with self._condition:
+                events, self._events = self._events, None
+            if events is not None:
+                events.close()
+
+    def _follow(self) -> None:
         is_told = False
         while not self._is_stopping:
             began = time.monotonic()
@@ -120,8 +130,6 @@ class BundleLog(Worker):
             if is_new:
                 self._tell(is_told)
             is_told = self._is_told(pause)
-        if self._events is not None:
-            self._events.close()
 
     def _tell(self, is_told: bool) -> None:
         """Tell all that there may be another round, of which the system *told* or did not."""
