@@ -44,7 +44,7 @@ from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout, parse_service_url
-from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledger_index import shared_index
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
 MAX_LEASE_SECONDS = 24 * 60 * 60
@@ -138,7 +138,7 @@ class Client(Producing, Subscribing):
         self._process = forks.generation
         prepare_root(self._layout)
         self._client_id = uuid.uuid4().hex
-        self._ledgers = LedgerIndex(self._layout)
+        self._ledgers = shared_index(self._layout)
         self._entries = EntryReader(CACHED_BYTES)
         self._schemas = TopicSchemas(self._layout)
         self._lock = threading.Lock()

@@ -1,10 +1,12 @@
 """Values of messages as a typed column, read with the schemas that their topic keeps.
 
-JSON is read by Spark itself; Avro batch by batch in Python workers, by ``fastavro``, each message from what its version
-says its writer wrote. What cannot be read is null, and says why.
+JSON is read by Spark itself, a field that the text does not have as its default, if that is a plain value; Avro batch
+by batch in Python workers, by ``fastavro``, each message from what its version says its writer wrote. What cannot be
+read is null, and says why.
 """
 
 import io
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 
@@ -74,8 +76,10 @@ def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
     if not isinstance(wanted, T.StructType):
         raise InvalidConfiguration("a JSON schema that is no record has no column: give a record")
     asked = T.StructType([*wanted.fields, T.StructField(_CORRUPT, T.StringType())])
-    read = F.from_json(F.col("payload").cast("string"), asked, {"columnNameOfCorruptRecord": _CORRUPT})
-    fields = [F.col(_DECODED)[field.name].alias(field.name) for field in wanted.fields]
+    text = F.col("payload").cast("string")
+    read = F.from_json(text, asked, {"columnNameOfCorruptRecord": _CORRUPT})
+    defaults = _plain_defaults(info.schema())
+    fields = [_or_default(text, field, defaults.get(field.name)).alias(field.name) for field in wanted.fields]
     is_corrupt = F.col("payload").isNotNull() & (F.col(_DECODED).isNull() | F.col(_DECODED)[_CORRUPT].isNotNull())
     is_read = F.col("payload").isNotNull() & ~is_corrupt
     columns = {
@@ -83,6 +87,22 @@ def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
         VALUE_ERROR: F.when(is_corrupt, F.lit("the payload is no JSON of the schema")),
     }
     return messages.withColumn(_DECODED, read).withColumns(columns).drop(_DECODED)
+
+
+def _plain_defaults(definition: str) -> dict[str, str | int | float | bool]:
+    """What fields of a record are where a writer did not know them, as the client's records have it; of those that are
+    plain values."""
+    found = {each["name"]: each.get("default") for each in json.loads(definition)["fields"]}
+    return {name: default for name, default in found.items() if isinstance(default, str | int | float | bool)}
+
+
+def _or_default(text: Column, field: T.StructField, default: str | int | float | bool | None) -> Column:
+    """A field of what was decoded, or its *default* where the JSON *text* does not have it."""
+    value = F.col(_DECODED)[field.name]
+    if default is None:
+        return value
+    is_there = F.array_contains(F.json_object_keys(text), field.name)
+    return F.when(is_there, value).otherwise(F.lit(default).cast(field.dataType))
 
 
 def _bytes_as_texts(kind: T.DataType) -> T.DataType:

@@ -1,5 +1,5 @@
 """The line between a client and the broker: one background thread that writes ``requests`` and follows
-``cursor_ledger``.
+``cursor_ledger``, of which it is told by what all clients of the process share (see bundle_log).
 
 Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (acknowledgements)
 start a commit at most every 50 ms (see request_writer). In: every commit of the broker is one round, whose rows go to
@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from pulsar_spark.errors import AlreadyClosed, LogShortened, PulsarSparkError, Timeout, UnknownError
-from pulsar_spark.link import interrupts
+from pulsar_spark.link import broker_watch, interrupts
 from pulsar_spark.link.broker_watch import NAME, BrokerWatch
+from pulsar_spark.link.bundle_log import bundle_log, leave
 from pulsar_spark.link.inbox import Answers, Inbox, Reply, Subscriber
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
@@ -25,16 +26,12 @@ from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-FAST_POLL = 0.01
-SLOW_POLL = 0.05
 SPACING = 0.05
-LOOK_SHARE = 9
-"""How many times longer than a look that found nothing the pause behind it is at least, up to :data:`SLOW_POLL`: where
-many clients share few processors, looking must not take what their messages need."""
+LOOK_SECONDS = 10.0
+"""After so long the log is looked at though nobody said that there is another round."""
 FAULT_SECONDS = 1.0
 """Between two looks at a log that cannot be read for now."""
 
@@ -55,14 +52,10 @@ class Channel(Worker):
     ):
         super().__init__(f"client-{client_id}", threading.Condition())
         self._root = layout.root
-        self._path = layout.broker_table(CURSOR_LEDGER.name)
-        self._least_poll = layout.store.look_seconds
         self.logger = logging.getLogger(NAME) if logger is None else logger
         self._broker = BrokerWatch(layout, self.logger, clock)
         self._broker.look()
         self._presence = Presence(layout, client_id)
-        self._log = TableLog(self._path)
-        self._seen = self._log.latest()
         self._requests = RequestWriter(layout, lambda: self._is_stopping)
         self.lease_ms = lease_ms
         self.make = (maker or RequestMaker(client_id)).make
@@ -78,7 +71,10 @@ class Channel(Worker):
         self._last_commit = self._last_sign = float("-inf")
         self._failure: PulsarSparkError | None = None
         self._is_bearing = False
-        self._look_seconds = 0.0
+        self._is_told, self._next_look = True, float("-inf")
+        self._rounds = bundle_log(layout.broker_table(CURSOR_LEDGER.name), self, self._has_come)
+        self._log = self._rounds.log
+        self._seen = self._log.latest()
         self._start()
 
     # What consumers ask for, from any thread.
@@ -204,8 +200,7 @@ class Channel(Worker):
         """+1 while somebody waits for a message, -1 afterwards: the log is looked at more often."""
         with self._condition:
             self._eager += change
-            if change > 0 and self._eager == 1:
-                self._condition.notify_all()
+            self._hurry()
 
     def is_alive(self) -> bool:
         """Whether requests can still be sent."""
@@ -225,8 +220,7 @@ class Channel(Worker):
                 self._call_timers()
                 self._send()
                 try:
-                    began = self._clock()
-                    self._look_seconds = 0.0 if self._receive() else self._clock() - began
+                    self._receive()
                     self._is_bearing = False
                     self._pause()
                 except OSError as fault:  # what was heard is heard; the rest is when the disk or the store answers
@@ -236,6 +230,7 @@ class Channel(Worker):
             failure = error
             self.logger.error("the line to the broker of root %r is down for good: %s", str(self._root), error)
         finally:
+            leave(self._rounds, self)
             self._presence.end()
             self._fail(failure)
 
@@ -244,7 +239,7 @@ class Channel(Worker):
             raise fault
         if not self._is_bearing:
             self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
-        self._is_bearing = True
+        self._is_bearing = self._is_told = True
         with self._condition:
             if not self._is_stopping:
                 self._condition.wait(FAULT_SECONDS)
@@ -269,13 +264,24 @@ class Channel(Worker):
                 function = heapq.heappop(self._timers)[2]
             function()
 
+    def _has_come(self) -> None:
+        """There may be another round."""
+        with self._condition:
+            self._is_told = True
+            self._condition.notify_all()
+
+    def _hurry(self) -> None:
+        self._rounds.hurry(self, bool(self._inbox.waiting or self._eager))
+
     def _pause(self) -> None:
         with self._condition:
+            self._hurry()
             now = self._clock()
-            is_free = not self._least_poll  # to look again
-            if self._is_stopping or (is_free and self._log.has_news(self._seen)):
+            if self._is_stopping or self._is_told:
                 return
-            wake_at = now + max(self._poll(), self._least_poll)
+            wake_at = min(self._next_look, now + broker_watch.LOOK_SECONDS)
+            if self._inbox.has_consumers:
+                wake_at = min(wake_at, self._next_sign)
             if self._outbox or self._sources:
                 wanted = now if self._outbox else min(self._sources.values())
                 wake_at = min(wake_at, now if self._is_urgent else max(wanted, self._last_commit + SPACING))
@@ -284,11 +290,10 @@ class Channel(Worker):
             if wake_at > now:
                 self._condition.wait(wake_at - now)
 
-    def _poll(self) -> float:
-        """How many seconds from now the log is looked at again."""
-        if self._inbox.waiting or self._eager:
-            return max(FAST_POLL, min(LOOK_SHARE * self._look_seconds, SLOW_POLL))
-        return SLOW_POLL
+    @property
+    def _next_sign(self) -> float:
+        """When a sign of life is due."""
+        return self._last_sign + self.lease_ms / 3000
 
     def _send(self) -> None:
         with self._condition:
@@ -297,7 +302,7 @@ class Channel(Worker):
             is_due = self._is_urgent or (
                 is_spaced and (self._outbox or any(due <= now for due in self._sources.values()))
             )
-            is_silent = self._inbox.has_consumers and now >= self._last_sign + self.lease_ms / 3000
+            is_silent = self._inbox.has_consumers and now >= self._next_sign
             if not is_due and not is_silent:
                 return
             sources = list(self._sources)
@@ -320,13 +325,15 @@ class Channel(Worker):
             for callback in committed:
                 callback(version)
 
-    def _receive(self) -> bool:
-        """Hear what is new; was there anything?"""
-        seen = self._seen
+    def _receive(self) -> None:
+        """Hear what is new, where somebody said that there may be something, or nobody said anything for a while."""
+        if not self._is_told and self._clock() < self._next_look:
+            return
+        self._is_told, self._next_look = False, self._clock() + LOOK_SECONDS
         try:
             for commit in self._log.commits(after=self._seen):
                 self._broker.heard()
-                self._inbox.hear(self._path, commit, self._condition)
+                self._inbox.hear(commit, self._rounds.rows, self._condition)
                 self._seen = commit.version
         except LogShortened:
             self._begin_again()
@@ -334,7 +341,6 @@ class Channel(Worker):
             if self._log.latest() <= self._seen:
                 raise
             self._begin_again()
-        return self._seen != seen
 
     def _begin_again(self) -> None:
         """Follow the log from its end: what the rounds said that are gone, nobody will. Where the client's lease is not

@@ -113,6 +113,11 @@ class Answers:
             self._done()
 
 
+def read_rows(path: AnyPath, commit: Commit) -> pa.Table:
+    """What the round says that made a *commit* to ``cursor_ledger`` at *path*."""
+    return read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
+
+
 class Inbox:
     """Subscribers by consumer, topic and partition; callbacks by request id."""
 
@@ -153,13 +158,15 @@ class Inbox:
             return True
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
 
-    def hear(self, path: AnyPath, commit: Commit, lock: AbstractContextManager = nullcontext()) -> None:
-        """Tell everybody what the round says that made a *commit* to the table at *path*. The *lock* is held while it
-        is found out whom that concerns."""
+    def hear(
+        self, commit: Commit, read: Callable[[Commit], pa.Table], lock: AbstractContextManager = nullcontext()
+    ) -> None:
+        """Tell everybody what the round says that made a *commit*; *read* gives its rows, as :func:`read_rows` does.
+        The *lock* is held while it is found out whom that concerns."""
         with lock:
             is_ours = self.concerns(commit)
         if is_ours:
-            rows = read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
+            rows = read(commit)
             with lock:
                 wanted = self.wanted()
             self.dispatch(rows, wanted)

@@ -1,15 +1,22 @@
-"""Writes requests: one commit to ``requests`` at a time, and never the same request twice (see sure_append).
+"""Writes requests: one commit to ``requests`` at a time, and never the same request twice (see sure_append). What the
+clients of a process ask for while a commit is under way goes into the next one, all of it together.
 
 Checkpoints of the table are the broker's, who follows it: to open a table takes a client some 50 MB and a thread for
 each commit behind the last checkpoint, and more of both the more a broker has not put away.
 """
 
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from weakref import WeakValueDictionary
 
-from pulsar_spark.errors import ConnectError
+from pulsar_spark.errors import ConnectError, PulsarSparkError, UnknownError
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.table_specs import REQUESTS
 
@@ -17,11 +24,11 @@ RETRY_SECONDS = 0.2
 
 
 class RequestWriter:
-    """For one thread at a time. *is_ending* says whether to give up rather than try again."""
+    """One client's, for one thread at a time. *is_ending* says whether to give up rather than try again."""
 
     def __init__(self, layout: Layout, is_ending: Callable[[], bool]):
         self._is_ending = is_ending
-        self._table = SureAppend(layout.broker_table(REQUESTS.name), "request_id", makes_checkpoints=False)
+        self._table = _shared_table(layout.broker_table(REQUESTS.name))
 
     @property
     def path(self) -> str:
@@ -31,13 +38,56 @@ class RequestWriter:
     def write(self, rows: list[dict]) -> int:
         """The version that holds *rows*, in order; :class:`ConnectError` when the table is gone or cannot be written
         any more."""
-        try:
-            return self._table.append(REQUESTS.rows(rows), self._wait)
-        except FileNotFoundError as gone:
-            raise ConnectError(f"{self.path!r} was deleted or made again: open a new client") from gone
+        return self._table.write(rows, self._is_ending)
 
-    def _wait(self, unclear: Exception) -> None:
-        if self._is_ending() or not self._is_there():
+
+class _Part:
+    """What one client asks for in a commit, and what became of it."""
+
+    def __init__(self, rows: list[dict], is_ending: Callable[[], bool]):
+        self.rows, self.is_ending = rows, is_ending
+        self.version: int | None = None
+        self.error: PulsarSparkError | None = None
+
+
+class _SharedTable:
+    """``requests`` of a bundle, for all clients of the process: whoever has the turn writes what all wait for."""
+
+    def __init__(self, path: AnyPath):
+        self._table = SureAppend(path, "request_id", makes_checkpoints=False)
+        self._turn, self._lock, self._waiting = threading.Lock(), threading.Lock(), []
+        self.path = self._table.path
+
+    def write(self, rows: list[dict], is_ending: Callable[[], bool]) -> int:
+        part = _Part(rows, is_ending)
+        with self._lock:
+            self._waiting.append(part)
+        with self._turn:
+            if part.version is None and part.error is None:
+                with self._lock:
+                    parts, self._waiting = self._waiting, []
+                self._write(parts)
+        if part.error is not None:
+            raise part.error
+        return part.version
+
+    def _write(self, parts: list[_Part]) -> None:
+        version, error = None, UnknownError("the thread that wrote the requests ended: see its traceback")
+        try:
+            version = self._table.append(
+                REQUESTS.rows([row for part in parts for row in part.rows]), partial(self._wait, parts)
+            )
+        except FileNotFoundError:
+            error = ConnectError(f"{self.path!r} was deleted or made again: open a new client")
+        except PulsarSparkError as given:
+            error = given
+        finally:
+            for part in parts:
+                part.version, part.error = version, error if version is None else None
+
+    def _wait(self, parts: list[_Part], unclear: Exception) -> None:
+        """As long as one of them does not end all wait: what was tried may be there, and is not to be there twice."""
+        if all(part.is_ending() for part in parts) or not self._is_there():
             raise ConnectError(f"{self.path!r} cannot be written: {unclear}") from unclear
         time.sleep(RETRY_SECONDS)
 
@@ -49,3 +99,17 @@ class RequestWriter:
             if not is_fault_of_disk(fault):
                 raise
             return True
+
+
+_tables: WeakValueDictionary[tuple, _SharedTable] = WeakValueDictionary()
+_tables_lock = threading.Lock()
+
+
+def _shared_table(path: AnyPath) -> _SharedTable:
+    """That of the table as it is now: another one where it was made again. FileNotFoundError without a table."""
+    with _tables_lock:
+        key = forks.generation, str(path), TableLog(path).life()
+        found = _tables.get(key)
+        if found is None:
+            found = _tables[key] = _SharedTable(path)
+        return found

@@ -7,10 +7,11 @@ long than its answer is waited for, so one that failed with Timeout is not carri
 
 import time
 import uuid
+from functools import partial
 
 from pulsar_spark.errors import InvalidConfiguration, NotARoot, ServiceUnitNotReady
 from pulsar_spark.link import interrupts
-from pulsar_spark.link.inbox import Answers, Inbox, Reply
+from pulsar_spark.link.inbox import Answers, Inbox, Reply, read_rows
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.storage.bundles import layout_of, layouts_of
@@ -89,7 +90,7 @@ class Requester:
         while inbox.waiting:
             if log.has(seen + 1):
                 seen += 1
-                inbox.hear(path, log.commit(seen))
+                inbox.hear(log.commit(seen), partial(read_rows, path))
             elif time.monotonic() > deadline:
                 raise no_answer(layout.root, self.timeout_seconds)
             else:

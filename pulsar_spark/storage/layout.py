@@ -30,8 +30,8 @@ BUNDLES = "_bundles"
 
 DEFAULT_BUNDLE = "0x00000000_0xffffffff"
 MAX_FILE_NAME = 255
-LOCK, STAGED = ".lock", ".staged"
-MAX_TABLE_NAME = MAX_FILE_NAME - len(".") - max(map(len, (LOCK, STAGED)))
+LOCK, TURN, STAGED = ".lock", ".turn", ".staged"
+MAX_TABLE_NAME = MAX_FILE_NAME - len(".") - max(map(len, (LOCK, TURN, STAGED)))
 """Bytes of a table's folder name, so that what lies beside it has a name, too."""
 
 _PLAIN = re.compile(r"[a-z0-9-]")

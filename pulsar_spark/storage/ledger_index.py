@@ -11,12 +11,14 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
@@ -34,10 +36,15 @@ STRETCH = 1 << 13
 """So many runs of a topic partition are loaded at a time, or twice as many."""
 _STRETCHES = 2
 """Of each topic partition so many stay in memory beside its last runs."""
+MOST_TOPICS = 1000
+"""Of more topics those that were asked about first are forgotten."""
+
+_shared: WeakValueDictionary[tuple, "LedgerIndex"] = WeakValueDictionary()
+_shared_lock = threading.Lock()
 
 
 class LedgerIndex:
-    """The runs of the topics a client asks about; shared by its consumers, safe for threads."""
+    """The runs of the topics that the clients of a process ask about; shared by their consumers, safe for threads."""
 
     def __init__(self, layout: Layout):
         self.layout = layout
@@ -49,6 +56,8 @@ class LedgerIndex:
         self._foreign: dict[str, set[str]] = {}
         self._stretches: dict[tuple[str, int], deque[PartitionLedgers]] = {}
         self._by_bundle = {layout.bundle: self}
+        self._users = 0
+        self._few: tuple[int, pa.Table] | None = None
 
     def of(self, topic: Topic) -> "LedgerIndex":
         """The index of the bundle that the topic is in now; this one, where there is one bundle."""
@@ -61,13 +70,17 @@ class LedgerIndex:
         return found
 
     def forget(self) -> None:
-        """Keep nothing: who asks again waits until it is loaded."""
+        """One of those who share it asks no more: the last one lets all go. Who asks again waits until it is loaded."""
+        with _shared_lock:
+            self._users -= 1
+            if self._users > 0:
+                return
         for other in list(self._by_bundle.values()):
             other._forget()
 
     def _forget(self) -> None:
         with self._lock:
-            self._version = None
+            self._version = self._few = None
             self._topics.clear()
             self._foreign.clear()
             self._stretches.clear()
@@ -196,16 +209,47 @@ class LedgerIndex:
         version = self._log.latest() if self._version is None else self._version
         partitions: dict[int, PartitionLedgers] = {}
         if version > 0:
-            opened = open_table(self._path, version)
-            wanted = [term("topic_id", "==", topic_id)]
-            if (pc.sum(pa.table(opened.get_add_actions())["num_records"]).as_py() or 0) > 2 * STRETCH:
+            rows = self._of_few(version)
+            if rows is None:
+                opened = open_table(self._path, version)
                 partitions = last_runs(opened, topic_id, STRETCH)
                 give_memory_back()
-                wanted.append(term("first_position", "==", NO_POSITION))
-            self._append(topic_id, partitions, stored_rows(opened, _COLUMNS, wanted))
+                wanted = [term("topic_id", "==", topic_id), term("first_position", "==", NO_POSITION)]
+                rows = stored_rows(opened, _COLUMNS, wanted)
+            self._append(topic_id, partitions, rows.filter(pc.equal(rows["topic_id"], topic_id)))
         self._version = version
+        while len(self._topics) >= MOST_TOPICS:
+            self._let_go(next(iter(self._topics)))
         self._topics[topic_id] = partitions
         return partitions
+
+    def _of_few(self, version: int) -> pa.Table | None:
+        """All rows of a table that has few in this version, which are kept for the next topic; None of one that has
+        many."""
+        rows = None
+        if self._few is not None:
+            known, rows = self._few
+            try:
+                found = [
+                    read_added(self._path, each, LEDGERS.schema, _COLUMNS) for each in self._log.commits(known, version)
+                ]
+                rows = pa.concat_tables([rows, *found]).combine_chunks()
+            except (LogShortened, FileNotFoundError):
+                rows = None
+        if rows is None:
+            opened = open_table(self._path, version)
+            if (pc.sum(pa.table(opened.get_add_actions())["num_records"]).as_py() or 0) <= 2 * STRETCH:
+                rows = stored_rows(opened, _COLUMNS)
+        is_few = rows is not None and rows.num_rows <= 2 * STRETCH
+        self._few = (version, rows) if is_few else None
+        return rows if is_few else None
+
+    def _let_go(self, topic_id: str) -> None:
+        """It is loaded again when somebody asks about it again."""
+        del self._topics[topic_id]
+        self._foreign.pop(topic_id, None)
+        for key in [key for key in self._stretches if key[0] == topic_id]:
+            del self._stretches[key]
 
     def _refresh(self) -> None:
         if self._version is None:
@@ -237,6 +281,19 @@ class LedgerIndex:
                 known.let_go(begins, partial(stored_runs, self._path, topic_id, partition))
         notes = rows.filter(pc.and_(pc.equal(rows["first_position"], NO_POSITION), pc.is_valid(rows["path"])))
         self._foreign.setdefault(topic_id, set()).update(notes["path"].to_pylist())
+
+
+def shared_index(layout: Layout) -> LedgerIndex:
+    """The one of the process for a root as it is now (another one where it was made again): clients that read the same
+    topics read what is said of them once. Each says :meth:`~LedgerIndex.forget` in the end."""
+    path = layout.broker_table(LEDGERS.name)
+    with _shared_lock:
+        key = forks.generation, str(path), TableLog(path).life()
+        found = _shared.get(key)
+        if found is None:
+            found = _shared[key] = LedgerIndex(layout)
+        found._users += 1
+        return found
 
 
 def _near_each_other(spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from pulsar_spark.errors import OperationNotSupported
-from pulsar_spark.storage.layout import LOCK, beside
+from pulsar_spark.storage.layout import LOCK, TURN, beside
 from pulsar_spark.storage.store import store_of
 
 
@@ -43,9 +43,20 @@ def shared_lock(table: str | os.PathLike) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
-    """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
-    lock = beside(table, LOCK)
+def turn(table: str | os.PathLike) -> Iterator[None]:
+    """Be the only one of those who wait for their turn to append; nobody else has to. In an object store, where whoever
+    found a version taken is told which are there, nobody waits."""
+    if not store_of(table).is_local:
+        yield
+        return
+    with _locked(table, fcntl.LOCK_EX, TURN):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(table: str | os.PathLike, kind: int, suffix: str = LOCK) -> Iterator[None]:
+    """Hold a lock beside the table, alone or with others, after waiting for it without looking again and again."""
+    lock = beside(table, suffix)
     lock.parent.mkdir(parents=True, exist_ok=True)
     opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -1,7 +1,8 @@
 """Appending to tables without a JVM.
 
 Appends wait for nobody: a version that is taken is followed by the next, and ``append_fenced`` commits exactly the
-next version or nothing. See commits for how, and data_files for what is in them.
+next version or nothing. Who finds one taken waits for a turn, because of many who try at once all but one try in vain,
+again and again. See commits for how, and data_files for what is in them.
 
 A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder,
 trimming, and a Spark commit on a local disk, which checks and then renames. They hold it alone
@@ -25,7 +26,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.staged_files import StagedFile
 from pulsar_spark.storage.store import AnyPath, path_of
-from pulsar_spark.storage.table_lock import shared_lock
+from pulsar_spark.storage.table_lock import shared_lock, turn
 
 
 def is_committed(path: str | os.PathLike, app_id: str, version: int) -> bool:
@@ -198,21 +199,24 @@ class AppendTable:
         that was known before, whether to try the one behind; None where it does not."""
 
         def versions() -> Iterator[int]:
-            while True:
-                yield self._known + 1
-                seen, self._known = self._known, self._log.latest(self._known)
-                if not goes_on(seen):
-                    return
+            yield self._known + 1
+            with turn(self.path):
+                while True:
+                    seen, self._known = self._known, self._log.latest(self._known)
+                    if not goes_on(seen):
+                        return
+                    yield self._known + 1
 
-        version = commit(
-            self._folder,
-            versions(),
-            adds,
-            transactions,
-            concerns=concerns,
-            held=self._shared,
-            makes_checkpoint=self._makes_checkpoints,
-        )
+        with contextlib.closing(versions()) as free:
+            version = commit(
+                self._folder,
+                free,
+                adds,
+                transactions,
+                concerns=concerns,
+                held=self._shared,
+                makes_checkpoint=self._makes_checkpoints,
+            )
         self._known = self._known if version is None else version
         return version
 

@@ -135,7 +135,6 @@ def _clients(bench: Bench) -> Iterator[Figure]:
         _next_line(processes)
         elapsed = time.monotonic() - began
         requests, rounds = _commits(layout) - requests, _rounds(layout) - rounds
-        time.sleep(2.0)
         _tell(processes)
         waited = [one for line in _next_line(processes) for one in json.loads(line)]
         broker.check()

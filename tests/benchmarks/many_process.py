@@ -3,7 +3,8 @@ for tests.benchmarks.many_clients.
 
 Each client has a producer and a Shared consumer on a topic that it shares with nine others. The process prints a line
 when all are connected and begins when a line comes on its standard input; then each client sends a message a second
-and receives and acknowledges what comes to it. In the end it prints how many seconds each message that came took.
+and receives and acknowledges what comes to it. When a second line comes it waits until all that was sent has come, two
+minutes at most, and prints how many seconds each message took.
 """
 
 import json
@@ -53,6 +54,9 @@ def main(root: str, first: int, clients: int, messages: int) -> None:
         sender.join()
     print("sent", flush=True)
     sys.stdin.readline()
+    patient_until = time.monotonic() + PATIENCE_SECONDS
+    while len(waited) < clients * messages and time.monotonic() < patient_until:
+        time.sleep(0.05)
     print(json.dumps(waited), flush=True)
     for pair in pairs:
         pair.client.close()

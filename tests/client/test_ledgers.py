@@ -9,7 +9,7 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage import ledger_index, partition_ledgers
 from pulsar_spark.storage.chunk_runs import chunk_runs_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledger_index import LedgerIndex, shared_index
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import LEDGERS
@@ -167,3 +167,52 @@ def test_for_chunks_nothing_else_of_what_is_past_is_loaded(layout, ledgers, monk
     assert index.last_chunk_position("T", -1) == (3 if has_chunks else -1)
     assert [each.ledger_id for each in chunk_runs_of(layout, "T", -1).chunk_runs(0)] == ([4] if has_chunks else [])
     assert index._topics["T"][-1].held == 4 and index.end("T", -1) == 40
+
+
+def test_of_a_small_table_a_second_topic_reads_what_came_since_the_first(layout, ledgers, monkeypatch):
+    opened, read = [], []
+    open_table, read_added = ledger_index.open_table, ledger_index.read_added
+    monkeypatch.setattr(ledger_index, "open_table", lambda *asked: opened.append(asked) or open_table(*asked))
+    monkeypatch.setattr(ledger_index, "read_added", lambda *asked: read.append(asked[1].version) or read_added(*asked))
+    ledgers.append(LEDGERS.rows([run(1, 0, 0, 10), run(1, 0, 0, 5, topic_id="U")]))
+    index = LedgerIndex(layout)
+    assert cut(index, 0, 0) == [(1, 0, 0, 1)] and len(opened) == 1
+    ledgers.append(LEDGERS.rows([run(2, 0, 5, 5, topic_id="U")]))
+    ledgers.append(LEDGERS.rows([run(3, 0, 10, 5, topic_id="U"), run(3, 0, 0, 5, topic_id="V")]))
+    assert cut(index, 0, 14, topic_id="U") == [(1, 0, 0, 5), (2, 0, 5, 5), (3, 0, 10, 5)]
+    read.clear()
+    assert cut(index, 0, 4, topic_id="V") == [(3, 0, 0, 5)]
+    assert len(opened) == 1 and read == []
+
+
+def test_a_table_that_is_no_longer_small_is_opened_again(layout, ledgers, monkeypatch):
+    monkeypatch.setattr(ledger_index, "STRETCH", 2)
+    ledgers.append(LEDGERS.rows([run(1, 0, 0, 10)]))
+    index = LedgerIndex(layout)
+    assert cut(index, 0, 0) == [(1, 0, 0, 1)]
+    ledgers.append(LEDGERS.rows([run(2, 0, 0, 5, topic_id=f"U{number}") for number in range(9)]))
+    assert cut(index, 0, 4, topic_id="U1") == [(2, 0, 0, 5)]
+    assert index._few is None
+
+
+def test_of_many_topics_those_asked_about_first_are_loaded_again(layout, ledgers, monkeypatch):
+    monkeypatch.setattr(ledger_index, "MOST_TOPICS", 2)
+    ledgers.append(LEDGERS.rows([run(1, 0, 0, 10, topic_id=name) for name in "TUV"]))
+    index = LedgerIndex(layout)
+    for name in "TUVT":
+        assert cut(index, 3, 4, topic_id=name) == [(1, 3, 3, 2)]
+        assert len(index._topics) <= 2
+    ledgers.append(LEDGERS.rows([run(2, 0, 10, 10, topic_id=name) for name in "TUV"]))
+    for name in "UVT":
+        assert cut(index, 12, 13, topic_id=name) == [(2, 2, 12, 2)]
+
+
+def test_clients_of_a_process_share_what_they_know_until_the_last_is_closed(layout, ledgers):
+    ledgers.append(LEDGERS.rows([run(1, 0, 0, 10)]))
+    first, second = shared_index(layout), shared_index(layout)
+    assert first is second and cut(first, 0, 0) == [(1, 0, 0, 1)]
+    first.forget()
+    assert list(second._topics) == ["T"]
+    second.forget()
+    assert not second._topics and second._few is None
+    assert cut(shared_index(layout), 0, 0) == [(1, 0, 0, 1)]

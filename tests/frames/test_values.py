@@ -122,6 +122,31 @@ def test_json_and_text_by_a_consumer(spark, root, client):
     assert (row["value"], row["value_error"], row["schema_version"]) == ("grüße", None, 0)
 
 
+class Later(Record):
+    """Plain, as a later release writes it."""
+
+    customer = String(required=True)
+    price = Integer(default=7, required=True, required_default=True)
+    note = String(default="none", required_default=True)
+
+
+Later.__name__ = "Plain"
+
+
+def test_json_that_lacks_a_field_has_its_default(spark, root, client):
+    """As the client's records have it; a null that is written is a null."""
+    publish(spark.sql("SELECT named_struct('customer', 'a') value"), root, "d", schema=JsonSchema(Plain))
+    producer = client.create_producer("d", schema=JsonSchema(Later))
+    producer.send(Later(customer="b", price=3, note=None))
+    producer.send(Later(customer="c"))
+    assert [each.note for each in received(client, "d", JsonSchema(Later), 3)] == ["none", None, "none"]
+    assert values(decode_values(read_messages(spark, root, "d"), root, "d")) == [
+        {"customer": "a", "price": 7, "note": "none"},
+        {"customer": "b", "price": 3},
+        {"customer": "c", "price": 7, "note": "none"},
+    ]
+
+
 def test_what_does_not_fit_is_refused_and_publishes_nothing(spark, root, client):
     order = spark.createDataFrame([(("a", None, None),)], f"value struct<{ORDERS}>")
     client.create_producer("t", schema=AvroSchema(Simple))

@@ -1,12 +1,16 @@
 """Clients leave requests behind, and the broker who follows them leaves what makes their table quick to open."""
 
+import errno
 import json
 import threading
 
+from pulsar_spark.errors import ConnectError
+from pulsar_spark.link import request_writer
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.storage import checkpoints
 from pulsar_spark.storage.checkpoints import last_checkpoint
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 from tests.client.waiting import eventually
@@ -30,3 +34,52 @@ def test_a_client_makes_no_checkpoint_of_requests_and_the_broker_does(layout, mo
     told = json.loads((path / "_delta_log" / "_last_checkpoint").read_text())
     assert told["size"] >= told["version"]
     assert dataset_of(path).to_table().num_rows == 16
+
+
+def test_what_clients_of_a_process_ask_for_meanwhile_goes_into_one_commit(layout, monkeypatch):
+    prepare_root(layout)
+    first, *others = (RequestWriter(layout, lambda: True) for _ in range(4))
+    is_writing, may_end, versions = threading.Event(), threading.Event(), {}
+    append = first._table._table.append
+
+    def slow(rows, wait):
+        is_writing.set()
+        may_end.wait(60)
+        return append(rows, wait)
+
+    monkeypatch.setattr(first._table._table, "append", slow)
+
+    def write(name: str, writer: RequestWriter) -> None:
+        versions[name] = writer.write([dict(request_id=f"{name}-{number}", kind="flow") for number in range(2)])
+
+    threads = [threading.Thread(target=write, args=("a", first))]
+    threads[0].start()
+    is_writing.wait(60)
+    threads += [threading.Thread(target=write, args=(name, writer)) for name, writer in zip("bcd", others)]
+    for thread in threads[1:]:
+        thread.start()
+    eventually(lambda: len(first._table._waiting) == 3)
+    may_end.set()
+    for thread in threads:
+        thread.join(60)
+    assert versions == {"a": 1, "b": 2, "c": 2, "d": 2}
+    assert dataset_of(first.path).to_table().num_rows == 8
+
+
+def test_a_commit_of_several_is_given_up_when_none_of_them_goes_on(layout, monkeypatch):
+    """What was tried may be there: who tries again without the others would not find it."""
+    monkeypatch.setattr(request_writer, "RETRY_SECONDS", 0.0)
+    prepare_root(layout)
+    tries, ending = [], {"a": False, "b": False}
+    writers = {name: RequestWriter(layout, lambda name=name: ending[name]) for name in ending}
+    table = writers["a"]._table
+
+    def fail(self, rows, *more):
+        tries.append(rows.num_rows)
+        ending["a"], ending["b"] = len(tries) > 2, len(tries) > 4
+        raise OSError(errno.EIO, "the disk is away")
+
+    monkeypatch.setattr(AppendTable, "append", fail)
+    parts = [request_writer._Part([dict(request_id=name, kind="flow")], writers[name]._is_ending) for name in ending]
+    table._write(parts)
+    assert tries == [2] * 5 and all(isinstance(part.error, ConnectError) for part in parts)

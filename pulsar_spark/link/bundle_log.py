@@ -1,0 +1,212 @@
+"""What the clients of one process hear of a bundle's rounds: one thread looks whether there is another one and tells
+them all, and a round that concerns several of them is read once.
+
+Looking is what idle clients do, and two hundred that looked a hundred times a second each would take what the few that
+work need. So the system tells the thread of new files (see folder_events). As it need not (of a file system that other
+machines write to), the thread looks by itself as well: often, until three rounds in a row were told, and once a second
+from then on, for as long as no look finds what nobody told.
+"""
+
+import contextlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+import pyarrow as pa
+
+from pulsar_spark.link import inbox
+from pulsar_spark.link.folder_events import FolderEvents
+from pulsar_spark.link.worker import Worker
+from pulsar_spark.storage import forks
+from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
+
+FAST_POLL = 0.01
+SLOW_POLL = 0.05
+LOOK_SHARE = 9
+"""How many times longer than a look that found nothing the pause behind it is at least, up to :data:`SLOW_POLL`."""
+TOLD_POLL = 1.0
+"""Between two looks where the system tells."""
+FAULT_SECONDS = 1.0
+"""Between two looks at a log that cannot be read for now."""
+TRUSTED_AFTER = 3
+KEPT_ROUNDS, KEPT_BYTES = 8, 1 << 20
+"""Of the latest rounds the rows are kept for others, where they are no more than that."""
+
+_logs: dict[tuple, "BundleLog"] = {}
+_logs_lock = threading.Lock()
+
+
+class BundleLog(Worker):
+    """One for each bundle that clients of the process have consumers or questions in; :func:`bundle_log` gives it."""
+
+    def __init__(self, path: AnyPath):
+        super().__init__("rounds", threading.Condition())
+        self._path, self._log = path_of(path), TableLog(path)
+        self.log = _ReadOnce(path, self._round)
+        self._least_poll = store_of(path).look_seconds
+        self._told: dict[object, Callable[[], None]] = {}
+        self._eager: set[object] = set()
+        self._rounds: OrderedDict[int, _Round] = OrderedDict()
+        self._seen, self._events, self._tells = -1, None, 0
+
+    def follow(self, who: object, told: Callable[[], None]) -> None:
+        """From now on *told* is called, on the log's thread, when there may be another round."""
+        with self._condition:
+            self._told[who] = told
+            is_first = len(self._told) == 1
+        if is_first:
+            self._seen = self._log.latest()
+            if not self._least_poll:
+                with contextlib.suppress(OSError):
+                    self._events = FolderEvents(self._log.folder)
+            self._start()
+
+    def leave(self, who: object) -> bool:
+        """Tell it nothing more; was it the last one?"""
+        with self._condition:
+            self._told.pop(who, None)
+            self._eager.discard(who)
+            self._is_stopping = not self._told
+            self._wake()
+            return self._is_stopping
+
+    def hurry(self, who: object, is_waiting: bool) -> None:
+        """While somebody waits for what a round says, looks that nobody need be told of are frequent."""
+        with self._condition:
+            if is_waiting == (who in self._eager):
+                return
+            (self._eager.add if is_waiting else self._eager.discard)(who)
+            if is_waiting and self._tells < TRUSTED_AFTER:
+                self._wake()
+
+    def rows(self, commit: Commit) -> pa.Table:
+        """What a round says, in the columns that clients want."""
+        return self._round(commit.version).rows(lambda: inbox.read_rows(self._path, commit))
+
+    def _round(self, version: int) -> "_Round":
+        with self._condition:
+            if len(self._told) < 2:
+                self._rounds.clear()
+                return _Round()
+            found = self._rounds.get(version)
+            if found is None:
+                found = self._rounds[version] = _Round()
+                while len(self._rounds) > KEPT_ROUNDS:
+                    self._rounds.popitem(last=False)
+            return found
+
+    def _wake(self) -> None:
+        """End the thread's wait. The caller holds the condition, without which nobody closes what it waits for."""
+        self._condition.notify_all()
+        if self._events is not None:
+            self._events.wake()
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        finally:
+            with self._condition:
+                events, self._events = self._events, None
+            if events is not None:
+                events.close()
+
+    def _follow(self) -> None:
+        is_told = False
+        while not self._is_stopping:
+            began = time.monotonic()
+            try:
+                is_new = self._look()
+            except OSError as fault:  # who asks the log himself says it
+                if not is_fault_of_disk(fault):
+                    raise
+                is_new, pause = True, FAULT_SECONDS
+            else:
+                pause = self._pause(time.monotonic() - began)
+            if is_new:
+                self._tell(is_told)
+            is_told = self._is_told(pause)
+
+    def _tell(self, is_told: bool) -> None:
+        """Tell all that there may be another round, of which the system *told* or did not."""
+        self._tells = self._tells + 1 if is_told or self._is_told(0.0) else 0
+        for told in list(self._told.values()):
+            told()
+
+    def _look(self) -> bool:
+        if not self._log.has_news(self._seen):
+            return False
+        self._seen = self._log.latest(self._seen)
+        return True
+
+    def _pause(self, look_seconds: float) -> float:
+        if self._tells >= TRUSTED_AFTER:
+            return TOLD_POLL
+        poll = max(FAST_POLL, min(LOOK_SHARE * look_seconds, SLOW_POLL)) if self._eager else SLOW_POLL
+        return max(poll, self._least_poll)
+
+    def _is_told(self, seconds: float) -> bool:
+        """Wait so long at most; did the system say that there is something?"""
+        if self._events is not None:
+            return self._events.wait(seconds)
+        with self._condition:
+            if not self._is_stopping:
+                self._condition.wait(seconds)
+        return False
+
+
+class _Round:
+    """What was read of one round, for several who want it."""
+
+    def __init__(self):
+        self._lock, self._commit, self._rows, self._is_large = threading.Lock(), None, None, False
+
+    def commit(self, read: Callable[[], Commit]) -> Commit:
+        with self._lock:
+            if self._commit is None:
+                self._commit = read()
+            return self._commit
+
+    def rows(self, read: Callable[[], pa.Table]) -> pa.Table:
+        if self._is_large:
+            return read()
+        with self._lock:
+            rows = read() if self._rows is None else self._rows
+            self._is_large = rows.nbytes > KEPT_BYTES
+            self._rows = None if self._is_large else rows
+            return rows
+
+
+class _ReadOnce(TableLog):
+    """The log, of which a commit that several read is read once."""
+
+    def __init__(self, path: AnyPath, round_of: Callable[[int], _Round]):
+        super().__init__(path)
+        self._round_of = round_of
+
+    def commit(self, version: int) -> Commit:
+        return self._round_of(version).commit(partial(super().commit, version))
+
+
+def bundle_log(path: AnyPath, who: object, told: Callable[[], None]) -> BundleLog:
+    """The one at the path of a bundle's ``cursor_ledger``, as it is now, followed by *who* until :func:`leave`.
+    FileNotFoundError without a table."""
+    with _logs_lock:
+        key = forks.generation, str(path), TableLog(path).life()
+        found = _logs.get(key)
+        if found is None:
+            found = _logs[key] = BundleLog(path)
+        found.follow(who, told)
+        return found
+
+
+def leave(log: BundleLog, who: object) -> None:
+    """*who* follows it no longer; the last one ends it. A second call does nothing."""
+    with _logs_lock:
+        if log.leave(who):
+            for key in [key for key, each in _logs.items() if each is log]:
+                del _logs[key]

@@ -1,0 +1,146 @@
+"""Clients of a process hear of rounds together: who looks, who is told, and what is read how often."""
+
+import threading
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.link import bundle_log as module
+from pulsar_spark.link import inbox
+from pulsar_spark.link.folder_events import FolderEvents
+from tests.client.waiting import eventually, receive_values
+from tests.plain_broker import PlainBroker
+
+
+@pytest.fixture
+def log(tmp_path):
+    """One that no thread looks at."""
+    (tmp_path / "_delta_log").mkdir()
+    return module.BundleLog(tmp_path)
+
+
+def _commit(folder, version: int) -> None:
+    (folder / "_delta_log" / f"{version:020d}.json").write_text("")
+
+
+@pytest.fixture
+def events(tmp_path):
+    try:
+        found = FolderEvents(tmp_path)
+    except OSError as missing:
+        pytest.skip(f"nobody tells of files here: {missing}")
+    yield found
+    found.close()
+
+
+def test_a_file_that_comes_into_the_folder_ends_the_wait(events, tmp_path):
+    assert not events.wait(0.0)
+    (tmp_path / "fresh").write_text("")
+    (tmp_path / "fresh").rename(tmp_path / "there")
+    assert events.wait(60.0) and not events.wait(0.0)
+    (tmp_path / "other").hardlink_to(tmp_path / "there")
+    assert events.wait(60.0)
+
+
+def test_who_wakes_it_is_no_file(events):
+    waited = []
+    waiting = threading.Thread(target=lambda: waited.append(events.wait(60.0)))
+    waiting.start()
+    events.wake()
+    waiting.join(60)
+    assert waited == [False]
+
+
+def test_of_a_folder_that_is_not_there_nobody_tells(tmp_path):
+    with pytest.raises(OSError):
+        FolderEvents(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "waits, look, seconds",
+    [
+        (False, 0.0, 0.05),
+        (False, 1.0, 0.05),
+        (True, 0.0, 0.01),
+        (True, 0.001, 0.01),
+        (True, 0.003, 0.027),
+        (True, 1, 0.05),
+    ],
+)
+def test_while_somebody_waits_it_looks_often_unless_a_look_takes_long(log, waits, look, seconds):
+    """Many clients on few processors would otherwise do little else than look."""
+    log.hurry("consumer", waits)
+    assert log._pause(look) == pytest.approx(seconds)
+
+
+def test_it_looks_seldom_once_it_was_told_of_three_rounds_until_it_is_not(log, tmp_path, monkeypatch):
+    are_told = iter([True, True, True, False])
+    monkeypatch.setattr(log, "_is_told", lambda seconds: seconds == 0.0 and next(are_told))
+    pauses = []
+    for version in range(4):
+        _commit(tmp_path, version)
+        assert log._look() and not log._look()
+        log._tell(is_told=False)
+        pauses.append(log._pause(0.0))
+    assert pauses == [0.05, 0.05, 1.0, 0.05]
+
+
+def test_the_last_that_leaves_ends_it_and_the_next_begins_another(tmp_path):
+    (tmp_path / "_delta_log").mkdir()
+    _commit(tmp_path, 0)
+    told = threading.Event()
+    first = module.bundle_log(tmp_path, "a", lambda: None)
+    assert module.bundle_log(tmp_path, "b", told.set) is first
+    module.leave(first, "a")
+    _commit(tmp_path, 1)
+    assert told.wait(60)
+    module.leave(first, "b")
+    first._thread.join(60)
+    assert not first._thread.is_alive()
+    second = module.bundle_log(tmp_path, "c", lambda: None)
+    assert second is not first
+    module.leave(first, "b")
+    assert module.bundle_log(tmp_path, "d", lambda: None) is second
+    for each in "cd":
+        module.leave(second, each)
+
+
+def test_a_round_that_concerns_two_clients_is_read_once(tmp_path, monkeypatch):
+    read, versions = inbox.read_added, []
+
+    def counting(path, commit, *columns):
+        versions.append(commit.version)
+        return read(path, commit, *columns)
+
+    with PlainBroker(tmp_path / "root"):
+        clients = [pulsar.Client(f"delta:{tmp_path / 'root'}") for _ in range(2)]
+        consumers = [
+            client.subscribe("t", "s", pulsar.ConsumerType.Shared, receiver_queue_size=2) for client in clients
+        ]
+        monkeypatch.setattr(inbox, "read_added", counting)
+        producer = clients[0].create_producer("t", batching_enabled=False)
+        for number in range(8):
+            producer.send_async(b"%d" % number, None)
+        producer.flush()
+        values = [value for _ in range(4) for consumer in consumers for value in receive_values(consumer, 1)]
+        assert sorted(values) == [str(number) for number in range(8)]
+        assert versions and len(set(versions)) == len(versions)
+        for client in clients:
+            client.close()
+        assert eventually(lambda: not module._logs)
+
+
+def test_of_a_root_that_was_made_again_clients_hear_beside_those_of_the_old_one(tmp_path):
+    """What is kept of the old one, its versions above all, says nothing of the new one."""
+    root, clients = tmp_path / "root", []
+    for life in range(2):
+        with PlainBroker(root):
+            clients.append(pulsar.Client(f"delta:{root}"))
+            consumer = clients[-1].subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+            producer = clients[-1].create_producer("t")
+            for number in range(3 - life):
+                producer.send(b"%d" % number)
+                assert receive_values(consumer, 1) == [str(number)]
+        root.rename(tmp_path / f"old-{life}")
+    for client in clients:
+        client.shutdown()
