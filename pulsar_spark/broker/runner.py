@@ -212,6 +212,12 @@ class Broker:
         """Whether it was told to stop, or has failed."""
         return self._stopping.is_set()
 
+    def has_news(self) -> bool:
+        """Was something asked or published that its rounds have not taken in? For one that has ended, too."""
+        bundle = self.rounds.bundle
+        bundle.ask_all()
+        return bool(bundle.moved()) or self._requests_log.has(bundle.requests_version + 1)
+
     def stop(self) -> None:
         """Stop after the round under way. Safe to call from a signal handler, and twice."""
         self._stopping.set()

@@ -7,7 +7,9 @@ what is seen may be out of date: two that reach for one bundle are told apart by
 the fence of a round's commit. A bundle that is given up ends its round first and gives its lease back; who takes it
 begins with what is committed, so nothing is lost or done twice, and consumers notice nothing.
 
-A bundle that fails is left alone for a while, by this process, and the others are served on.
+A bundle that fails is left alone for a while, by this process, and the others are served on. A process that is to end
+when nothing is left to do ends when all of its bundles are done, and what one of them asked of another, or wrote to its
+topics, is done too; there a failure ends it.
 """
 
 import logging
@@ -42,14 +44,16 @@ class Sign(NamedTuple):
 
 class Shared:
     """Serves a share of the bundles of a root until it is stopped. *make* makes the broker of a bundle, from its
-    folder's name and the id of this process."""
+    folder's name and the id of this process; with *available_now* brokers that end by themselves, and so does this."""
 
-    def __init__(self, root, make: Callable[[str, str], Broker]):
-        self.layout, self._make = Layout(root), make
+    def __init__(self, root, make: Callable[[str, str], Broker], *, available_now: bool = False):
+        self.layout, self._make, self._available_now = Layout(root), make, available_now
         self.broker_id = new_broker_id()
         self.failure: BaseException | None = None
         self.brokers: dict[str, Broker] = {}
         """By the folder of the bundle that each serves."""
+        self._done: dict[str, Broker] = {}
+        """Those that came to their end, of bundles that may have something to do again."""
         self._leases: dict[str, BundleLease] = {}
         self._signs: dict[AnyPath, LeaseFile] = {}
         self._again_at: dict[str, float] = {}
@@ -133,7 +137,7 @@ class Shared:
                 served[self.broker_id].append(layout.bundle)
             elif holder is not None:
                 served.setdefault(holder.broker_id, []).append(layout.bundle)
-            elif now >= self._again_at.get(layout.bundle, 0.0):
+            elif now >= self._again_at.get(layout.bundle, 0.0) and not self._is_done(layout.bundle):
                 free.append(layout.bundle)
         decided = share(self.broker_id, served, len(free))
         for folder in decided.give_up:
@@ -142,6 +146,15 @@ class Shared:
         for folder in free[: decided.take]:
             if not self._stopping.is_set():
                 self._take(folder)
+        if self._available_now and not self.brokers and not free:
+            self._stopping.set()
+
+    def _is_done(self, folder: str) -> bool:
+        """Is there nothing left to do in a bundle, or again something?"""
+        done = self._done.get(folder)
+        if done is not None and done.has_news():
+            del self._done[folder]
+        return folder in self._done
 
     def _take(self, folder: str) -> None:
         broker = self._make(folder, self.broker_id)
@@ -163,6 +176,8 @@ class Shared:
         for folder, broker in list(self.brokers.items()):
             if broker.is_stopping:
                 self._let_go(folder)
+                if self._available_now and broker.failure is None:
+                    self._done[folder] = broker
 
     def _leave_alone(self, folder: str, failed: BaseException) -> None:
         if isinstance(failed, BrokerFenced):
@@ -170,6 +185,9 @@ class Shared:
         else:
             log.error("bundle %s is left alone for %g s: %s", folder, AGAIN_SECONDS, failed, exc_info=failed)
             self._again_at[folder] = time.monotonic() + AGAIN_SECONDS
+            if self._available_now:
+                self.failure = self.failure or failed
+                self._stopping.set()
 
     def _there(self) -> set[str]:
         """The brokers that are there; the files of those that have gone go."""

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, ServiceUnitNotReady
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, check_cover, parse_range, topic_hash
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.durability import FSYNC, read_durability, sync_file, sync_folder
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_lock import append_lock
@@ -101,7 +102,7 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
         ranges = (*found.ranges[:at], served, rest, *found.ranges[at + 1 :])
         folders = (*found.folders[: at + 1], str(rest), *found.folders[at + 1 :])
         said = [{"range": str(each), "folder": folder} for each, folder in zip(ranges, folders, strict=True)]
-        layout.store.replace(_path(layout), json.dumps({"bundles": said}, indent=1))
+        _write(layout, json.dumps({"bundles": said}, indent=1))
         return rest
 
 
@@ -113,6 +114,16 @@ def check_served(served: BundleRange, topic: str) -> None:
 
 def _path(layout: Layout) -> AnyPath:
     return layout.root / BUNDLES / "bundles.json"
+
+
+def _write(layout: Layout, text: str) -> None:
+    """Whole or not at all, whatever becomes of the machine, where the root wants that."""
+    path = _path(layout)
+    if layout.store.is_local and read_durability(layout.root) == FSYNC:
+        layout.store.replace(path, text, sync_file)
+        sync_folder(path.parent)
+    else:
+        layout.store.replace(path, text)
 
 
 def _read(path: AnyPath) -> Bundles:

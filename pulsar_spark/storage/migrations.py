@@ -30,7 +30,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import DOCTOR, BrokerFenced, CorruptState, InvalidRequest, NotAllowedError, OlderLayout
 from pulsar_spark.storage.actions import KNOWN_FEATURES, WRITER_FEATURES_VERSION
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.commits import WRITER_VERSION, commit, replace_commit
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.faults import is_fault_of_disk
@@ -151,25 +152,41 @@ def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
     done, also beside a broker."""
     if dry_run:
         return migrate_root(layout, dry_run=True)
-    lease = BundleLease(layout, f"migrate-{os.getpid()}")
-    try:
-        is_ours = lease.take()
-    except OSError as fault:
-        raise _not_brought_up(layout, layout_version(layout), fault) from fault
-    if not is_ours:
-        holder = lease.holder()
-        who = f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host})" if holder else "a broker"
-        raise NotAllowedError(f"{who} serves {str(layout.root)!r}: stop it first; one of this release migrates itself")
+    leases = [BundleLease(bundle, f"migrate-{os.getpid()}") for bundle in layouts_of(layout)]
 
     def hold() -> None:
-        if not lease.take():
+        if not all(lease.take() for lease in leases):
             raise BrokerFenced(f"another broker has taken {str(layout.root)!r}: it migrates it")
 
     try:
+        _take_all(layout, leases)
         return migrate_root(layout, hold=hold)
     finally:
-        with contextlib.suppress(OSError):  # it ends by itself
-            lease.let_go()
+        for lease in leases:
+            with contextlib.suppress(OSError):  # it ends by itself
+                lease.let_go()
+
+
+def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
+    """Take the leases of all bundles; :class:`NotAllowedError` where a broker holds one."""
+    for lease in leases:
+        try:
+            is_ours = lease.take()
+        except OSError as fault:
+            raise _not_brought_up(layout, layout_version(layout), fault) from fault
+        if not is_ours:
+            holder = lease.holder()
+            who = f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host})" if holder else "a broker"
+            raise NotAllowedError(
+                f"{who} serves {str(layout.root)!r}: stop it first; one of this release migrates itself"
+            )
+
+
+def raise_layout(layout: Layout, version: int) -> None:
+    """Let the tables of a bundle be of layout *version*, or of a higher one as they are, for who holds its lease: the
+    releases that do not know it are refused from now on. Nothing else is changed."""
+    for path in _broker_tables(layout):
+        _redefine(path, version)
 
 
 def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry_run: bool = False) -> Migrated:
@@ -185,14 +202,14 @@ def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry
                 changes.append(change)
                 hold()
             if not dry_run:
-                for path in _broker_tables(layout):
+                for path in (path for bundle in layouts_of(layout) for path in _broker_tables(bundle)):
                     _redefine(path, migration.to)
                     after = max(after, migration.to)
     except (OSError, DeltaError) as fault:
         if not is_fault_of_disk(fault):
             raise CorruptState(f"root {str(layout.root)!r} cannot be brought up: {fault}; {DOCTOR}") from fault
         raise _not_brought_up(layout, after, fault) from fault
-    return Migrated(before, MIGRATIONS[-1].to if dry_run else after, tuple(changes))
+    return Migrated(before, max(before, MIGRATIONS[-1].to) if dry_run else after, tuple(changes))
 
 
 def _not_brought_up(layout: Layout, version: int, fault: Exception) -> OlderLayout:

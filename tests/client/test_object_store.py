@@ -2,6 +2,7 @@
 acknowledged stays so, whoever is killed and whatever becomes of the store's answers. ``pytest tests/client --store s3``
 runs all tests of clients there."""
 
+import contextlib
 import os
 import signal
 
@@ -10,6 +11,9 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.storage import lease as lease_module
 from pulsar_spark.storage import store_bucket
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.table_specs import CURSOR_LEDGER
 from tests.client.processes import Program
 from tests.client.waiting import eventually, nothing_comes, receive_values, send
 from tests.object_store import asking, new_root
@@ -19,6 +23,14 @@ from tests.s3_proxy import LOST_BEHIND, PASS, SLOW_DOWN, Answer, Asked, s3_proxy
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=100)
 A_BROKER = """
 from tests.plain_broker import PlainBroker
+with PlainBroker(url) as broker:
+    print("up")
+    broker.wait()
+"""
+A_SLEEPER = """
+from pulsar_spark.storage import lease
+from tests.plain_broker import PlainBroker
+lease.LEASE_SECONDS = 1.0
 with PlainBroker(url) as broker:
     print("up")
     broker.wait()
@@ -123,6 +135,61 @@ def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch
             eventually(lambda: broker.cursor("t", "s").mark_delete == len(sent) - 1)  # as requests that wait say
             assert broker.cursor("t", "s").read_position == len(sent), "none was stored twice"
     assert counts["bad"] > 15
+
+
+def test_a_store_that_answers_late_or_later_than_anybody_waits_neither_loses_nor_doubles_anything(s3, monkeypatch):
+    """Of all requests every fifth is slow; of all puts every fifteenth takes place, and is answered when who asked has
+    given up."""
+    monkeypatch.setattr(store_bucket, "ANSWER_SECONDS", 1)
+    counts = {"all": 0, "PUT": 0, "bad": 0}
+
+    def answer(asked: Asked) -> Answer:
+        counts["all"] += 1
+        counts["PUT"] += asked.method == "PUT"
+        is_slow, is_too_late = counts["all"] % 5 == 0, asked.method == "PUT" and counts["PUT"] % 15 == 0
+        counts["bad"] += is_too_late
+        return Answer(seconds=1.5 if is_too_late else 0.2 if is_slow else 0.0)
+
+    with s3_proxy(s3, answer) as proxy, asking(proxy):
+        url, sent = new_root(), [f"m{number}" for number in range(8)]
+        with PlainBroker(url):
+            client = client_of(url)
+            consumer = client.subscribe("t", "s", **SHARED)
+            send(client, "t", *sent)
+            for value in sent:
+                message = consumer.receive(60_000)
+                assert message.data().decode() == value
+                consumer.acknowledge(message)
+            assert nothing_comes(consumer)
+            client.close()
+    assert counts["bad"] >= 4
+    with asking(s3), PlainBroker(url) as broker:
+        eventually(lambda: broker.cursor("t", "s").mark_delete == len(sent) - 1)
+        assert broker.cursor("t", "s").read_position == len(sent), "none was stored twice"
+
+
+def test_a_broker_that_was_stopped_for_longer_than_its_lease_commits_nothing_behind_who_took_over(url, monkeypatch):
+    monkeypatch.setattr(lease_module, "LEASE_SECONDS", 1.0)
+    with Program(A_SLEEPER, url) as sleeper, contextlib.closing(client_of(url)) as client:
+        sleeper.say("up")
+        consumer = client.subscribe("t", "s", **SHARED)
+        send(client, "t", "a")
+        assert receive_values(consumer, 1) == ["a"]
+        os.killpg(sleeper.process.pid, signal.SIGSTOP)
+        send(client, "t", "b")  # it has something to do when it goes on
+        with PlainBroker(url) as second:
+            assert receive_values(consumer, 1) == ["b"]
+            send(client, "t", "c")
+            os.killpg(sleeper.process.pid, signal.SIGCONT)
+            code, said, error = sleeper.end()
+            assert code == 1 and "BrokerFenced" in error
+            assert receive_values(consumer, 1) == ["c"] and nothing_comes(consumer)
+            assert second.failure is None
+    rows = dataset_of(Layout(url).broker_table(CURSOR_LEDGER.name)).to_table(columns=["kind", "round", "broker_id"])
+    rounds = sorted((row["round"], row["broker_id"]) for row in rows.to_pylist() if row["kind"] == "round")
+    first, *_, last = brokers = [broker for _, broker in rounds]
+    assert len({number for number, _ in rounds}) == len(rounds), "each round is one broker's"
+    assert last == second.broker_id != first and brokers == sorted(brokers, key=lambda each: each == last)
 
 
 def test_a_store_that_is_away_for_a_while_is_waited_for(s3, monkeypatch, caplog):

@@ -21,7 +21,7 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.store import path_of
-from pulsar_spark.storage.store_lock import GONE_SECONDS, store_lock
+from pulsar_spark.storage.store_lock import FREE, GONE_SECONDS, store_lock
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, list_topics, prepare_root, read_topic
@@ -181,7 +181,25 @@ def test_a_lock_is_one_holders_until_he_is_gone(layout):
         with store_lock(path, clock=lambda: now[0], pause=pause):
             assert path.read_bytes() != first
             assert inside == [first] * 3
-    assert not path.exists()
+    assert path.read_bytes().startswith(FREE)
+    with store_lock(path, pause=pytest.fail):
+        pass
+
+
+def test_who_lets_go_late_leaves_the_lock_to_who_has_it_now(layout, monkeypatch):
+    """It was held up between looking at the lock and letting go, for so long that another took it."""
+    path, held, looked = layout.root / "lock", {}, layout.store.get_stamped
+
+    def look_late(name):
+        found = looked(name)
+        if "first" in held and "second" not in held:
+            held["second"] = path.store.put_over(path, b"second", found[1])
+        return found
+
+    with store_lock(path):
+        held["first"] = True
+        monkeypatch.setattr(layout.store, "get_stamped", look_late)
+    assert held["second"] and path.read_bytes() == b"second"
 
 
 def say_nothing_of(error: BaseException) -> None:
