@@ -29,7 +29,12 @@ from pulsar_spark.storage.lease_file import LeaseFile
 from pulsar_spark.storage.store import AnyPath
 
 LOOK_SECONDS, AGAIN_SECONDS = 0.5, 60.0
-"""Between two looks at who serves what, and how long a bundle that failed is left alone."""
+"""Between two looks at who serves what, at least, and how long a bundle that failed is left alone."""
+SIGN_SECONDS = LEASE_SECONDS / 4
+"""Between two signs of life."""
+FILES_A_SECOND = 200
+"""So many files a process reads for a look, a lease of each bundle and of each process: where there are hundreds, looks
+are rarer, though never so rare that signs of life are late."""
 log = logging.getLogger(__name__)
 
 
@@ -59,7 +64,7 @@ class Shared:
         self._again_at: dict[str, float] = {}
         self._folder = self.layout.root / BUNDLES / "brokers"
         self._stopping = threading.Event()
-        self._next_sign, self._is_bearing = 0.0, False
+        self._next_sign, self._is_bearing, self._files = 0.0, False, 0
         self._thread = threading.Thread(target=self._run, name="shared-bundles", daemon=True)
 
     def __enter__(self) -> "Shared":
@@ -98,7 +103,7 @@ class Shared:
         try:
             while not self._stopping.is_set():
                 self._look_patiently()
-                self._stopping.wait(LOOK_SECONDS)
+                self._stopping.wait(max(LOOK_SECONDS, min(self._files / FILES_A_SECOND, SIGN_SECONDS)))
         except Exception as failure:  # whatever it is, who waits is told
             self.failure = failure
             self._stopping.set()
@@ -127,7 +132,7 @@ class Shared:
         """See who serves what, and take or give up what the rule says."""
         if time.monotonic() >= self._next_sign:
             self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": True})
-            self._next_sign = time.monotonic() + LEASE_SECONDS / 4
+            self._next_sign = time.monotonic() + SIGN_SECONDS
         self._drop_ended()
         served: dict[str, list[str]] = {broker: [] for broker in self._there()}
         free, now = [], time.monotonic()
@@ -139,6 +144,7 @@ class Shared:
                 served.setdefault(holder.broker_id, []).append(layout.bundle)
             elif now >= self._again_at.get(layout.bundle, 0.0) and not self._is_done(layout.bundle):
                 free.append(layout.bundle)
+        self._files = len(self._signs) + len(self._leases)
         decided = share(self.broker_id, served, len(free))
         for folder in decided.give_up:
             log.info("broker %s gives bundle %s up for another", self.broker_id, folder)
@@ -191,17 +197,16 @@ class Shared:
 
     def _there(self) -> set[str]:
         """The brokers that are there; the files of those that have gone go."""
-        found = {self.broker_id}
-        for name in self.layout.store.names(self._folder):
-            if name.endswith(".json"):
-                path = self._folder / name
-                sign = self._signs.setdefault(path, LeaseFile(path, Sign, lambda: LEASE_SECONDS))
-                said = sign.read()
-                if sign.is_held(said):
-                    found.add(said.broker_id)
-                elif said is not None and said.broker_id != self.broker_id:
-                    path.unlink(missing_ok=True)
-                    path.with_suffix(".lock").unlink(missing_ok=True)
+        found, names = {self.broker_id}, self.layout.store.names(self._folder)
+        known, self._signs = self._signs, {}
+        for path in (self._folder / name for name in names if name.endswith(".json")):
+            sign = self._signs[path] = known.get(path) or LeaseFile(path, Sign, lambda: LEASE_SECONDS)
+            said = sign.read()
+            if sign.is_held(said):
+                found.add(said.broker_id)
+            elif said is not None and said.broker_id != self.broker_id:
+                path.unlink(missing_ok=True)
+                path.with_suffix(".lock").unlink(missing_ok=True)
         return found
 
     def _lease(self, layout: Layout) -> BundleLease:

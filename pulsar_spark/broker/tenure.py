@@ -61,11 +61,13 @@ class Tenure:
         return True
 
     def end(self) -> None:
-        """Give the lease back; the broker is stopping."""
-        if self._thread is None:
+        """Give the lease back; the broker is stopping. A second call does nothing: by then the process may have taken
+        the bundle again."""
+        thread, self._thread = self._thread, None
+        if thread is None:
             return
-        if self._thread is not threading.current_thread():
-            self._thread.join(JOIN_SECONDS)
+        if thread is not threading.current_thread():
+            thread.join(JOIN_SECONDS)
         try:
             self._lease.let_go()
         except OSError as failed:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pulsar_spark as pulsar
@@ -37,7 +37,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     admin, rates, costs = Admin(f"delta:{root}"), {count: [] for count in BROKERS}, {count: [] for count in BROKERS}
     with closing(pulsar.Client(f"delta:{root}", operation_timeout_seconds=DEADLINE_SECONDS)) as client:
         trips: list[_Trips] = []
-        for run in range(bench.few(2, 5)):
+        for run in range(bench.few(2, 4)):
             with ExitStack() as ending:
                 brokers: list[subprocess.Popen] = []
                 for count in BROKERS:
@@ -49,8 +49,6 @@ def measure(bench: Bench) -> Iterator[Figure]:
                     rate, cost = _measure(trips, brokers, bench.few(3, 10))
                     rates[count].append(rate)
                     costs[count].append(cost)
-                for broker in brokers:
-                    broker.terminate()
     for count in BROKERS:
         what = f"messages sent, received and acknowledged one at a time on 4 topics, 4 bundles, {count} plain brokers"
         yield Figure(FAMILY, what, PER_SECOND, rates[count], "1 broker", rates[1])
@@ -69,8 +67,14 @@ def _split(root: Path) -> list[str]:
     return [next(name for name in names if served.lower <= topic_hash(name) < served.upper) for served in ranges]
 
 
-def _broker(root: Path) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "tests.broker.sharing_broker", str(root)], stdout=subprocess.DEVNULL)
+@contextmanager
+def _broker(root: Path) -> Iterator[subprocess.Popen]:
+    command = [sys.executable, "-m", "tests.broker.sharing_broker", str(root)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _await_share(admin: Admin, count: int) -> None:

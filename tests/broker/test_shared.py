@@ -20,6 +20,8 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.bundles import WHOLE, quotas, share
 from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import read_topic
 from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import topics_in
 from tests.client.waiting import eventually
@@ -145,14 +147,21 @@ def test_a_run_until_nothing_is_left_is_of_all_bundles_and_of_what_one_asks_of_a
                 negative_ack_redelivery_delay_ms=0,
             )
             for name in topics:
-                Admin(f"delta:{root}").create_subscription(name, "kept", pulsar.MessageId.earliest)
+                Admin(f"delta:{root}").create_subscription(name, "kept", "earliest")
             for name in topics:
                 client.create_producer(name).send(name.encode())
             consumer.negative_acknowledge(consumer.receive(30_000))
             again = consumer.receive(30_000)
         with ThreadPoolExecutor() as pool:
             consumer.negative_acknowledge(again)
-            closing_it = pool.submit(consumer.close)
+            letters_log = TableLog(read_topic(Layout(root), letters).path)
+            before = letters_log.latest()
+
+            def close() -> None:
+                eventually(lambda: letters_log.latest() > before, 30)
+                consumer.close()
+
+            closing_it = pool.submit(close)
             run = sharing(root, available_now=True)
             run.start()
             run.wait()
