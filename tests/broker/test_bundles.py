@@ -28,6 +28,7 @@ from tests.plain_broker import PlainBroker
 from tests.requests import On
 
 LOWER, UPPER = WHOLE.split()
+pytestmark = pytest.mark.local_disk
 
 
 def topics_in(bundle: BundleRange, count: int = 1) -> list[str]:

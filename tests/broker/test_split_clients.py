@@ -27,6 +27,7 @@ from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
+pytestmark = pytest.mark.local_disk
 
 
 def test_a_receipt_that_is_waited_for_during_a_split_comes(root):

@@ -2,6 +2,8 @@
 
 from contextlib import ExitStack, closing
 
+import pytest
+
 import pulsar_spark as pulsar
 from pulsar_spark import frames
 from pulsar_spark.admin import Admin
@@ -15,6 +17,8 @@ from pulsar_spark.views.views import create_views
 from tests.broker.test_bundles import HIGH, LOW
 from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
+
+pytestmark = pytest.mark.local_disk
 
 
 def test_views_and_stats_say_of_each_topic_what_its_bundle_says_once(spark, root):
