@@ -52,7 +52,8 @@ def used(tmp_path) -> Path:
 
 def spread(count: int) -> list[int]:
     """From 1 to *count*, all or :data:`TRIES` of them."""
-    return sorted({1 + (count - 1) * step // max(1, TRIES - 1) for step in range(min(TRIES, count))})
+    tries = min(TRIES, count)
+    return sorted({1 + (count - 1) * step // max(1, tries - 1) for step in range(tries)})
 
 
 def assert_whole_or_none(root: Path, *, is_opened: bool) -> None:
