@@ -32,7 +32,7 @@ LOOK_SECONDS, AGAIN_SECONDS = 0.5, 60.0
 """Between two looks at who serves what, at least, and how long a bundle that failed is left alone."""
 SIGN_SECONDS = LEASE_SECONDS / 4
 """Between two signs of life."""
-FILES_A_SECOND = 200
+FILES_A_SECOND, FILES_A_SECOND_OF_A_STORE = 200, 4
 """So many files a process reads for a look, a lease of each bundle and of each process: where there are hundreds, looks
 are rarer, though never so rare that signs of life are late."""
 log = logging.getLogger(__name__)
@@ -103,7 +103,8 @@ class Shared:
         try:
             while not self._stopping.is_set():
                 self._look_patiently()
-                self._stopping.wait(max(LOOK_SECONDS, min(self._files / FILES_A_SECOND, SIGN_SECONDS)))
+                a_second = FILES_A_SECOND if self.layout.store.is_local else FILES_A_SECOND_OF_A_STORE
+                self._stopping.wait(max(LOOK_SECONDS, min(self._files / a_second, SIGN_SECONDS)))
         except Exception as failure:  # whatever it is, who waits is told
             self.failure = failure
             self._stopping.set()
@@ -164,6 +165,7 @@ class Shared:
 
     def _take(self, folder: str) -> None:
         broker = self._make(folder, self.broker_id)
+        broker.go_on_with(self._leases[folder])
         try:
             if broker.start(standby_seconds=0):
                 self.brokers[folder] = broker

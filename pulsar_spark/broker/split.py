@@ -1,7 +1,7 @@
 """Splitting a bundle: its topics with the higher hashes become a bundle of their own, while no broker serves it.
 
-Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place,
-so that what was delivered and when, and the numbers of rounds, by which DataFrame consumers write once, are as they
+Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place
+(second names of them, in an object store copies), so that what was delivered and when, and the numbers of rounds, by which DataFrame consumers write once, are as they
 were; then each of the two commits a round that says the slice it serves and all there is of it, and no more of the
 other's. What is asked and not answered the lower part takes (see _pass_over). The writes, in order, and what a crash
 behind each leaves:
@@ -46,7 +46,7 @@ from pulsar_spark.storage.durability import is_durable, sync_tree
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.migrations import migrate_at_start, raise_layout
-from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.storage.table_lock import lock_where_there_is_one
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS, SPLIT_LAYOUT_VERSION
 
 UNLOADED = "unloaded"
@@ -58,7 +58,6 @@ def split_bundle(
     """Split the bundle of *layout* at a hash, or in the middle; the two slices. :class:`NotAllowedError` while a broker
     serves it, and where a split that came to no end turns out to have been another; :class:`InvalidConfiguration` for a
     hash that is not inside."""
-    layout.require_local("splitting of bundles")
     stopping = threading.Event()
     broker_id = f"{socket.gethostname()}-{os.getpid()}-split-{uuid.uuid4().hex[:8]}"
     tenure = Tenure(layout, broker_id, stopping, Waits(broker_id), lambda fenced: stopping.set())
@@ -119,7 +118,7 @@ def _clone(layout: Layout, other: Layout) -> None:
     for spec in (*BROKER_TABLES, DELAY_INDEX):
         path = layout.broker_table(spec.name)
         if path.exists():
-            with append_lock(path):
+            with lock_where_there_is_one(path):
                 layout.store.clone_folder(path, other.broker_table(spec.name))
     layout.store.make_folder(announcements_folder(other))
     if is_durable(other.broker_table(REQUESTS.name)):

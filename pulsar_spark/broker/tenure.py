@@ -32,6 +32,10 @@ class Tenure:
         self._lease = BundleLease(layout, broker_id)
         self._thread: threading.Thread | None = None
 
+    def go_on_with(self, lease: BundleLease) -> None:
+        """Ask by this *lease* of the same broker, which has seen for how long it was not renewed."""
+        self._lease = lease
+
     def begin(self, standby_seconds: float | None) -> bool:
         """Take the lease and keep it; False if stopped or out of time before. Says for whom the broker stands by, and
         when it takes over."""

@@ -47,7 +47,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import metadata_of, open_table
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.tables import append_lock, parse_definition, read_definition
 from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, MESSAGES, TABLES, TableSpec
@@ -282,11 +282,19 @@ def _broker_tables(layout: Layout) -> list[AnyPath]:
 def _redefine(path: AnyPath, version: int) -> None:
     """Let the table's first commit name *version*, unless it names it, or a higher one. Nothing where somebody else's
     log clean-up has taken it: then the table's current description counts (:func:`read_definition`)."""
-    with append_lock(path):
-        actions = TableLog(path).first_actions()
-        if actions is None or read_definition(path).layout_version >= version:
-            return
+
+    def redefined(content: bytes | None) -> str | None:
+        if content is None or read_definition(path).layout_version >= version:
+            return None
+        actions = [json.loads(line) for line in content.splitlines()]
         for action in actions:
             if "metaData" in action:
                 action["metaData"]["description"] = _described(action["metaData"]["description"], version)
-        replace_commit(path, 0, "\n".join(map(json.dumps, actions)) + "\n", keep_as=None)
+        return "\n".join(map(json.dumps, actions)) + "\n"
+
+    store_of(path).change(
+        TableLog(path).first_commit(),
+        redefined,
+        lambda: append_lock(path),
+        lambda _, text: replace_commit(path, 0, text, keep_as=None),
+    )

@@ -28,7 +28,6 @@ from tests.plain_broker import PlainBroker
 from tests.requests import On
 
 LOWER, UPPER = WHOLE.split()
-pytestmark = pytest.mark.local_disk
 
 
 def topics_in(bundle: BundleRange, count: int = 1) -> list[str]:
@@ -165,6 +164,7 @@ def test_a_root_of_the_first_release_is_brought_up_before_it_is_split(tmp_path):
             assert all(broker.rounds.bundle.served.holds(name) for name in broker.rounds.bundle.topics)
 
 
+@pytest.mark.local_disk
 def test_repair_is_of_all_bundles(root, layout):
     split_bundle(layout)
     upper = layout_of(layout, HIGH)

@@ -27,8 +27,6 @@ from tests.broker.test_bundles import topics_in
 from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
 
-pytestmark = pytest.mark.local_disk
-
 
 @pytest.fixture
 def four(root):

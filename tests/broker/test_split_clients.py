@@ -27,7 +27,6 @@ from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
-pytestmark = pytest.mark.local_disk
 
 
 def test_a_receipt_that_is_waited_for_during_a_split_comes(root):
@@ -52,6 +51,7 @@ def test_a_receipt_that_is_waited_for_during_a_split_comes(root):
             assert consumer.receive(20_000).data() == b"2"
 
 
+@pytest.mark.local_disk
 def test_a_reader_that_was_there_before_reads_what_the_new_bundle_numbered(root, monkeypatch):
     """Of a log that begins later by now: then the numbering says what there is."""
     monkeypatch.setattr(shortening, "CHOSEN_SECONDS", 0)
@@ -100,6 +100,7 @@ def test_other_bundles_are_asked_again_after_a_while_and_what_was_asked_is_forgo
         assert asked == [wanted, wanted]
 
 
+@pytest.mark.local_disk
 def test_status_and_migration_are_of_all_bundles(root):
     split_bundle(Layout(root))
     admin = Admin(f"delta:{root}")

@@ -9,11 +9,14 @@ import signal
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.storage import lease as lease_module
 from pulsar_spark.storage import store_bucket
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
+from tests.broker.test_bundles import HIGH
 from tests.client.processes import Program
 from tests.client.waiting import eventually, nothing_comes, receive_values, send
 from tests.object_store import asking, new_root
@@ -104,6 +107,22 @@ def test_what_a_killed_consumer_had_is_delivered_to_another_when_its_lease_ends(
             os.killpg(program.process.pid, signal.SIGKILL)
         assert sorted(receive_values(client.subscribe("t", "s", **SHARED), 2)) == ["b", "c"]
         client.close()
+
+
+def test_a_bundle_is_split_there_and_clients_follow(url):
+    with contextlib.closing(client_of(url)) as client:
+        with PlainBroker(url):
+            consumer = client.subscribe(HIGH, "s", **SHARED)
+            send(client, HIGH, *"abc")
+            messages = [consumer.receive(30_000) for _ in range(3)]
+            consumer.acknowledge(messages[0])
+        split_bundle(Layout(url))
+        lower, upper = (PlainBroker(url, bundle=each.bundle) for each in layouts_of(Layout(url)))
+        with lower, upper:
+            assert sorted(receive_values(consumer, 2)) == ["b", "c"]
+            send(client, HIGH, "d")
+            assert receive_values(consumer, 1) == ["d"] and nothing_comes(consumer)
+            assert set(upper.rounds.bundle.topics) == {HIGH} and not lower.rounds.bundle.topics
 
 
 def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch):
