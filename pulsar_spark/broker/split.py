@@ -1,10 +1,10 @@
 """Splitting a bundle: its topics with the higher hashes become a bundle of their own, while no broker serves it.
 
 Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place
-(second names of them, in an object store copies), so that what was delivered and when, and the numbers of rounds, by which DataFrame consumers write once, are as they
-were; then each of the two commits a round that says the slice it serves and all there is of it, and no more of the
-other's. What is asked and not answered the lower part takes (see _pass_over). The writes, in order, and what a crash
-behind each leaves:
+(second names of them, in an object store copies), so that what was delivered and when, and the numbers of rounds, by
+which DataFrame consumers write once, are as they were; then each of the two commits a round that says the slice it
+serves and all there is of it, and no more of the other's. What is asked and not answered the lower part takes (see
+_pass_over). The writes, in order, and what a crash behind each leaves:
 
 1. the layout of its tables, which says to releases that know one bundle only that the root is not for them; a round of
    the whole, by which a broker that had the bundle before is fenced: nothing else;
