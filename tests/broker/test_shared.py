@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from unittest.mock import Mock
@@ -209,5 +210,9 @@ def test_a_broker_that_is_told_to_stop_while_it_begins_to_share_stops(root, monk
 
     monkeypatch.setattr(process, "Broker", StandingBy)
     monkeypatch.setattr(process, "Shared", make_share)
+    late: list[bool] = []
+    ending = threading.Timer(30, lambda: (late.append(True), shares[0].stop()))
+    ending.start()
     process.run_broker(root, spark=Mock())
-    assert len(shares) == 1 and served(root) == {}
+    ending.cancel()
+    assert len(shares) == 1 and served(root) == {} and not late
