@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
@@ -34,7 +35,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 def measure(bench: Bench) -> Iterator[Figure]:
     root = bench.new_folder(FAMILY) / "root"
     topics = _split(root)
-    admin, rates, costs = Admin(f"delta:{root}"), {count: [] for count in BROKERS}, {count: [] for count in BROKERS}
+    admin = Admin(f"delta:{root}")
+    found: dict[int, list[_Rate]] = {count: [] for count in BROKERS}
     with closing(pulsar.Client(f"delta:{root}", operation_timeout_seconds=DEADLINE_SECONDS)) as client:
         trips: list[_Trips] = []
         for run in range(bench.few(2, 4)):
@@ -46,14 +48,13 @@ def measure(bench: Bench) -> Iterator[Figure]:
                         brokers.append(ending.enter_context(_broker(root)))
                     _await_share(admin, count)
                     trips = trips or [_Trips(client, topic) for topic in topics]
-                    rate, cost = _measure(trips, brokers, bench.few(3, 10))
-                    rates[count].append(rate)
-                    costs[count].append(cost)
+                    found[count].append(_measure(trips, brokers, bench.few(3, 10)))
     for count in BROKERS:
         what = f"messages sent, received and acknowledged one at a time on 4 topics, 4 bundles, {count} plain brokers"
-        yield Figure(FAMILY, what, PER_SECOND, rates[count], "1 broker", rates[1])
+        rates, of_brokers, of_client = zip(*found[count], strict=True)
+        yield Figure(FAMILY, what, PER_SECOND, rates, "1 broker", [each.a_second for each in found[1]])
         what = f"processor's time of the brokers for each, {count} plain brokers"
-        yield Figure(FAMILY, what, SECONDS, costs[count], "1 broker", costs[1])
+        yield Figure(FAMILY, what, SECONDS, of_brokers, "of the client", of_client)
 
 
 def _split(root: Path) -> list[str]:
@@ -105,12 +106,20 @@ class _Trips:
         return count
 
 
-def _measure(trips: list[_Trips], brokers: list[subprocess.Popen], seconds: float) -> tuple[float, float]:
-    """Messages a second, and seconds of a processor that brokers used for one."""
+class _Rate(NamedTuple):
+    """Messages a second, and seconds of a processor that brokers and the client used for one."""
+
+    a_second: float
+    of_brokers: float
+    of_client: float
+
+
+def _measure(trips: list[_Trips], brokers: list[subprocess.Popen], seconds: float) -> _Rate:
     with ThreadPoolExecutor(len(trips)) as pool:
-        began, used = time.monotonic(), _used(brokers)
+        began, used, own = time.monotonic(), _used(brokers), time.process_time()
         count = sum(pool.map(lambda each: each.go(began + seconds), trips))
-        return count / (time.monotonic() - began), (_used(brokers) - used) / count
+        rate = count / (time.monotonic() - began)
+        return _Rate(rate, (_used(brokers) - used) / count, (time.process_time() - own) / count)
 
 
 def _used(brokers: list[subprocess.Popen]) -> float:
