@@ -21,13 +21,15 @@ class Asked(NamedTuple):
 
 class Answer(NamedTuple):
     """What becomes of a request: whether it *is passed* on to the server, and what is answered: what the server says,
-    an error, or, with *is_lost*, nothing. *without* are headers that the server does not see."""
+    an error, or, with *is_lost*, nothing, after so many *seconds*. *without* are headers that the server does not
+    see."""
 
     is_passed: bool = True
     status: int = 0
     code: str = ""
     is_lost: bool = False
     without: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 PASS = Answer()
@@ -52,11 +54,17 @@ def s3_proxy(server_url: str, answer: Callable[[Asked], Answer]) -> Iterator[str
             status, headers, content = found.status, {}, ERROR.format(code=found.code).encode()
             if found.is_passed:
                 status, headers, content = self._pass_on(body, found.without)
+            if found.seconds:
+                threading.Event().wait(found.seconds)  # as the server would, or the way to it
             if found.is_lost:
                 self.close_connection = True
                 return
             if found.status:
                 status, content = found.status, ERROR.format(code=found.code).encode()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # who asked has given up
+                self._answer(status, headers, content)
+
+        def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
             self.send_response(status)
             for name, value in headers.items():
                 if name.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):

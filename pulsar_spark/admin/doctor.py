@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pulsar_spark.errors import CorruptState, NotARoot
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.delay_table import remove_index
 from pulsar_spark.storage.durability import read_durability, write_durability
 from pulsar_spark.storage.examination import Finding, examine_root
@@ -32,9 +32,15 @@ class Doctor:
 
     def broker_status(self) -> dict | None:
         """``broker_id``, ``host``, ``pid`` and ``lease_ms`` (until when its lease holds unless it is renewed) of the
-        broker that serves the root; None where none does. :class:`NotARoot` for a folder that is no root."""
+        broker that serves the root, or its first bundle that is served, and ``unserved``, the bundles that no broker
+        serves (:meth:`bundles` says who serves which); None where none serves any. :class:`NotARoot` for a folder that
+        is no root."""
         require_root(self.layout)
-        holder = BundleLease(self.layout, "").holder()
+        holders = {
+            str(served): BundleLease(layout, "").holder()
+            for served, layout in zip(bundles_of(self.layout).ranges, layouts_of(self.layout), strict=True)
+        }
+        holder = next(filter(None, holders.values()), None)
         if holder is None:
             return None
         return {
@@ -42,6 +48,7 @@ class Doctor:
             "host": holder.host,
             "pid": holder.pid,
             "lease_ms": max(0, round((holder.until - time.time()) * 1000)),
+            "unserved": [bundle for bundle, found in holders.items() if found is None],
         }
 
     def doctor(self) -> list[dict]:

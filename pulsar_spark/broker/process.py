@@ -4,13 +4,13 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.shared import Shared
-from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.bundles import bundles_of
 from pulsar_spark.storage.layout import Layout
@@ -52,18 +52,22 @@ def run_broker(
         )
 
     bundles = bundles_of(Layout(root)).folders
-    if len(bundles) > 1 and available_now:
-        raise InvalidConfiguration(
-            f"root {str(root)!r} has {len(bundles)} bundles: available_now is of a root of one in this release; run "
-            "brokers that go on, and end them"
-        )
-    broker = Shared(root, make) if len(bundles) > 1 else make(bundles[0])
-    previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    share = partial(Shared, root, make, available_now=available_now)
+    broker, is_told = share() if len(bundles) > 1 else make(bundles[0]), False
+
+    def stop(*_: object) -> None:
+        nonlocal is_told
+        is_told = True
+        broker.stop()
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if broker.start():
             if isinstance(broker, Broker) and len(bundles_of(Layout(root)).folders) > 1:  # split while it stood by
                 broker.close()
-                broker = Shared(root, make)
+                broker = share()
+                if is_told:  # by a signal that the one before may have got
+                    broker.stop()
                 broker.start()
             broker.wait()
     finally:

@@ -72,8 +72,9 @@ NEEDS_INDEX = {"negative_ack", "redeliver_all", "reschedule", "reconsume_later",
 until then, and a row of kind ``waiting_request`` says where each lies."""
 
 SENT_ON = {"ack", "cumulative_ack", "reconsume_later"}
-"""What was on its way when its topic went to another bundle and is asked of that one's broker: who said it waits for
-nothing, and what was done twice counts once."""
+"""What was on its way when its topic went to another bundle and is asked of that one's broker, since what was done
+twice counts once. Who wants a receipt has it when the request is in that bundle's table, from where it cannot get
+lost."""
 
 MANY = 100
 """From so many alike on they are noted together: 1 microsecond each instead of 10."""
@@ -165,6 +166,8 @@ class Intake(Desk):
         except ServiceUnitNotReady as elsewhere:
             if request.kind in SENT_ON:
                 self.sent_on.append(request)
+                if wants_answer:
+                    self.draft.reply(request)
             elif wants_answer:
                 self.draft.reply(request, error=type(elsewhere).__name__, text=str(elsewhere))
             return False

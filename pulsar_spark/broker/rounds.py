@@ -58,6 +58,9 @@ REQUESTS_UNSAID = 1000
 """Commits of requests that asked for nothing, such as signs of life, after which a round says all the same that they
 are consumed, so that they may go."""
 
+ASKED_AGAIN = 60_000_000
+"""Microseconds after which another bundle is asked again for what may be there since."""
+
 log = logging.getLogger(__name__)
 
 
@@ -82,7 +85,7 @@ class Rounds:
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
         self._recovery = Recovery(self)
         self._waiting: list[Request] = []
-        self._asked_of_others: set[tuple] = set()
+        self._asked_of_others: dict[tuple, int] = {}
         self._housekept: deque[tuple[str, str, int]] = deque()
 
     @uncollected()
@@ -279,9 +282,12 @@ class Rounds:
 
     def _of_ours(self, requests: list[Request]) -> list[Request]:
         """Those about topics of this bundle; the brokers of other bundles are asked the rest."""
-        others = [request for request in requests if not self.bundle.served.holds(request.topic)]
+        others, now = [request for request in requests if not self.bundle.served.holds(request.topic)], self.bundle.now
+        self._asked_of_others = {
+            what: at for what, at in self._asked_of_others.items() if at <= now.own < at + ASKED_AGAIN
+        }
         fresh = [each for each in others if each[4:7] not in self._asked_of_others]
-        self._asked_of_others.update(each[4:7] for each in fresh)
+        self._asked_of_others.update((each[4:7], now.own) for each in fresh)
         ask_others(self.bundle.layout, fresh)
         return [request for request in requests if request not in others]
 

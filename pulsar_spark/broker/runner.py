@@ -56,6 +56,7 @@ from pulsar_spark.storage.bundles import add_bundle, bundles_of
 from pulsar_spark.storage.checkpoints import checkpoint_behind
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
+from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_at_start
 from pulsar_spark.storage.session import check_context, is_running
@@ -162,6 +163,11 @@ class Broker:
         if self.failure is not None and kind is None:
             raise self.failure
 
+    def go_on_with(self, lease: BundleLease) -> None:
+        """Before it starts: take the bundle by this *lease*, which is of the same id and was watched for a while. In an
+        object store nobody else knows that its holder is gone."""
+        self._tenure.go_on_with(lease)
+
     def start(self, standby_seconds: float | None = None) -> bool:
         """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped
         or out of time meanwhile.
@@ -211,6 +217,12 @@ class Broker:
     def is_stopping(self) -> bool:
         """Whether it was told to stop, or has failed."""
         return self._stopping.is_set()
+
+    def has_news(self) -> bool:
+        """Was something asked or published that its rounds have not taken in? For one that has ended, too."""
+        bundle = self.rounds.bundle
+        bundle.ask_all()
+        return bool(bundle.moved()) or self._requests_log.has(bundle.requests_version + 1)
 
     def stop(self) -> None:
         """Stop after the round under way. Safe to call from a signal handler, and twice."""

@@ -7,7 +7,9 @@ what is seen may be out of date: two that reach for one bundle are told apart by
 the fence of a round's commit. A bundle that is given up ends its round first and gives its lease back; who takes it
 begins with what is committed, so nothing is lost or done twice, and consumers notice nothing.
 
-A bundle that fails is left alone for a while, by this process, and the others are served on.
+A bundle that fails is left alone for a while, by this process, and the others are served on. A process that is to end
+when nothing is left to do ends when all of its bundles are done, and what one of them asked of another, or wrote to its
+topics, is done too; there a failure ends it.
 """
 
 import logging
@@ -27,7 +29,12 @@ from pulsar_spark.storage.lease_file import LeaseFile
 from pulsar_spark.storage.store import AnyPath
 
 LOOK_SECONDS, AGAIN_SECONDS = 0.5, 60.0
-"""Between two looks at who serves what, and how long a bundle that failed is left alone."""
+"""Between two looks at who serves what, at least, and how long a bundle that failed is left alone."""
+SIGN_SECONDS = LEASE_SECONDS / 4
+"""Between two signs of life."""
+FILES_A_SECOND, FILES_A_SECOND_OF_A_STORE = 200, 4
+"""So many files a process reads for a look, a lease of each bundle and of each process: where there are hundreds, looks
+are rarer, though never so rare that signs of life are late."""
 log = logging.getLogger(__name__)
 
 
@@ -42,20 +49,22 @@ class Sign(NamedTuple):
 
 class Shared:
     """Serves a share of the bundles of a root until it is stopped. *make* makes the broker of a bundle, from its
-    folder's name and the id of this process."""
+    folder's name and the id of this process; with *available_now* brokers that end by themselves, and so does this."""
 
-    def __init__(self, root, make: Callable[[str, str], Broker]):
-        self.layout, self._make = Layout(root), make
+    def __init__(self, root, make: Callable[[str, str], Broker], *, available_now: bool = False):
+        self.layout, self._make, self._available_now = Layout(root), make, available_now
         self.broker_id = new_broker_id()
         self.failure: BaseException | None = None
         self.brokers: dict[str, Broker] = {}
         """By the folder of the bundle that each serves."""
+        self._done: dict[str, Broker] = {}
+        """Those that came to their end, of bundles that may have something to do again."""
         self._leases: dict[str, BundleLease] = {}
         self._signs: dict[AnyPath, LeaseFile] = {}
         self._again_at: dict[str, float] = {}
         self._folder = self.layout.root / BUNDLES / "brokers"
         self._stopping = threading.Event()
-        self._next_sign, self._is_bearing = 0.0, False
+        self._next_sign, self._is_bearing, self._files = 0.0, False, 0
         self._thread = threading.Thread(target=self._run, name="shared-bundles", daemon=True)
 
     def __enter__(self) -> "Shared":
@@ -94,7 +103,8 @@ class Shared:
         try:
             while not self._stopping.is_set():
                 self._look_patiently()
-                self._stopping.wait(LOOK_SECONDS)
+                a_second = FILES_A_SECOND if self.layout.store.is_local else FILES_A_SECOND_OF_A_STORE
+                self._stopping.wait(max(LOOK_SECONDS, min(self._files / a_second, SIGN_SECONDS)))
         except Exception as failure:  # whatever it is, who waits is told
             self.failure = failure
             self._stopping.set()
@@ -123,7 +133,7 @@ class Shared:
         """See who serves what, and take or give up what the rule says."""
         if time.monotonic() >= self._next_sign:
             self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": True})
-            self._next_sign = time.monotonic() + LEASE_SECONDS / 4
+            self._next_sign = time.monotonic() + SIGN_SECONDS
         self._drop_ended()
         served: dict[str, list[str]] = {broker: [] for broker in self._there()}
         free, now = [], time.monotonic()
@@ -133,8 +143,9 @@ class Shared:
                 served[self.broker_id].append(layout.bundle)
             elif holder is not None:
                 served.setdefault(holder.broker_id, []).append(layout.bundle)
-            elif now >= self._again_at.get(layout.bundle, 0.0):
+            elif now >= self._again_at.get(layout.bundle, 0.0) and not self._is_done(layout.bundle):
                 free.append(layout.bundle)
+        self._files = len(self._signs) + len(self._leases)
         decided = share(self.broker_id, served, len(free))
         for folder in decided.give_up:
             log.info("broker %s gives bundle %s up for another", self.broker_id, folder)
@@ -142,9 +153,19 @@ class Shared:
         for folder in free[: decided.take]:
             if not self._stopping.is_set():
                 self._take(folder)
+        if self._available_now and not self.brokers and not free:
+            self._stopping.set()
+
+    def _is_done(self, folder: str) -> bool:
+        """Is there nothing left to do in a bundle, or again something?"""
+        done = self._done.get(folder)
+        if done is not None and done.has_news():
+            del self._done[folder]
+        return folder in self._done
 
     def _take(self, folder: str) -> None:
         broker = self._make(folder, self.broker_id)
+        broker.go_on_with(self._leases[folder])
         try:
             if broker.start(standby_seconds=0):
                 self.brokers[folder] = broker
@@ -163,6 +184,8 @@ class Shared:
         for folder, broker in list(self.brokers.items()):
             if broker.is_stopping:
                 self._let_go(folder)
+                if self._available_now and broker.failure is None:
+                    self._done[folder] = broker
 
     def _leave_alone(self, folder: str, failed: BaseException) -> None:
         if isinstance(failed, BrokerFenced):
@@ -170,20 +193,22 @@ class Shared:
         else:
             log.error("bundle %s is left alone for %g s: %s", folder, AGAIN_SECONDS, failed, exc_info=failed)
             self._again_at[folder] = time.monotonic() + AGAIN_SECONDS
+            if self._available_now:
+                self.failure = self.failure or failed
+                self._stopping.set()
 
     def _there(self) -> set[str]:
         """The brokers that are there; the files of those that have gone go."""
-        found = {self.broker_id}
-        for name in self.layout.store.names(self._folder):
-            if name.endswith(".json"):
-                path = self._folder / name
-                sign = self._signs.setdefault(path, LeaseFile(path, Sign, lambda: LEASE_SECONDS))
-                said = sign.read()
-                if sign.is_held(said):
-                    found.add(said.broker_id)
-                elif said is not None and said.broker_id != self.broker_id:
-                    path.unlink(missing_ok=True)
-                    path.with_suffix(".lock").unlink(missing_ok=True)
+        found, names = {self.broker_id}, self.layout.store.names(self._folder)
+        known, self._signs = self._signs, {}
+        for path in (self._folder / name for name in names if name.endswith(".json")):
+            sign = self._signs[path] = known.get(path) or LeaseFile(path, Sign, lambda: LEASE_SECONDS)
+            said = sign.read()
+            if sign.is_held(said):
+                found.add(said.broker_id)
+            elif said is not None and said.broker_id != self.broker_id:
+                path.unlink(missing_ok=True)
+                path.with_suffix(".lock").unlink(missing_ok=True)
         return found
 
     def _lease(self, layout: Layout) -> BundleLease:

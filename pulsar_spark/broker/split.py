@@ -1,18 +1,19 @@
 """Splitting a bundle: its topics with the higher hashes become a bundle of their own, while no broker serves it.
 
-Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place,
-so that what was delivered and when, and the numbers of rounds, by which DataFrame consumers write once, are as they
-were; then each of the two commits a round that says the slice it serves and all there is of it, and no more of the
-other's. What is asked and not answered the lower part takes (see _pass_over). The writes, in order, and what a crash
-behind each leaves:
+Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place
+(second names of them, in an object store copies), so that what was delivered and when, and the numbers of rounds, by
+which DataFrame consumers write once, are as they were; then each of the two commits a round that says the slice it
+serves and all there is of it, and no more of the other's. What is asked and not answered the lower part takes (see
+_pass_over). The writes, in order, and what a crash behind each leaves:
 
-1. a round of the whole, by which a broker that had the bundle before is fenced: nothing else;
-2. the clone, its first round, and requests that let go of its consumers: a folder that nobody knows, which the next
-   split removes;
+1. the layout of its tables, which says to releases that know one bundle only that the root is not for them; a round of
+   the whole, by which a broker that had the bundle before is fenced: nothing else;
+2. the clone, on the disk where the root wants that, its first round, and requests that let go of its consumers: a
+   folder that nobody knows, which the next split removes;
 3. the round of the lower part, which **decides**: from now on the bundle serves it alone. It comes only if nobody has
    committed a round since 1, and says to the consumers of the other part that they are let go of;
 4. the root's file of bundles, without which nobody looks for the upper part: who starts a broker of the lower part, or
-   splits again, writes it (storage.bundles.add_bundle).
+   asks for the same split again, which is done by that, writes it (storage.bundles.add_bundle).
 
 Consumers of the upper part subscribe again by themselves, as when a topic is unloaded; what they had not acknowledged
 comes again, uncounted.
@@ -28,7 +29,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.facts import removed_consumer_row
-from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.load_bundle import load_bundle, served_by
 from pulsar_spark.broker.other_bundles import append_requests
 from pulsar_spark.broker.patience import Waits
 from pulsar_spark.broker.reading import read_asked
@@ -38,13 +39,15 @@ from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.bundles import BundleRange
 from pulsar_spark.storage.announcements import announcements_folder
-from pulsar_spark.storage.bundles import add_bundle
+from pulsar_spark.storage.bundles import add_bundle, bundles_of
 from pulsar_spark.storage.commits import now_micros
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.durability import is_durable, sync_tree
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.migrations import migrate_at_start
-from pulsar_spark.storage.table_lock import append_lock
-from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS
+from pulsar_spark.storage.migrations import migrate_at_start, raise_layout
+from pulsar_spark.storage.table_lock import lock_where_there_is_one
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS, SPLIT_LAYOUT_VERSION
 
 UNLOADED = "unloaded"
 
@@ -53,8 +56,8 @@ def split_bundle(
     layout: Layout, at: int | None = None, now: Callable[[], int] = now_micros
 ) -> tuple[BundleRange, BundleRange]:
     """Split the bundle of *layout* at a hash, or in the middle; the two slices. :class:`NotAllowedError` while a broker
-    serves it, :class:`InvalidConfiguration` for a hash that is not inside."""
-    layout.require_local("splitting of bundles")
+    serves it, and where a split that came to no end turns out to have been another; :class:`InvalidConfiguration` for a
+    hash that is not inside."""
     stopping = threading.Event()
     broker_id = f"{socket.gethostname()}-{os.getpid()}-split-{uuid.uuid4().hex[:8]}"
     tenure = Tenure(layout, broker_id, stopping, Waits(broker_id), lambda fenced: stopping.set())
@@ -78,9 +81,17 @@ def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int
         bundle = load_bundle(place, index, lambda whole: served or whole)
         return Rounds(bundle, lambda work: [], now, broker_id)
 
+    lower, upper = (before := bundles_of(layout).range_of(layout.bundle)).split(at)
+    decided = served_by(read_latest(layout))
+    if (rest := add_bundle(layout, decided)) is not None:
+        if (decided, rest) != (lower, upper):
+            raise NotAllowedError(
+                f"bundle {before} was split into {decided} and {rest} by one that came to no end, which is done now: "
+                "see 'pulsar-spark bundles list', and split one of these"
+            )
+        return lower, upper
+    raise_layout(layout, SPLIT_LAYOUT_VERSION)
     whole = rounds_of(layout)
-    add_bundle(layout, whole.bundle.served)
-    lower, upper = whole.bundle.served.split(at)
     whole.take_over()
     append_requests(layout, whole.take_waiting())
     connected = [
@@ -107,9 +118,11 @@ def _clone(layout: Layout, other: Layout) -> None:
     for spec in (*BROKER_TABLES, DELAY_INDEX):
         path = layout.broker_table(spec.name)
         if path.exists():
-            with append_lock(path):
+            with lock_where_there_is_one(path):
                 layout.store.clone_folder(path, other.broker_table(spec.name))
     layout.store.make_folder(announcements_folder(other))
+    if is_durable(other.broker_table(REQUESTS.name)):
+        sync_tree(other.bundle_folder())
 
 
 def _pass_over(bundle: Bundle) -> list[Request]:

@@ -32,6 +32,10 @@ class Tenure:
         self._lease = BundleLease(layout, broker_id)
         self._thread: threading.Thread | None = None
 
+    def go_on_with(self, lease: BundleLease) -> None:
+        """Ask by this *lease* of the same broker, which has seen for how long it was not renewed."""
+        self._lease = lease
+
     def begin(self, standby_seconds: float | None) -> bool:
         """Take the lease and keep it; False if stopped or out of time before. Says for whom the broker stands by, and
         when it takes over."""
@@ -61,11 +65,13 @@ class Tenure:
         return True
 
     def end(self) -> None:
-        """Give the lease back; the broker is stopping."""
-        if self._thread is None:
+        """Give the lease back; the broker is stopping. A second call does nothing: by then the process may have taken
+        the bundle again."""
+        thread, self._thread = self._thread, None
+        if thread is None:
             return
-        if self._thread is not threading.current_thread():
-            self._thread.join(JOIN_SECONDS)
+        if thread is not threading.current_thread():
+            thread.join(JOIN_SECONDS)
         try:
             self._lease.let_go()
         except OSError as failed:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.common import Json, Root, admin, print_json, print_table
-from pulsar_spark.table_specs import LAYOUT_VERSION
+from pulsar_spark.storage.topics import layout_version
 
 UNSOUND = 1
 app = typer.Typer(no_args_is_help=True)
@@ -15,7 +15,8 @@ app = typer.Typer(no_args_is_help=True)
 def doctor(root: Root, as_json: Json = False):
     """Look for what is broken in the tables of a root. Exit code 0: it is sound; 1: there are findings, each with what
     it means and what mends it."""
-    findings = admin(root).doctor()
+    asked = admin(root)
+    findings = asked.doctor()
     if as_json:
         print_json(findings)
     elif findings:
@@ -24,7 +25,7 @@ def doctor(root: Root, as_json: Json = False):
             [(found["kind"], found["table"], found["text"], found["command"]) for found in findings],
         )
     else:
-        typer.echo(f"sound, layout {LAYOUT_VERSION}")
+        typer.echo(f"sound, layout {layout_version(asked.layout)}")
     if findings:
         raise typer.Exit(UNSOUND)
 

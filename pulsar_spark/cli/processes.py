@@ -103,8 +103,8 @@ def broker(
 
 @broker_app.command()
 def status(root: Root, as_json: Json = False):
-    """Say which broker serves the root. Exit code 0: one does; 3: none, also where there is no root yet; 1: the folder
-    is something else, or cannot be read."""
+    """Say which broker serves the root. Exit code 0: one does, of several bundles each; 3: none, or not all bundles,
+    also where there is no root yet; 1: the folder is something else, or cannot be read."""
     asked = admin(root)
     is_root = TableLog(asked.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
     found = asked.broker_status() if is_root or _is_something_else(asked.layout) else None
@@ -115,9 +115,11 @@ def status(root: Root, as_json: Json = False):
             f"{found['broker_id']} serves (process {found['pid']} on {found['host']}, lease of "
             f"{found['lease_ms'] / 1000:.1f} s)"
         )
+        for bundle in found["unserved"]:
+            typer.echo(f"no broker serves bundle {bundle}")
     else:
         typer.echo("no broker serves" if is_root else f"no broker serves: {root!r} is no root yet")
-    if found is None:
+    if found is None or found["unserved"]:
         raise typer.Exit(NO_BROKER)
 
 

@@ -55,7 +55,7 @@ class LogChunks:
 def chunk_runs_before(topic: Topic, partition: int, ledgers: LedgerIndex, ledger_id: int) -> Iterator[Run]:
     """The runs that may have chunks of messages which are not complete where publish commit *ledger_id* begins."""
     log = TopicLog(topic, [partition], ledgers)
-    runs = log.start_at(ledgers.chunks_from(topic.topic_id, partition, ledger_id))
+    runs = log.start_at(ledgers.of(topic).chunks_from(topic.topic_id, partition, ledger_id))
     for found in (runs, log.next_runs()):
         for _, run in found:
             if run.ledger_id >= ledger_id:

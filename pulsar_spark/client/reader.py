@@ -52,7 +52,7 @@ class Reader:
         self._is_inclusive = is_inclusive
         self._view = CompactedView(topic.path) if is_read_compacted else None
         is_whole = bool(topic.partitions) and topic.name.partition_index < 0 and topic_name == str(topic.name)
-        self._log = TopicLog(topic, partitions, client._ledgers.of(topic), is_whole=is_whole)
+        self._log = TopicLog(topic, partitions, client._ledgers, is_whole=is_whole)
         self._closing = threading.Event()
         self._lock = threading.RLock()
         self._listener = None if listener is None else Listener(self, listener, self._take, topic_name)

@@ -219,7 +219,7 @@ class PartitionSubscription(HandingOut):
     def _follow_topic(self) -> None:
         """Turn to the broker of the bundle that the topic is in now, which was told of none of it."""
         name, consumer = str(self.topic.name), self._consumer
-        channel = consumer._channel.of(name)
+        channel = consumer._channel.follow(name)
         if channel is not self._channel:
             consumer._channel.detach(consumer._consumer_id, name, self.partition)
             self._channel, self.ledgers = channel, consumer._ledgers.of(self.topic)

@@ -31,7 +31,7 @@ _POSITIONS_A_STEP = 1024
 
 class TopicLog:
     """Walks through a topic's publish commits, from any of them on; with all *partitions*, where that *is_whole*, also
-    through those that are added."""
+    through those that are added. *ledgers* may be of any bundle: what is asked is asked of the topic's."""
 
     def __init__(self, topic: Topic, partitions: list[int], ledgers: LedgerIndex, *, is_whole: bool = False):
         self._topic = topic
@@ -98,14 +98,15 @@ class TopicLog:
     ) -> Iterator[tuple[int, Run]]:
         """The runs of publish commits from *first* on and *before* another, in order, of those that are numbered."""
         topic_id, first = self._topic.topic_id, max(first, self._gone.get(partition, 0) + 1)
-        end = self._ledgers.end(topic_id, partition)
-        at = first_position_from(self._ledgers.layout, topic_id, partition, first, published_since)
+        ledgers = self._ledgers.of(self._topic)
+        end = ledgers.end(topic_id, partition)
+        at = first_position_from(ledgers.layout, topic_id, partition, first, published_since)
         return self._walk(partition, end if at is None else at, end, before)
 
     def _walk(self, partition: int, at: int, end: int, before: int) -> Iterator[tuple[int, Run]]:
         while at < end:
             step = at, min(at + _POSITIONS_A_STEP, end) - 1
-            for run, _ in self._ledgers.spans_of(self._topic.topic_id, partition, [step]):
+            for run, _ in self._ledgers.of(self._topic).spans_of(self._topic.topic_id, partition, [step]):
                 if run.ledger_id >= before:
                     return
                 yield partition, run

@@ -30,7 +30,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureAction
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.send_arguments import deliver_at_ms
-from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
+from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, TopicNotFound, named
 from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages
 from pulsar_spark.frames.deduplication import append_new
 from pulsar_spark.frames.message_columns import REFUSED, instant, message_columns, not_too_late
@@ -44,13 +44,14 @@ from pulsar_spark.protocol.instants import deliver_millis, to_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.schema import BytesSchema, Schema
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.new_rows import NAMED_BY
 from pulsar_spark.storage.session import has_context
 from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.store import store_of
 from pulsar_spark.storage.tables import AppendTable, is_committed
-from pulsar_spark.storage.topics import prepare_root, resolve_topic
+from pulsar_spark.storage.topics import Topic, prepare_root, read_topic, resolve_topic
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
 
@@ -186,7 +187,21 @@ def publish(
             raise refused from failed
         raise
     except FileNotFoundError as gone:
-        raise TopicNotFound(f"topic {str(found.name)!r} was deleted meanwhile: nothing was published") from gone
+        raise _what_is_gone(layout, found, gone) from gone
+
+
+def _what_is_gone(layout: Layout, topic: Topic, gone: FileNotFoundError) -> InvalidRequest:
+    """The topic, or what tasks wrote for it, as the driver sees the root."""
+    try:
+        is_there = read_topic(layout, topic.name).topic_id == topic.topic_id
+    except TopicNotFound:
+        is_there = False
+    if not is_there:
+        return TopicNotFound(f"topic {str(topic.name)!r} was deleted meanwhile: nothing was published")
+    return InvalidConfiguration(
+        f"topic {str(topic.name)!r}: a file that a task wrote is not there for the driver ({gone}); nothing was "
+        "published: let the root be a folder that all machines see under the same path"
+    )
 
 
 def _milliseconds(time: datetime | int | None) -> int | None:

@@ -17,7 +17,7 @@ from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply, Subscriber
 from pulsar_spark.link.requests import RequestMaker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
-from pulsar_spark.storage.bundles import layout_of
+from pulsar_spark.storage.bundles import layout_of, look_again
 from pulsar_spark.storage.layout import Layout
 
 AGAIN_SECONDS = 0.1
@@ -37,6 +37,11 @@ class Channels:
         self._lock, self._channels, self._eager, self._is_stopped = threading.Lock(), {}, 0, False
         self._first = self._to(layout_of(layout, ""))
         self.logger = self._first.logger
+
+    def follow(self, topic: str) -> Channel:
+        """The same for who is told that his topic is in no bundle of this channel's any more, or may not be."""
+        look_again(self._layout)
+        return self.of(topic)
 
     def of(self, topic: str) -> Channel:
         """The channel to the bundle that a topic, by its full name without a partition, is in now."""
@@ -75,6 +80,7 @@ class Channels:
             if time.monotonic() + AGAIN_SECONDS > deadline or not (rows := _gone_elsewhere(rows, replies, places)):
                 return replies
             rows, places = self._anew(rows, places)
+            look_again(self._layout)
             sleep(AGAIN_SECONDS)
 
     def ask_then(
@@ -105,6 +111,7 @@ class Channels:
                 again = _gone_elsewhere(rows, replies, places)
                 if again and time.monotonic() + AGAIN_SECONDS < deadline:
                     anew = self._anew(again, places)
+                    look_again(self._layout)
                     self.call_later(AGAIN_SECONDS, lambda: self._ask_then(anew[0], deadline, anew[1], replies, done))
                 else:
                     done(replies, None)

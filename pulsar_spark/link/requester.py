@@ -14,7 +14,7 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.inbox import Answers, Inbox, Reply, read_rows
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
-from pulsar_spark.storage.bundles import layout_of, layouts_of
+from pulsar_spark.storage.bundles import layout_of, layouts_of, look_again
 from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -60,6 +60,7 @@ class Requester:
             is_late = time.monotonic() + AGAIN_SECONDS > deadline
             left = [place for place in left if isinstance(found[place].error, ServiceUnitNotReady) and not is_late]
             if left:
+                look_again(self.layout)
                 sleep(AGAIN_SECONDS)
         return found
 

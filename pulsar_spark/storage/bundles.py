@@ -7,7 +7,8 @@ look, and no more: which slice a bundle serves is said by its own latest round, 
 whose look is out of date is refused by the broker it asks, and looks again. A split writes the file behind the round
 that decides it (see broker.split); where a crash lies between, the next broker of the bundle does.
 
-On a local disk a look costs a ``stat``, in an object store a call at most every :data:`LOOK_SECONDS`.
+On a local disk a look costs a ``stat``, in an object store a call at most every :data:`LOOK_SECONDS`, and one whenever
+somebody was refused because his look was out of date.
 """
 
 import json
@@ -19,13 +20,14 @@ from typing import NamedTuple
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, ServiceUnitNotReady
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, check_cover, parse_range, topic_hash
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.durability import FSYNC, read_durability, sync_file, sync_folder
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_lock import append_lock
 
 LOOK_SECONDS = 60.0
-"""So long a store is not asked again: roots there are not split in this release, and a call a second would be one more
-than a producer at work needs."""
+"""So long a store is not asked again, unless a look turned out to be out of date (:func:`look_again`): a call a second
+would be one more than a producer at work needs."""
 _REMEDY = "restore it from a backup, or write it again: for each range of hashes the folder of its bundle"
 
 
@@ -54,7 +56,7 @@ _known: dict[str, tuple[object, Bundles]] = {}
 
 def bundles_of(layout: Layout) -> Bundles:
     """Those of a root, as they are now; :class:`CorruptState` for a file that does not say it."""
-    path = f"{layout.root}/{BUNDLES}/bundles.json"
+    path = _name(layout)
     known = _known.get(path)
     if layout.store.is_local:
         try:
@@ -66,6 +68,11 @@ def bundles_of(layout: Layout) -> Bundles:
     elif known is None or time.monotonic() >= known[0]:
         known = _known[path] = time.monotonic() + LOOK_SECONDS, _read(_path(layout))
     return known[1]
+
+
+def look_again(layout: Layout) -> None:
+    """Let the next look at a root's bundles be at its file, for who was told that there are others by now."""
+    _known.pop(_name(layout), None)
 
 
 def layout_of(layout: Layout, topic: TopicName | str) -> Layout:
@@ -86,8 +93,11 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
     named after the rest; the rest, None where nothing is left."""
     if bundles_of(layout).range_of(layout.bundle) == served:
         return None
-    with append_lock(_path(layout)):
-        found = _read(_path(layout))
+    rests: list[BundleRange] = []
+
+    def said(content: bytes | None) -> str | None:
+        rests.clear()
+        found = _ONE if content is None else _parsed(_path(layout), content)
         before = found.range_of(layout.bundle)
         if before == served:
             return None
@@ -100,9 +110,13 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
         at = found.folders.index(layout.bundle)
         ranges = (*found.ranges[:at], served, rest, *found.ranges[at + 1 :])
         folders = (*found.folders[: at + 1], str(rest), *found.folders[at + 1 :])
-        said = [{"range": str(each), "folder": folder} for each, folder in zip(ranges, folders, strict=True)]
-        layout.store.replace(_path(layout), json.dumps({"bundles": said}, indent=1))
-        return rest
+        rests.append(rest)
+        rows = [{"range": str(each), "folder": folder} for each, folder in zip(ranges, folders, strict=True)]
+        return json.dumps({"bundles": rows}, indent=1)
+
+    layout.store.change(_path(layout), said, lambda: append_lock(_path(layout)), lambda _, text: _write(layout, text))
+    look_again(layout)
+    return rests[0] if rests else None
 
 
 def check_served(served: BundleRange, topic: str) -> None:
@@ -111,8 +125,23 @@ def check_served(served: BundleRange, topic: str) -> None:
         raise ServiceUnitNotReady(f"topic {topic!r} is not in bundle {served}: look for its bundle again")
 
 
+def _name(layout: Layout) -> str:
+    """Of the file, for the price of a text: it is asked for with every message."""
+    return f"{layout.root}/{BUNDLES}/bundles.json"
+
+
 def _path(layout: Layout) -> AnyPath:
     return layout.root / BUNDLES / "bundles.json"
+
+
+def _write(layout: Layout, text: str) -> None:
+    """On a local disk: whole or not at all, whatever becomes of the machine, where the root wants that."""
+    path = _path(layout)
+    if read_durability(layout.root) == FSYNC:
+        layout.store.replace(path, text, sync_file)
+        sync_folder(path.parent)
+    else:
+        layout.store.replace(path, text)
 
 
 def _read(path: AnyPath) -> Bundles:
@@ -120,6 +149,10 @@ def _read(path: AnyPath) -> Bundles:
         content = path.read_bytes()
     except FileNotFoundError:
         return _ONE
+    return _parsed(path, content)
+
+
+def _parsed(path: AnyPath, content: bytes) -> Bundles:
     try:
         said = json.loads(content)["bundles"]
         ranges = tuple(parse_range(each["range"]) for each in said)

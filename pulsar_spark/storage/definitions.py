@@ -26,7 +26,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.store import path_of, store_of
 from pulsar_spark.storage.table_lock import append_lock
-from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
+from pulsar_spark.table_specs import LAYOUT_VERSION, NEWEST_LAYOUT_VERSION, TableSpec
 
 FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
 
@@ -153,9 +153,9 @@ def parse_definition(path: str | os.PathLike, description: str | None, table_id:
     if not is_ours:
         raise NotARoot(f"table {str(path)!r} was not made by pulsar_spark: give another root")
     version = properties.pop("layout_version")
-    if version > LAYOUT_VERSION:
+    if version > NEWEST_LAYOUT_VERSION:
         raise NewerLayout(
-            f"table {str(path)!r} has layout {version}, this release reads up to {LAYOUT_VERSION}: install a newer "
-            "pulsar_spark, with 'pip install --upgrade pulsar_spark'"
+            f"table {str(path)!r} has layout {version}, this release reads up to {NEWEST_LAYOUT_VERSION}: install a "
+            "newer pulsar_spark, with 'pip install --upgrade pulsar_spark'"
         )
     return Definition(properties.pop("table"), version, table_id, properties)

@@ -113,6 +113,13 @@ def sync_parents(folder: Path, root: Path) -> None:
             return
 
 
+def sync_tree(folder: Path) -> None:
+    """The same of a folder, those below it, and the name of it; what files hold was synced by who wrote them."""
+    for above, _, _ in os.walk(folder):
+        sync_folder(above)
+    sync_folder(folder.parent)
+
+
 def _sync(path: str | os.PathLike, flags: int) -> None:
     opened = os.open(path, flags)
     try:

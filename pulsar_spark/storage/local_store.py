@@ -6,6 +6,7 @@ asked for.
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
@@ -18,6 +19,9 @@ import pyarrow.parquet as pq
 from filelock import FileLock
 
 from pulsar_spark.storage.object_path import Stat
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_checked: set[str] = set()
 
 
 class LocalStore:
@@ -50,7 +54,27 @@ class LocalStore:
         return os.listdir(folder)
 
     def check(self, root: Path, folder: Path) -> None:
-        """Whether a root may lie there the first write says."""
+        """Once for each process: can files of a *folder* of the root be linked, on which commits rest? OSError where
+        the file system has no links. Of a root that is to be made the first write says it."""
+        if str(folder) in _checked or not os.access(folder, os.W_OK):
+            return
+        probe, link = (folder / f".{uuid.uuid4().hex}{suffix}" for suffix in ("", ".link"))
+        try:
+            probe.touch()
+            os.link(probe, link)
+            _checked.add(str(folder))
+        except OSError as error:  # one that is full, or read-only, need not be so when something is written
+            if self.has_no_links(error):
+                raise
+        finally:
+            for path in (probe, link):
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    @staticmethod
+    def has_no_links(error: OSError) -> bool:
+        """Does an *error* of a link say that there are none on this file system?"""
+        return error.filename2 is not None and error.errno in _NO_LINKS
 
     @staticmethod
     def make_folder(folder: Path) -> None:

@@ -30,7 +30,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import DOCTOR, BrokerFenced, CorruptState, InvalidRequest, NotAllowedError, OlderLayout
 from pulsar_spark.storage.actions import KNOWN_FEATURES, WRITER_FEATURES_VERSION
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.commits import WRITER_VERSION, commit, replace_commit
 from pulsar_spark.storage.definitions import parse_definition, read_definition
 from pulsar_spark.storage.examination import tables_of
@@ -47,7 +48,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import metadata_of, open_table
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, MESSAGES, TABLES, TableSpec
@@ -152,25 +153,41 @@ def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
     done, also beside a broker."""
     if dry_run:
         return migrate_root(layout, dry_run=True)
-    lease = BundleLease(layout, f"migrate-{os.getpid()}")
-    try:
-        is_ours = lease.take()
-    except OSError as fault:
-        raise _not_brought_up(layout, layout_version(layout), fault) from fault
-    if not is_ours:
-        holder = lease.holder()
-        who = f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host})" if holder else "a broker"
-        raise NotAllowedError(f"{who} serves {str(layout.root)!r}: stop it first; one of this release migrates itself")
+    leases = [BundleLease(bundle, f"migrate-{os.getpid()}") for bundle in layouts_of(layout)]
 
     def hold() -> None:
-        if not lease.take():
+        if not all(lease.take() for lease in leases):
             raise BrokerFenced(f"another broker has taken {str(layout.root)!r}: it migrates it")
 
     try:
+        _take_all(layout, leases)
         return migrate_root(layout, hold=hold)
     finally:
-        with contextlib.suppress(OSError):  # it ends by itself
-            lease.let_go()
+        for lease in leases:
+            with contextlib.suppress(OSError):  # it ends by itself
+                lease.let_go()
+
+
+def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
+    """Take the leases of all bundles; :class:`NotAllowedError` where a broker holds one."""
+    for lease in leases:
+        try:
+            is_ours = lease.take()
+        except OSError as fault:
+            raise _not_brought_up(layout, layout_version(layout), fault) from fault
+        if not is_ours:
+            holder = lease.holder()
+            who = f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host})" if holder else "a broker"
+            raise NotAllowedError(
+                f"{who} serves {str(layout.root)!r}: stop it first; one of this release migrates itself"
+            )
+
+
+def raise_layout(layout: Layout, version: int) -> None:
+    """Let the tables of a bundle be of layout *version*, or of a higher one as they are, for who holds its lease: the
+    releases that do not know it are refused from now on. Nothing else is changed."""
+    for path in _broker_tables(layout):
+        _redefine(path, version)
 
 
 def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry_run: bool = False) -> Migrated:
@@ -186,14 +203,14 @@ def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry
                 changes.append(change)
                 hold()
             if not dry_run:
-                for path in _broker_tables(layout):
+                for path in (path for bundle in layouts_of(layout) for path in _broker_tables(bundle)):
                     _redefine(path, migration.to)
                     after = max(after, migration.to)
     except (OSError, DeltaError) as fault:
         if not is_fault_of_disk(fault):
             raise CorruptState(f"root {str(layout.root)!r} cannot be brought up: {fault}; {DOCTOR}") from fault
         raise _not_brought_up(layout, after, fault) from fault
-    return Migrated(before, MIGRATIONS[-1].to if dry_run else after, tuple(changes))
+    return Migrated(before, max(before, MIGRATIONS[-1].to) if dry_run else after, tuple(changes))
 
 
 def _not_brought_up(layout: Layout, version: int, fault: Exception) -> OlderLayout:
@@ -266,11 +283,19 @@ def _broker_tables(layout: Layout) -> list[AnyPath]:
 def _redefine(path: AnyPath, version: int) -> None:
     """Let the table's first commit name *version*, unless it names it, or a higher one. Nothing where somebody else's
     log clean-up has taken it: then the table's current description counts (:func:`read_definition`)."""
-    with append_lock(path):
-        actions = TableLog(path).first_actions()
-        if actions is None or read_definition(path).layout_version >= version:
-            return
+
+    def redefined(content: bytes | None) -> str | None:
+        if content is None or read_definition(path).layout_version >= version:
+            return None
+        actions = [json.loads(line) for line in content.splitlines()]
         for action in actions:
             if "metaData" in action:
                 action["metaData"]["description"] = _described(action["metaData"]["description"], version)
-        replace_commit(path, 0, "\n".join(map(json.dumps, actions)) + "\n", keep_as=None)
+        return "\n".join(map(json.dumps, actions)) + "\n"
+
+    store_of(path).change(
+        TableLog(path).first_commit(),
+        redefined,
+        lambda: append_lock(path),
+        lambda _, text: replace_commit(path, 0, text, keep_as=None),
+    )

@@ -10,6 +10,7 @@ changed for as long as other files are kept.
 """
 
 import contextlib
+import errno
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,8 @@ def staged(
 ) -> Iterator[list[StagedFile]]:
     """Run *rows* and write them, with *options* of Spark's writer; the files, none for no rows, stay until the end of
     the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds. Spark
-    sorts each task's rows by partition, unless they are in that order. With *by_tasks* tasks write theirs themselves,
+    sorts each task's rows by partition, unless they are in that order. FileNotFoundError where the driver does not see
+    what tasks wrote. With *by_tasks* tasks write theirs themselves,
     nothing is sorted, and *rows* lack what is constant (see task_files)."""
     folder = StagedFolder(table)
     try:
@@ -76,7 +78,9 @@ def staged(
             settings = _FILE_SETTINGS | ({_TIMESTAMP_TYPE: "TIMESTAMP_MILLIS"} if are_ms else {})
             with _file_settings(rows.sparkSession, settings | (_SORTED if partition_by else {})):
                 rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder.path))
-            found = folder.files()
+            found = list(folder.files())
+            if not found and not partition_by:  # of no rows, too, Spark writes a file
+                raise FileNotFoundError(errno.ENOENT, "no file that a task wrote is there", str(folder.path))
         yield [file for file in found if file.rows]
     finally:
         folder.remove()

@@ -1,7 +1,9 @@
 """A lock in an object store, for the moments in which one of several decides by what the others have put there.
 
-It is something that lies there as long as it is held. One that is not let go, because its holder is gone, is taken from
-it when it was the same for so long, as seen on the clock of who waits: longer than anybody holds it.
+What lies there says who holds it, or that nobody does: a store removes whatever there is, but replaces only what it is
+told, so it is let go by the latter, and no holder lets go of another's. One that is not let go, because its holder is
+gone, is taken from it when it was the same for so long, as seen on the clock of who waits: longer than anybody holds
+it.
 """
 
 import contextlib
@@ -12,6 +14,8 @@ from collections.abc import Callable, Iterator
 
 from pulsar_spark.storage.object_path import ObjectPath
 
+FREE = b"free-"
+"""What it begins with that nobody holds; like nobody else's all the same."""
 GONE_SECONDS = 30.0
 LOOK_SECONDS = 0.1
 
@@ -32,7 +36,7 @@ def store_lock(
             continue
         if content != seen:
             seen, since = content, clock()
-        if clock() - since >= GONE_SECONDS:
+        if content.startswith(FREE) or clock() - since >= GONE_SECONDS:
             known = stamped
         else:
             pause(LOOK_SECONDS)
@@ -49,5 +53,6 @@ def store_lock(
         yield renew
     finally:
         with contextlib.suppress(OSError):  # who waits takes it when it was the same for long enough
-            if path.read_bytes() == mine:
-                path.unlink()
+            content, stamped = path.store.get_stamped(path)
+            if content == mine:
+                path.store.put_over(path, FREE + uuid.uuid4().hex.encode(), stamped)

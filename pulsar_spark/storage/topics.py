@@ -64,6 +64,12 @@ def prepare_root(layout: Layout) -> None:
     try:
         _prepare_root(layout)
     except OSError as error:
+        if layout.store.is_local and layout.store.has_no_links(error):
+            raise NotARoot(
+                f"root {str(layout.root)!r} lies on a file system without hard links ({error.strerror}), by which "
+                "every commit is made whole, once and by one writer: give a folder of a local disk or of NFS, or a "
+                "place in a bucket, s3://<bucket>/<folder>"
+            ) from None  # it is no fault of the disk that passes
         raise NotARoot(
             f"root {str(layout.root)!r} cannot be made or written: {error}; give a folder that may be written, "
             "below folders only"

@@ -7,8 +7,15 @@ import numpy as np
 import pyarrow as pa
 
 LAYOUT_VERSION = 2
-"""Version of the tables' layout that this release makes. A root of a higher one is refused, one of a lower one brought
-up by its next broker (storage.migrations)."""
+"""Version of the tables' layout that this release makes. A root of a lower one is brought up by its next broker
+(storage.migrations)."""
+
+SPLIT_LAYOUT_VERSION = 3
+"""That of roots that are split into bundles, or once were about to be: their tables are as those of the version before,
+and releases that know one bundle only, and would serve all topics with it, are refused by the number."""
+
+NEWEST_LAYOUT_VERSION = SPLIT_LAYOUT_VERSION
+"""A root of a higher one is refused."""
 
 TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())

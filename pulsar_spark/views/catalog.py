@@ -67,7 +67,7 @@ def register(
     registered |= _register_tables(spark, schema, layout.root, {name: at for name, at in tables.items() if at.exists()})
     rows = f"{schema}.{quoted(CURSOR_LEDGER.name)}"
     if (
-        rows in registered and len(bundles) == 1 and layout_version(layout) == LAYOUT_VERSION
+        rows in registered and len(bundles) == 1 and layout_version(layout) >= LAYOUT_VERSION
     ):  # an older one lacks columns of theirs
         registered |= _register_views(spark, schema, rows, registered[rows])
     return registered

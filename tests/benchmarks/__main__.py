@@ -15,6 +15,7 @@ from rich.console import Console
 from tests.benchmarks import (
     age,
     backlog,
+    bundles,
     chunks,
     client_rates,
     delays,
@@ -65,6 +66,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "delays": delays.measure,
     "chunks": chunks.measure,
     "chunks_between": chunks.measure_between,
+    "bundles": bundles.measure,
     "plan": plan_twin.measure,
     "restart": restart.measure,
 }

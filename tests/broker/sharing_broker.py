@@ -7,9 +7,11 @@ from pulsar_spark.broker.shared import Shared
 from tests.plain_broker import PlainBroker
 
 
-def sharing(root) -> Shared:
-    """One that makes plain brokers."""
-    return Shared(root, lambda bundle, broker_id: PlainBroker(root, bundle=bundle, broker_id=broker_id))
+def sharing(root, **options) -> Shared:
+    """One that makes plain brokers; *options* are of both."""
+    return Shared(
+        root, lambda *place: PlainBroker(root, **dict(zip(("bundle", "broker_id"), place)), **options), **options
+    )
 
 
 if __name__ == "__main__":

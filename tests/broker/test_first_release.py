@@ -113,7 +113,7 @@ def test_a_broker_brings_it_up_at_its_start_and_serves_it(spark, tmp_path, caplo
 def test_spark_refuses_a_root_of_a_newer_release(spark, tmp_path, monkeypatch):
     layout = unpack(tmp_path)
     migrate_root(layout)
-    monkeypatch.setattr(definitions, "LAYOUT_VERSION", 1)
+    monkeypatch.setattr(definitions, "NEWEST_LAYOUT_VERSION", 1)
     monkeypatch.setattr(topics, "_versions", {})
     frame = spark.createDataFrame([("x",)], "payload string")
     for use in (

@@ -1,9 +1,12 @@
 """Brokers share the bundles of a root: one that comes gets its share, what one that is killed had is taken over."""
 
 import errno
+import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from unittest.mock import Mock
 
@@ -11,14 +14,19 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import shared
+from pulsar_spark.broker import process, shared
+from pulsar_spark.broker.shared import Shared
 from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.bundles import WHOLE, quotas, share
 from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import read_topic
 from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import topics_in
 from tests.client.waiting import eventually
+from tests.plain_broker import PlainBroker
 
 
 @pytest.fixture
@@ -123,3 +131,88 @@ def test_what_a_killed_broker_served_is_taken_over_and_nothing_is_lost_or_twice(
         admin = Admin(f"delta:{root}")
         eventually(lambda: all(admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 0 for name in topics))
         assert len({layout_of(Layout(root), name).bundle for name in topics}) == 4
+
+
+def test_a_run_until_nothing_is_left_is_of_all_bundles_and_of_what_one_asks_of_another(four):
+    """A message of the first bundle dies: its letter lies in another one, whose broker is asked for a subscription."""
+    root, topics = four
+    letters = next(name for name in topics if name != topics[0])
+    policy = pulsar.ConsumerDeadLetterPolicy(1, dead_letter_topic=letters, initial_subscription_name="read")
+    with closing(pulsar.Client(f"delta:{root}")) as client:
+        with sharing(root):
+            consumer = client.subscribe(
+                topics[0],
+                "s",
+                pulsar.ConsumerType.Shared,
+                dead_letter_policy=policy,
+                negative_ack_redelivery_delay_ms=0,
+            )
+            for name in topics:
+                Admin(f"delta:{root}").create_subscription(name, "kept", "earliest")
+            for name in topics:
+                client.create_producer(name).send(name.encode())
+            consumer.negative_acknowledge(consumer.receive(30_000))
+            again = consumer.receive(30_000)
+        with ThreadPoolExecutor() as pool:
+            consumer.negative_acknowledge(again)
+            letters_log = TableLog(read_topic(Layout(root), letters).path)
+            before = letters_log.latest()
+
+            def close() -> None:
+                eventually(lambda: letters_log.latest() > before, 30)
+                consumer.close()
+
+            closing_it = pool.submit(close)
+            run = sharing(root, available_now=True)
+            run.start()
+            run.wait()
+            closing_it.result(30)
+    assert served(root) == {}
+    stats = Admin(f"delta:{root}").stats
+    assert all(stats(name)["subscriptions"]["kept"]["msgBacklog"] for name in topics)
+    assert stats(letters)["subscriptions"]["read"]["msgBacklog"] == 2
+
+
+def test_a_run_until_nothing_is_left_ends_with_what_went_wrong(four):
+    root, _ = four
+
+    def fail(bundle: str, broker_id: str):
+        raise CorruptState(f"bundle {bundle}")
+
+    run = Shared(root, fail, available_now=True)
+    run.start()
+    with pytest.raises(CorruptState, match="bundle 0x"):
+        run.wait()
+
+
+@pytest.mark.parametrize("when", ["close", "make"])
+def test_a_broker_that_is_told_to_stop_while_it_begins_to_share_stops(root, monkeypatch, when):
+    """The root was split while it stood by."""
+    shares = []
+
+    class StandingBy(PlainBroker):
+        def __init__(self, spark, root, *, bundle: str, **options):
+            super().__init__(root, bundle=bundle)
+
+        def start(self) -> bool:
+            split_bundle(self.layout)
+            return True
+
+        def close(self) -> None:
+            if when == "close":
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def make_share(*_: object, **options) -> Shared:
+        if when == "make":
+            os.kill(os.getpid(), signal.SIGTERM)
+        shares.append(sharing(root))
+        return shares[-1]
+
+    monkeypatch.setattr(process, "Broker", StandingBy)
+    monkeypatch.setattr(process, "Shared", make_share)
+    late: list[bool] = []
+    ending = threading.Timer(30, lambda: (late.append(True), shares[0].stop()))
+    ending.start()
+    process.run_broker(root, spark=Mock())
+    ending.cancel()
+    assert len(shares) == 1 and served(root) == {} and not late

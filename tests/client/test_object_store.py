@@ -2,14 +2,21 @@
 acknowledged stays so, whoever is killed and whatever becomes of the store's answers. ``pytest tests/client --store s3``
 runs all tests of clients there."""
 
+import contextlib
 import os
 import signal
 
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.storage import lease as lease_module
 from pulsar_spark.storage import store_bucket
+from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.table_specs import CURSOR_LEDGER
+from tests.broker.test_bundles import HIGH
 from tests.client.processes import Program
 from tests.client.waiting import eventually, nothing_comes, receive_values, send
 from tests.object_store import asking, new_root
@@ -19,6 +26,14 @@ from tests.s3_proxy import LOST_BEHIND, PASS, SLOW_DOWN, Answer, Asked, s3_proxy
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=100)
 A_BROKER = """
 from tests.plain_broker import PlainBroker
+with PlainBroker(url) as broker:
+    print("up")
+    broker.wait()
+"""
+A_SLEEPER = """
+from pulsar_spark.storage import lease
+from tests.plain_broker import PlainBroker
+lease.LEASE_SECONDS = 1.0
 with PlainBroker(url) as broker:
     print("up")
     broker.wait()
@@ -94,6 +109,22 @@ def test_what_a_killed_consumer_had_is_delivered_to_another_when_its_lease_ends(
         client.close()
 
 
+def test_a_bundle_is_split_there_and_clients_follow(url):
+    with contextlib.closing(client_of(url)) as client:
+        with PlainBroker(url):
+            consumer = client.subscribe(HIGH, "s", **SHARED)
+            send(client, HIGH, *"abc")
+            messages = [consumer.receive(30_000) for _ in range(3)]
+            consumer.acknowledge(messages[0])
+        split_bundle(Layout(url))
+        lower, upper = (PlainBroker(url, bundle=each.bundle) for each in layouts_of(Layout(url)))
+        with lower, upper:
+            assert sorted(receive_values(consumer, 2)) == ["b", "c"]
+            send(client, HIGH, "d")
+            assert receive_values(consumer, 1) == ["d"] and nothing_comes(consumer)
+            assert set(upper.rounds.bundle.topics) == {HIGH} and not lower.rounds.bundle.topics
+
+
 def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch):
     """Of all requests every ninth is told to come later, of all puts every fifth gets no answer though it took
     place."""
@@ -123,6 +154,61 @@ def test_a_store_on_a_bad_day_neither_loses_nor_doubles_anything(s3, monkeypatch
             eventually(lambda: broker.cursor("t", "s").mark_delete == len(sent) - 1)  # as requests that wait say
             assert broker.cursor("t", "s").read_position == len(sent), "none was stored twice"
     assert counts["bad"] > 15
+
+
+def test_a_store_that_answers_late_or_later_than_anybody_waits_neither_loses_nor_doubles_anything(s3, monkeypatch):
+    """Of all requests every fifth is slow; of all puts every twelfth takes place, and is answered when who asked has
+    given up."""
+    monkeypatch.setattr(store_bucket, "ANSWER_SECONDS", 1)
+    counts = {"all": 0, "PUT": 0, "bad": 0}
+
+    def answer(asked: Asked) -> Answer:
+        counts["all"] += 1
+        counts["PUT"] += asked.method == "PUT"
+        is_slow, is_too_late = counts["all"] % 5 == 0, asked.method == "PUT" and counts["PUT"] % 12 == 0
+        counts["bad"] += is_too_late
+        return Answer(seconds=1.2 if is_too_late else 0.1 if is_slow else 0.0)
+
+    with s3_proxy(s3, answer) as proxy, asking(proxy):
+        url, sent = new_root(), [f"m{number}" for number in range(4)]
+        with PlainBroker(url):
+            client = client_of(url)
+            consumer = client.subscribe("t", "s", **SHARED)
+            send(client, "t", *sent)
+            for value in sent:
+                message = consumer.receive(60_000)
+                assert message.data().decode() == value
+                consumer.acknowledge(message)
+            assert nothing_comes(consumer)
+            client.close()
+    assert counts["bad"] >= 3
+    with asking(s3), PlainBroker(url) as broker:
+        eventually(lambda: broker.cursor("t", "s").mark_delete == len(sent) - 1)
+        assert broker.cursor("t", "s").read_position == len(sent), "none was stored twice"
+
+
+def test_a_broker_that_was_stopped_for_longer_than_its_lease_commits_nothing_behind_who_took_over(url, monkeypatch):
+    monkeypatch.setattr(lease_module, "LEASE_SECONDS", 1.0)
+    with Program(A_SLEEPER, url) as sleeper, contextlib.closing(client_of(url)) as client:
+        sleeper.say("up")
+        consumer = client.subscribe("t", "s", **SHARED)
+        send(client, "t", "a")
+        assert receive_values(consumer, 1) == ["a"]
+        os.killpg(sleeper.process.pid, signal.SIGSTOP)
+        send(client, "t", "b")  # it has something to do when it goes on
+        with PlainBroker(url) as second:
+            assert receive_values(consumer, 1) == ["b"]
+            send(client, "t", "c")
+            os.killpg(sleeper.process.pid, signal.SIGCONT)
+            code, said, error = sleeper.end()
+            assert code == 1 and "BrokerFenced" in error
+            assert receive_values(consumer, 1) == ["c"] and nothing_comes(consumer)
+            assert second.failure is None
+    rows = dataset_of(Layout(url).broker_table(CURSOR_LEDGER.name)).to_table(columns=["kind", "round", "broker_id"])
+    rounds = sorted((row["round"], row["broker_id"]) for row in rows.to_pylist() if row["kind"] == "round")
+    first, *_, last = brokers = [broker for _, broker in rounds]
+    assert len({number for number, _ in rounds}) == len(rounds), "each round is one broker's"
+    assert last == second.broker_id != first and brokers == sorted(brokers, key=lambda each: each == last)
 
 
 def test_a_store_that_is_away_for_a_while_is_waited_for(s3, monkeypatch, caplog):

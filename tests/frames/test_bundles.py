@@ -2,17 +2,23 @@
 
 from contextlib import ExitStack, closing
 
+import pytest
+
 import pulsar_spark as pulsar
 from pulsar_spark import frames
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.process import run_broker
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.views.views import create_views
 from tests.broker.test_bundles import HIGH, LOW
 from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
+
+pytestmark = pytest.mark.local_disk
 
 
 def test_views_and_stats_say_of_each_topic_what_its_bundle_says_once(spark, root):
@@ -55,3 +61,25 @@ def test_two_brokers_with_spark_in_one_session_serve_a_bundle_each(spark, root):
             client.create_producer(name).send(name.encode())
         found = sorted(consumer.receive(60_000).data().decode() for _ in range(2))
         assert found == sorted([LOW, HIGH])
+
+
+def test_a_broker_process_with_spark_serves_all_bundles_until_nothing_is_left(spark, root):
+    split_bundle(Layout(root))
+    with closing(pulsar.Client(f"delta:{root}")) as client:
+        for name in (LOW, HIGH):
+            Admin(f"delta:{root}").create_topic(name)
+        with ExitStack() as brokers:
+            for layout in layouts_of(Layout(root)):
+                brokers.enter_context(PlainBroker(root, bundle=layout.bundle))
+            for name in (LOW, HIGH):
+                Admin(f"delta:{root}").create_subscription(name, "s", "earliest")
+        for name in (LOW, HIGH):
+            client.create_producer(name).send(name.encode())
+        rounds = []
+        run_broker(root, spark=spark, available_now=True, on_round=lambda result, seconds: rounds.append(result))
+        assert len(rounds) >= 2
+        admin = Admin(f"delta:{root}")
+        assert [each["broker"] for each in admin.bundles()] == [None, None]
+        assert [admin.stats(name)["subscriptions"]["s"]["msgBacklog"] for name in (LOW, HIGH)] == [1, 1]
+        served_by = {read_latest(layout).round_row["broker_id"] for layout in layouts_of(Layout(root))}
+        assert len(served_by) == 1, "one process served both"

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import DataFrameWriter
 from pyspark.sql import functions as F
 
-from pulsar_spark.errors import MessageTooBig, TopicNotFound
+from pulsar_spark.errors import InvalidConfiguration, MessageTooBig, TopicNotFound
 from pulsar_spark.frames import producer, publish
+from pulsar_spark.storage import staging
 from pulsar_spark.storage.file_statistics import file_statistics, statistics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
@@ -109,6 +110,30 @@ def test_a_topic_deleted_while_files_are_written_is_named(spark, root, layout, m
         publish(spark.createDataFrame([(b"1",)], "payload binary"), root, "t")
     assert left(topic) == []
     assert not is_made_anew or TableLog(topic.path).latest() == 0
+
+
+@pytest.mark.parametrize("is_by_tasks", [True, False])
+def test_files_that_tasks_write_where_the_driver_sees_none_are_named(spark, root, layout, monkeypatch, is_by_tasks):
+    """A root that machines see as folders of their own."""
+    topic, told = create_topic(layout, "t"), []
+
+    def lose(write):
+        def write_elsewhere(*arguments):
+            told.append(write(*arguments))
+            for path in staging_folder(topic.path).rglob("*.parquet"):
+                path.unlink()
+            return told[-1]
+
+        return write_elsewhere
+
+    if is_by_tasks:
+        monkeypatch.setattr(staging, "write_task_files", lose(staging.write_task_files))
+    else:
+        monkeypatch.setattr(DataFrameWriter, "parquet", lose(DataFrameWriter.parquet))
+    rows = spark.createDataFrame([(b"1",)], "payload binary")
+    with pytest.raises(InvalidConfiguration, match="is not there for the driver .*under the same path"):
+        publish(rows, root, "t", sort_by_key=not is_by_tasks)
+    assert told and TableLog(topic.path).latest() == 0 and left(topic) == []
 
 
 def test_files_of_lost_tasks_are_left_out_whatever_the_session_commits_by(spark, root, monkeypatch):

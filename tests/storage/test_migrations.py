@@ -245,7 +245,7 @@ WITH_A_ROOT = {
 @pytest.mark.parametrize("use", WITH_A_ROOT.values(), ids=WITH_A_ROOT)
 def test_a_root_of_a_newer_release_is_refused_whatever_is_asked(layout, use, monkeypatch):
     migrate_root(layout)
-    monkeypatch.setattr(definitions, "LAYOUT_VERSION", 1)
+    monkeypatch.setattr(definitions, "NEWEST_LAYOUT_VERSION", 1)
     monkeypatch.setattr(topics, "_versions", {})
     before = files(layout)
     with pytest.raises(NewerLayout, match="layout 2, this release reads up to 1: install a newer pulsar_spark"):
@@ -283,7 +283,7 @@ def test_a_client_of_this_release_works_before_and_goes_on(layout):
 def test_to_a_client_of_this_release_a_newer_root_is_one_by_name(layout, monkeypatch):
     table = AppendTable(layout.broker_table("requests"))
     migrate_root(layout)
-    monkeypatch.setattr(definitions, "LAYOUT_VERSION", 1)
+    monkeypatch.setattr(definitions, "NEWEST_LAYOUT_VERSION", 1)
     with pytest.raises(NewerLayout, match="install a newer"):
         table.append(REQUESTS.rows([dict(request_id="1")]))
     with pytest.raises(BrokerFenced, match="newer release's: .*install a newer"):

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 
 from pulsar_spark.errors import ConnectError, InvalidConfiguration, InvalidUrl, NotARoot
 from pulsar_spark.storage import held_file, store_calls
@@ -19,14 +20,16 @@ from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.object_path import ObjectPath
+from pulsar_spark.storage.object_store import ObjectStore
 from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.store import path_of
-from pulsar_spark.storage.store_lock import GONE_SECONDS, store_lock
+from pulsar_spark.storage.store_lock import FREE, GONE_SECONDS, store_lock
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, list_topics, prepare_root, read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.object_store import CREDENTIALS, asking, messages, new_layout, new_root, published, wait_shortly
+from tests.object_store import BUCKET, CREDENTIALS, asking, messages, new_layout, new_root, published, wait_shortly
 from tests.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, SLOW_DOWN, Answer, Asked, s3_proxy
 
 
@@ -51,6 +54,23 @@ def test_of_those_who_put_at_a_time_one_wins(layout):
         won = list(pool.map(put, [b"a", b"b", b"c", b"d"]))
     assert sorted(won) == [False, False, False, True]
     assert path.read_bytes() == [b"a", b"b", b"c", b"d"][won.index(True)]
+
+
+def test_another_kind_of_store_is_understood():
+    """One that gives other signs of what is there than S3 does, in the memory of this process."""
+    store = ObjectStore(f"s3://{BUCKET}")
+    store._raw = store._once = MemoryStore()
+    path = ObjectPath(store, "root/x")
+    assert [store.put_if_absent(path, content) for content in (b"a", b"b")] == [True, False]
+    content, known = store.get_stamped(path)
+    assert content == b"a" and store.put_over(path, b"c", known)
+    assert not store.put_over(path, b"d", known), "it is another by now"
+    assert not store.put_over(path, b"e", None) and path.read_bytes() == b"c"
+    with store_lock(ObjectPath(store, "root/lock")) as renew:
+        renew()
+    assert store.names_behind(ObjectPath(store, "root"), "") == ["lock", "x"]
+    store.remove([path])
+    assert not store.put_over(path, b"f", known) and not path.exists()
 
 
 def test_writers_of_one_table_lose_no_append_and_make_none_twice(layout):
@@ -181,7 +201,25 @@ def test_a_lock_is_one_holders_until_he_is_gone(layout):
         with store_lock(path, clock=lambda: now[0], pause=pause):
             assert path.read_bytes() != first
             assert inside == [first] * 3
-    assert not path.exists()
+    assert path.read_bytes().startswith(FREE)
+    with store_lock(path, pause=pytest.fail):
+        pass
+
+
+def test_who_lets_go_late_leaves_the_lock_to_who_has_it_now(layout, monkeypatch):
+    """It was held up between looking at the lock and letting go, for so long that another took it."""
+    path, held, looked = layout.root / "lock", {}, layout.store.get_stamped
+
+    def look_late(name):
+        found = looked(name)
+        if "first" in held and "second" not in held:
+            held["second"] = path.store.put_over(path, b"second", found[1])
+        return found
+
+    with store_lock(path):
+        held["first"] = True
+        monkeypatch.setattr(layout.store, "get_stamped", look_late)
+    assert held["second"] and path.read_bytes() == b"second"
 
 
 def say_nothing_of(error: BaseException) -> None:

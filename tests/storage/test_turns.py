@@ -2,9 +2,10 @@
 
 import threading
 
+from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.table_lock import turn
-from pulsar_spark.storage.tables import AppendTable, create_table
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
 
 WRITERS, COMMITS = 8, 5
