@@ -46,9 +46,11 @@ from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 GONE = "some of its chunks were deleted or rewritten since the frame was made"
 NOTHING = -(1 << 63)
 _AS_TEXT = pa.struct({"payload": pa.string(), PAYLOAD_ERROR: pa.string()})
-_AS_TEXT_TYPE = f"struct<payload: string, {PAYLOAD_ERROR}: string>"
-"""What workers give: Spark copies binary out of Arrow's memory before it makes a row of it, and text it does not. Nor
-does it look whether it is any."""
+_HALVES = ("begin", "end")
+_IN_HALVES_TYPE = f"struct<begin: string, end: string, {PAYLOAD_ERROR}: string>"
+"""What workers give. Spark copies binary out of Arrow's memory before it makes a row of it, and text it does not; nor
+does it look whether it is any. A row that is too small for what comes next is made twice as large as it must be (see
+BufferHolder.grow): with the first half of a payload in it there is room for the second, and for no more."""
 _PLACE = ("partition", "position")
 _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 
@@ -117,7 +119,8 @@ def with_payloads(
     else:
         found = local_frame(spark, _beside(last_chunks, known))
     whole = found.withColumn("whole", _function(topic.path, runs)("parts", SIZE))
-    payload, error = F.col("whole")["payload"].cast("binary"), F.col("whole")[PAYLOAD_ERROR]
+    payload = F.concat(*(F.col("whole")[half] for half in _HALVES)).cast("binary")
+    error = F.col("whole")[PAYLOAD_ERROR]
     return whole.select(
         *(payload.alias(name) if name == "payload" else F.col(name) for name in names), error.alias(PAYLOAD_ERROR)
     )
@@ -174,9 +177,25 @@ def _function(table: AnyPath, runs: Sequence[Run]) -> Callable[..., Column]:
     def whole(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         entries, memory = EntryReader(CACHED_BYTES), PayloadMemory()
         for batch in batches:
-            yield from in_pieces(_payloads(table, entries, memory, runs, *batch), _AS_TEXT)
+            for piece in in_pieces(_payloads(table, entries, memory, runs, *batch), _AS_TEXT):
+                yield _in_halves(piece)
 
-    return arrow_udf(whole, _AS_TEXT_TYPE)
+    return arrow_udf(whole, _IN_HALVES_TYPE)
+
+
+def _in_halves(piece: pa.StructArray) -> pa.StructArray:
+    """*piece* with a payload that is alone in it as two halves, where they lie; of several the second is empty."""
+    payloads, errors = piece.flatten()
+    halves, (*_, held) = [payloads, pa.array([""] * len(payloads))], payloads.buffers()
+    if len(payloads) == 1 and not payloads.null_count and held is not None:
+        cut = held.size // 2
+        halves = [_text(held.slice(begin, end - begin)) for begin, end in ((0, cut), (cut, held.size))]
+    return pa.StructArray.from_arrays([*halves, errors], names=[*_HALVES, PAYLOAD_ERROR])
+
+
+def _text(held: pa.Buffer) -> pa.StringArray:
+    ends = pa.py_buffer(np.array([0, held.size], np.int32))
+    return pa.Array.from_buffers(pa.string(), 1, [None, ends, held])
 
 
 def _payloads(
