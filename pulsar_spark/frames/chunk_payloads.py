@@ -11,8 +11,9 @@ where the one before it lay, and gives it to Spark as text, which a row of Spark
 7 messages of 64 MB came at 0.60 of the rate of a plain read, before at 0.46, one of 1 GiB at 0.38, before at 0.29 (two
 cores, in turn in the same minutes). 1 GiB is read, joined and handed over by one task, one after the other.
 ``listagg`` and its shuffle took 2.4 s where workers took 1.3 for 448 MB.
-A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 4 GiB, all: the
-payload, and a row that Spark makes larger by doubling. A filter on the payload has Spark read it twice.
+A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 3 GiB, most: the
+payload, and a row of it, which is no larger because the payload comes in halves: in one piece it took a heap of 4 GiB.
+A filter on the payload has Spark read it twice.
 
 Chunks are read when the rows are: one that was deleted or rewritten since the frame was made makes its message an
 error, and one that OPTIMIZE has moved is found where it is now.
