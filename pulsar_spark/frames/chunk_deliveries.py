@@ -42,7 +42,9 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
     """The chunked messages of a delivery whose ranges are of positions, as far as they are still in them, and the
     delivery without them."""
     ends = {(partition, last): first for partition, first, last in delivery.chunked}
-    lasts = {partition: sorted(last for of, last in ends if of == partition) for partition, _ in ends}
+    lasts: dict[int, list[int]] = {}
+    for partition, last in sorted(ends):
+        lasts.setdefault(partition, []).append(last)
     found = [
         ChunkedMessage(held.partition, ends[held.partition, last], last, held.redelivery_count)
         for held in delivery.ranges

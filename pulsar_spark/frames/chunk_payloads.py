@@ -11,8 +11,9 @@ where the one before it lay, and gives it to Spark as text, which a row of Spark
 7 messages of 64 MB came at 0.60 of the rate of a plain read, before at 0.46, one of 1 GiB at 0.38, before at 0.29 (two
 cores, in turn in the same minutes). 1 GiB is read, joined and handed over by one task, one after the other.
 ``listagg`` and its shuffle took 2.4 s where workers took 1.3 for 448 MB.
-A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 4 GiB, all: the
-payload, and a row that Spark makes larger by doubling. A filter on the payload has Spark read it twice.
+A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 3 GiB, most: the
+payload, and a row of it, which is no larger because the payload comes in halves: in one piece it took a heap of 4 GiB.
+A filter on the payload has Spark read it twice.
 
 Chunks are read when the rows are: one that was deleted or rewritten since the frame was made makes its message an
 error, and one that OPTIMIZE has moved is found where it is now.
@@ -46,9 +47,11 @@ from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 GONE = "some of its chunks were deleted or rewritten since the frame was made"
 NOTHING = -(1 << 63)
 _AS_TEXT = pa.struct({"payload": pa.string(), PAYLOAD_ERROR: pa.string()})
-_AS_TEXT_TYPE = f"struct<payload: string, {PAYLOAD_ERROR}: string>"
-"""What workers give: Spark copies binary out of Arrow's memory before it makes a row of it, and text it does not. Nor
-does it look whether it is any."""
+_HALVES = ("begin", "end")
+_IN_HALVES_TYPE = f"struct<begin: string, end: string, {PAYLOAD_ERROR}: string>"
+"""What workers give. Spark copies binary out of Arrow's memory before it makes a row of it, and text it does not; nor
+does it look whether it is any. A row that is too small for what comes next is made twice as large as it must be (see
+BufferHolder.grow): with the first half of a payload in it there is room for the second, and for no more."""
 _PLACE = ("partition", "position")
 _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 
@@ -117,7 +120,8 @@ def with_payloads(
     else:
         found = local_frame(spark, _beside(last_chunks, known))
     whole = found.withColumn("whole", _function(topic.path, runs)("parts", SIZE))
-    payload, error = F.col("whole")["payload"].cast("binary"), F.col("whole")[PAYLOAD_ERROR]
+    payload = F.concat(*(F.col("whole")[half] for half in _HALVES)).cast("binary")
+    error = F.col("whole")[PAYLOAD_ERROR]
     return whole.select(
         *(payload.alias(name) if name == "payload" else F.col(name) for name in names), error.alias(PAYLOAD_ERROR)
     )
@@ -174,9 +178,25 @@ def _function(table: AnyPath, runs: Sequence[Run]) -> Callable[..., Column]:
     def whole(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         entries, memory = EntryReader(CACHED_BYTES), PayloadMemory()
         for batch in batches:
-            yield from in_pieces(_payloads(table, entries, memory, runs, *batch), _AS_TEXT)
+            for piece in in_pieces(_payloads(table, entries, memory, runs, *batch), _AS_TEXT):
+                yield _in_halves(piece)
 
-    return arrow_udf(whole, _AS_TEXT_TYPE)
+    return arrow_udf(whole, _IN_HALVES_TYPE)
+
+
+def _in_halves(piece: pa.StructArray) -> pa.StructArray:
+    """*piece* with a payload that is alone in it as two halves, where they lie; of several the second is empty."""
+    payloads, errors = piece.flatten()
+    halves, (*_, held) = [payloads, pa.array([""] * len(payloads))], payloads.buffers()
+    if len(payloads) == 1 and not payloads.null_count and held is not None:
+        cut = held.size // 2
+        halves = [_text(held.slice(begin, end - begin)) for begin, end in ((0, cut), (cut, held.size))]
+    return pa.StructArray.from_arrays([*halves, errors], names=[*_HALVES, PAYLOAD_ERROR])
+
+
+def _text(held: pa.Buffer) -> pa.StringArray:
+    ends = pa.py_buffer(np.array([0, held.size], np.int32))
+    return pa.Array.from_buffers(pa.string(), 1, [None, ends, held])
 
 
 def _payloads(

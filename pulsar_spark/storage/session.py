@@ -19,7 +19,7 @@ The classes that Spark generates for expressions are kept, ten times as many as 
 more than a hundred, and one that is let go is compiled again, at each execution.
 
 The heap is Spark's default of a gigabyte. A row lies in it several times, so who publishes messages of 100 MiB and more
-as DataFrames gives ``spark.driver.memory`` eight times the largest and a gigabyte, and who reads them four times (see
+as DataFrames gives ``spark.driver.memory`` eight times the largest and a gigabyte, and who reads them three times (see
 frames.chunk_payloads).
 
 Rounds are many and small, so their JVM keeps to the simple collector. It has both compilers: kept to the quick one it

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pulsar_spark.frames.chunk_payloads import _in_halves
 from pulsar_spark.frames.payload_batches import in_pieces
 from pulsar_spark.storage.chunks import PayloadMemory, _Placed
 
@@ -50,3 +51,28 @@ def test_large_payloads_are_with_spark_before_the_next_is_made():
     assert [[len(each) for each in some] for some in found] == [[3 << 20], [3 << 20], [9 << 20], [0, 5], [9 << 20], [7]]
     whole = [each for some in found for each in some]
     assert all(each == bytes([0x80 + at]) * size for at, (each, size) in enumerate(zip(whole, sizes, strict=True)))
+
+
+def test_a_large_payload_is_handed_over_in_halves_where_it_lies():
+    """Of several that go together the second half is empty, of none both halves are not there."""
+    large, others = placed(PayloadMemory(), bytes([0x80]) * (5 << 20), b"\xff"), [b"", None, b"ab"]
+    address = np.frombuffer(large, np.uint8).ctypes.data
+    found = []
+    for piece in in_pieces([(large, None), *((each, None if each else "why") for each in others), (b"", None)], KIND):
+        halves = _in_halves(piece)
+        begins, ends = (halves.field(at).view(pa.binary()) for at in range(2))
+        assert halves.field(2).to_pylist() == piece.field(1).to_pylist() and ends.null_count == 0
+        found += [None if begin is None else (begin, end) for begin, end in zip(begins.to_pylist(), ends.to_pylist())]
+        if len(piece) == 1:
+            middle = len(large) // 2
+            assert [each.buffers()[2].address for each in (begins, ends)] == [address, address + middle]
+            assert (len(begins[0].as_py()), len(ends[0].as_py())) == (middle, len(large) - middle)
+    assert [each and b"".join(each) for each in found] == [bytes(large), *others, b""]
+    assert found[1:] == [(b"", b""), None, (b"ab", b""), (b"", b"")]
+
+
+@pytest.mark.parametrize("payload", [None, b"", b"x", b"abc"])
+def test_what_is_alone_is_handed_over_whole(payload):
+    (piece,) = in_pieces([(payload, None)], KIND)
+    begin, end = (_in_halves(piece).field(at).view(pa.binary())[0].as_py() for at in range(2))
+    assert (begin if begin is None else begin + end) == payload
