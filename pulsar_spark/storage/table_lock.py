@@ -4,11 +4,17 @@ there is none: who appends needs none, and what would have to hold it alone is r
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 
 from pulsar_spark.errors import OperationNotSupported
 from pulsar_spark.storage.layout import LOCK, TURN, beside
 from pulsar_spark.storage.store import store_of
+
+TURN_SECONDS = 0.5
+"""So long a turn is waited for: who has it may be stopped, or on a disk that hangs."""
+_LOOK_SECONDS = 0.0005, 0.008
+"""Between two looks whether it is free, at first and at most."""
 
 
 @contextlib.contextmanager
@@ -44,23 +50,45 @@ def shared_lock(table: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def turn(table: str | os.PathLike) -> Iterator[None]:
-    """Be the only one of those who wait for their turn to append; nobody else has to. In an object store, where whoever
-    found a version taken is told which are there, nobody waits."""
+    """Be the only one of those who wait for their turn to append, where that comes within :data:`TURN_SECONDS`: who
+    goes on without it finds versions taken more often, and nothing else. In an object store, where whoever found a
+    version taken is told which are there, nobody waits."""
     if not store_of(table).is_local:
         yield
         return
-    with _locked(table, fcntl.LOCK_EX, TURN):
+    with _opened(table, TURN) as lock:
+        deadline, (pause, longest) = time.monotonic() + TURN_SECONDS, _LOOK_SECONDS
+        while not _is_taken_now(lock) and time.monotonic() < deadline:
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+        yield
+
+
+def _is_taken_now(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
+    """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
+    with _opened(table, LOCK) as lock:
+        fcntl.flock(lock, kind)
         yield
 
 
 @contextlib.contextmanager
-def _locked(table: str | os.PathLike, kind: int, suffix: str = LOCK) -> Iterator[None]:
-    """Hold a lock beside the table, alone or with others, after waiting for it without looking again and again."""
+def _opened(table: str | os.PathLike, suffix: str) -> Iterator[int]:
+    """A file beside the table, to be locked; it is let go in the end even where a process that was forked meanwhile
+    has it open, too."""
     lock = beside(table, suffix)
     lock.parent.mkdir(parents=True, exist_ok=True)
     opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(opened, kind)
-        yield
+        yield opened
     finally:
+        fcntl.flock(opened, fcntl.LOCK_UN)
         os.close(opened)

@@ -1,10 +1,19 @@
 """Many who append to one table at once: each row is there once, and who finds its version taken waits for a turn."""
 
+import fcntl
+import os
+import signal
+import subprocess
+import sys
 import threading
 
+import pytest
+
+from pulsar_spark.storage import table_lock
 from pulsar_spark.storage.definitions import create_table
+from pulsar_spark.storage.layout import TURN, beside
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.table_lock import turn
+from pulsar_spark.storage.table_lock import append_lock, shared_lock, turn
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
 
@@ -53,3 +62,49 @@ def test_who_waits_for_a_turn_is_in_nobody_s_way_who_finds_a_version_free(tmp_pa
         assert first.append(REQUESTS.rows(_row("c"))) == 3
     writer.join(60)
     assert found == [4]
+
+
+_HOLDER = """
+import sys
+from pulsar_spark.storage.table_lock import turn
+with turn(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_process_that_was_stopped_in_its_turn_holds_nobody_up(tmp_path):
+    create_table(tmp_path / "requests", REQUESTS)
+    table = AppendTable(tmp_path / "requests", makes_checkpoints=False)
+    command = [sys.executable, "-c", _HOLDER, str(tmp_path / "requests")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == "held\n"
+            holder.send_signal(signal.SIGSTOP)
+            found = []
+            AppendTable(tmp_path / "requests", makes_checkpoints=False).append(REQUESTS.rows(_row("a")))
+            writer = threading.Thread(target=lambda: found.append(table._commit([], {})), daemon=True)
+            writer.start()
+            writer.join(60)
+            assert found == [2]
+        finally:
+            holder.kill()
+
+
+@pytest.mark.parametrize("hold, name", [(turn, TURN), (append_lock, ".lock"), (shared_lock, ".lock")])
+def test_a_lock_is_let_go_though_a_forked_process_has_its_file_open(tmp_path, monkeypatch, hold, name):
+    open_file, copies = os.open, []
+
+    def opened(*args):
+        found = open_file(*args)
+        copies.append(os.dup(found))  # as a fork does
+        return found
+
+    monkeypatch.setattr(table_lock.os, "open", opened)
+    with hold(tmp_path / "requests"):
+        pass
+    monkeypatch.undo()
+    other = os.open(beside(tmp_path / "requests", name), os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for each in (other, *copies):
+        os.close(each)
