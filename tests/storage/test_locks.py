@@ -104,8 +104,8 @@ def test_a_fenced_append_that_is_overtaken_leaves_no_file(tmp_path, monkeypatch)
     first, second = AppendTable(tmp_path / "t"), AppendTable(tmp_path / "t")
     write = tables.write_files
 
-    def overtaken(*arguments):
-        adds = write(*arguments)
+    def overtaken(*arguments, **how):
+        adds = write(*arguments, **how)
         monkeypatch.setattr(tables, "write_files", write)
         second.append(ROW)
         return adds
