@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from weakref import WeakValueDictionary
 
+import pyarrow as pa
+
 from pulsar_spark.errors import ConnectError, PulsarSparkError, UnknownError
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.faults import is_fault_of_disk
@@ -24,11 +26,13 @@ RETRY_SECONDS = 0.2
 
 
 class RequestWriter:
-    """One client's, for one thread at a time. *is_ending* says whether to give up rather than try again."""
+    """One client's, for one thread at a time. *is_ending* says whether to give up rather than try again; who gives up
+    at once has None, and no part in what others wait for."""
 
-    def __init__(self, layout: Layout, is_ending: Callable[[], bool]):
-        self._is_ending = is_ending
-        self._table = _shared_table(layout.broker_table(REQUESTS.name))
+    def __init__(self, layout: Layout, is_ending: Callable[[], bool] | None):
+        path = layout.broker_table(REQUESTS.name)
+        self._is_ending = is_ending or (lambda: True)
+        self._table = _SharedTable(path) if is_ending is None else _shared_table(path)
 
     @property
     def path(self) -> str:
@@ -45,7 +49,7 @@ class _Part:
     """What one client asks for in a commit, and what became of it."""
 
     def __init__(self, rows: list[dict], is_ending: Callable[[], bool]):
-        self.rows, self.is_ending = rows, is_ending
+        self.rows, self.is_ending = REQUESTS.rows(rows), is_ending
         self.version: int | None = None
         self.error: PulsarSparkError | None = None
 
@@ -74,9 +78,8 @@ class _SharedTable:
     def _write(self, parts: list[_Part]) -> None:
         version, error = None, UnknownError("the thread that wrote the requests ended: see its traceback")
         try:
-            version = self._table.append(
-                REQUESTS.rows([row for part in parts for row in part.rows]), partial(self._wait, parts)
-            )
+            rows = pa.concat_tables([part.rows for part in parts])
+            version = self._table.append(rows, partial(self._wait, parts))
         except FileNotFoundError:
             error = ConnectError(f"{self.path!r} was deleted or made again: open a new client")
         except PulsarSparkError as given:

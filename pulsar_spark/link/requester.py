@@ -81,7 +81,7 @@ class Requester:
         answers = Answers(rows)
         inbox.waiting = answers.awaited
         try:
-            writer = RequestWriter(layout, is_ending=lambda: True)
+            writer = RequestWriter(layout, is_ending=None)
         except FileNotFoundError:
             raise NotARoot(
                 f"root {str(layout.root)!r} has no broker tables: start a broker on it or create a topic first"

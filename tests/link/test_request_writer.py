@@ -4,6 +4,9 @@ import errno
 import json
 import threading
 
+import pyarrow as pa
+import pytest
+
 from pulsar_spark.errors import ConnectError
 from pulsar_spark.link import request_writer
 from pulsar_spark.link.request_writer import RequestWriter
@@ -83,3 +86,57 @@ def test_a_commit_of_several_is_given_up_when_none_of_them_goes_on(layout, monke
     parts = [request_writer._Part([dict(request_id=name, kind="flow")], writers[name]._is_ending) for name in ending]
     table._write(parts)
     assert tries == [2] * 5 and all(isinstance(part.error, ConnectError) for part in parts)
+
+
+def test_rows_that_cannot_be_stored_are_in_nobody_else_s_commit(layout, monkeypatch):
+    prepare_root(layout)
+    first, second, broken = (RequestWriter(layout, lambda: False) for _ in range(3))
+    is_writing, may_end, found = threading.Event(), threading.Event(), []
+    append = first._table._table.append
+
+    def slow(rows, wait):
+        is_writing.set()
+        may_end.wait(60)
+        return append(rows, wait)
+
+    monkeypatch.setattr(first._table._table, "append", slow)
+    threads = [threading.Thread(target=first.write, args=([dict(request_id="a", kind="flow")],))]
+    threads[0].start()
+    is_writing.wait(60)
+    threads.append(threading.Thread(target=lambda: found.append(second.write([dict(request_id="b", kind="flow")]))))
+    threads[1].start()
+    eventually(lambda: len(first._table._waiting) == 1)
+    for row in (dict(request_id="c", kind="\ud800"), dict(request_id="c", kind="flow", permits="many")):
+        with pytest.raises((ValueError, pa.ArrowException)):
+            broken.write([row])
+    may_end.set()
+    for thread in threads:
+        thread.join(60)
+    assert found == [2]
+
+
+def test_who_gives_up_at_once_does_so_though_others_go_on(layout, monkeypatch):
+    monkeypatch.setattr(request_writer, "RETRY_SECONDS", 0.0)
+    prepare_root(layout)
+    is_ending, has_failed = threading.Event(), threading.Event()
+    client, asker = RequestWriter(layout, is_ending.is_set), RequestWriter(layout, None)
+
+    def fail(self, rows, *more):
+        has_failed.set()
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(AppendTable, "append", fail)
+    trying = threading.Thread(target=_fails, args=(client,))
+    trying.start()
+    has_failed.wait(60)
+    asking = threading.Thread(target=_fails, args=(asker,), daemon=True)
+    asking.start()
+    asking.join(60)
+    assert not asking.is_alive() and trying.is_alive()
+    is_ending.set()
+    trying.join(60)
+
+
+def _fails(writer: RequestWriter) -> None:
+    with pytest.raises(ConnectError):
+        writer.write([dict(request_id="a", kind="flow")])
