@@ -1,11 +1,13 @@
 """Brokers share the bundles of a root: one that comes gets its share, what one that is killed had is taken over."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from unittest.mock import Mock
@@ -171,6 +173,30 @@ def test_a_run_until_nothing_is_left_is_of_all_bundles_and_of_what_one_asks_of_a
     stats = Admin(f"delta:{root}").stats
     assert all(stats(name)["subscriptions"]["kept"]["msgBacklog"] for name in topics)
     assert stats(letters)["subscriptions"]["read"]["msgBacklog"] == 2
+
+
+def test_a_run_until_nothing_is_left_waits_for_what_a_broker_that_is_gone_seems_to_serve(four, monkeypatch):
+    """One of another machine, of which only its lease can tell; one that is there is not waited for to end."""
+    root, topics = four
+    monkeypatch.setattr(shared, "LEASE_SECONDS", 2.0)
+    with sharing(root) as there:
+        eventually(lambda: served(root) == {there.broker_id: 4}, 30)
+        with sharing(root, available_now=True) as beside:
+            beside.wait()
+        eventually(lambda: served(root) == {there.broker_id: 4}, 30)
+    with closing(pulsar.Client(f"delta:{root}")) as client:
+        for name in topics:
+            client.create_producer(name).send(b"m")
+    for layout in layouts_of(Layout(root)):
+        gone = {"broker_id": "gone", "host": "elsewhere", "pid": 1, "until": time.time() + 1.5}
+        (layout.bundle_folder() / "lease.json").write_text(json.dumps(gone))
+    before = [TableLog(layout.broker_table("ledgers")).latest() for layout in layouts_of(Layout(root))]
+    run = sharing(root, available_now=True)
+    run.start()
+    run.wait()
+    assert [TableLog(layout.broker_table("ledgers")).latest() for layout in layouts_of(Layout(root))] == [
+        version + 1 for version in before
+    ]
 
 
 def test_a_run_until_nothing_is_left_ends_with_what_went_wrong(four):
