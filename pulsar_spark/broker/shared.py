@@ -115,7 +115,7 @@ class Shared:
             for folder in list(self.brokers):
                 self._let_go(folder)
             self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": False})
-            self._path(self.broker_id).unlink(missing_ok=True)
+            self._remove(self._path(self.broker_id))
 
     def _look_patiently(self) -> None:
         """Look again later where the disk does not let it: what is served is served on, by brokers that bear it."""
@@ -218,9 +218,14 @@ class Shared:
             if sign.is_held(said):
                 found.add(said.broker_id)
             elif said is not None and said.broker_id != self.broker_id:
-                path.unlink(missing_ok=True)
-                path.with_suffix(".lock").unlink(missing_ok=True)
+                self._remove(path)
         return found
+
+    @staticmethod
+    def _remove(sign: AnyPath) -> None:
+        """With the lock beside it, which nobody but its broker takes."""
+        sign.unlink(missing_ok=True)
+        sign.with_suffix(".lock").unlink(missing_ok=True)
 
     def _lease(self, layout: Layout) -> BundleLease:
         return self._leases.setdefault(layout.bundle, BundleLease(layout, self.broker_id))

@@ -22,7 +22,7 @@ from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.bundles import WHOLE, quotas, share
 from pulsar_spark.storage.bundles import layout_of, layouts_of
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 from tests.broker.sharing_broker import sharing
@@ -96,6 +96,7 @@ def test_who_comes_gets_a_share_and_who_goes_gives_it_back(four):
         eventually(lambda: served(root) == {first.broker_id: 4}, 30)
         exchange("alone again")
         assert sorted(received) == sorted(sent)
+    assert os.listdir(Layout(root).root / BUNDLES / "brokers") == [], "nothing is left of who was there"
 
 
 def test_a_full_disk_ends_nothing(four, monkeypatch):
