@@ -9,7 +9,7 @@ begins with what is committed, so nothing is lost or done twice, and consumers n
 
 A bundle that fails is left alone for a while, by this process, and the others are served on. A process that is to end
 when nothing is left to do ends when all of its bundles are done, and what one of them asked of another, or wrote to its
-topics, is done too; there a failure ends it.
+topics, is done too, and what others serve is theirs; there a failure ends it.
 """
 
 import logging
@@ -62,6 +62,7 @@ class Shared:
         self._leases: dict[str, BundleLease] = {}
         self._signs: dict[AnyPath, LeaseFile] = {}
         self._again_at: dict[str, float] = {}
+        self._idle_since: float | None = None
         self._folder = self.layout.root / BUNDLES / "brokers"
         self._stopping = threading.Event()
         self._next_sign, self._is_bearing, self._files = 0.0, False, 0
@@ -114,7 +115,7 @@ class Shared:
             for folder in list(self.brokers):
                 self._let_go(folder)
             self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": False})
-            self._path(self.broker_id).unlink(missing_ok=True)
+            self._remove(self._path(self.broker_id))
 
     def _look_patiently(self) -> None:
         """Look again later where the disk does not let it: what is served is served on, by brokers that bear it."""
@@ -153,8 +154,18 @@ class Shared:
         for folder in free[: decided.take]:
             if not self._stopping.is_set():
                 self._take(folder)
-        if self._available_now and not self.brokers and not free:
+        if self._available_now:
+            self._end_or_wait(now, is_idle=not self.brokers and not free, is_beside_others=any(served.values()))
+
+    def _end_or_wait(self, looked: float, *, is_idle: bool, is_beside_others: bool) -> None:
+        """End where nothing is left to do. What others serve is theirs, once they were there for as long as a lease
+        lasts from when there was nothing else: until then they may be gone."""
+        if not is_idle:
+            self._idle_since = None
+        elif not is_beside_others or (self._idle_since is not None and looked >= self._idle_since + LEASE_SECONDS):
             self._stopping.set()
+        elif self._idle_since is None:
+            self._idle_since = time.monotonic()
 
     def _is_done(self, folder: str) -> bool:
         """Is there nothing left to do in a bundle, or again something?"""
@@ -207,9 +218,14 @@ class Shared:
             if sign.is_held(said):
                 found.add(said.broker_id)
             elif said is not None and said.broker_id != self.broker_id:
-                path.unlink(missing_ok=True)
-                path.with_suffix(".lock").unlink(missing_ok=True)
+                self._remove(path)
         return found
+
+    @staticmethod
+    def _remove(sign: AnyPath) -> None:
+        """With the lock beside it, which nobody but its broker takes."""
+        sign.unlink(missing_ok=True)
+        sign.with_suffix(".lock").unlink(missing_ok=True)
 
     def _lease(self, layout: Layout) -> BundleLease:
         return self._leases.setdefault(layout.bundle, BundleLease(layout, self.broker_id))

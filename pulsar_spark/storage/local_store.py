@@ -168,8 +168,17 @@ class LocalStore:
 
     @classmethod
     def keep_as(cls, source: Path, target: Path) -> None:
-        """The same before *source* goes; FileExistsError where it is there already."""
-        cls.link(source, target)
+        """The same before *source* goes, as it is now: not as it was when somebody else was about to do that, and was
+        killed."""
+        if target.exists() and os.path.samefile(source, target):
+            return  # a rename would leave both names
+        fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            cls.link(source, fresh)
+            os.replace(fresh, target)
+        finally:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
 
     @staticmethod
     def link(source: Path, target: Path) -> None:

@@ -70,7 +70,7 @@ class TableLog:
         """Let the first commit, if it is in the log, be found when it is no longer. For who holds the table alone."""
         if not self.has(0):
             return
-        with contextlib.suppress(FileNotFoundError, FileExistsError):
+        with contextlib.suppress(FileNotFoundError):
             self._store.keep_as(self.file(0), self.folder / FIRST_COMMIT)
 
     def has(self, version: int) -> bool:

@@ -49,7 +49,7 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import metadata_of, open_table
 from pulsar_spark.storage.store import AnyPath, store_of
-from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.storage.table_lock import append_lock, lock_where_there_is_one
 from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, MESSAGES, TABLES, TableSpec
 
@@ -188,6 +188,11 @@ def raise_layout(layout: Layout, version: int) -> None:
     releases that do not know it are refused from now on. Nothing else is changed."""
     for path in _broker_tables(layout):
         _redefine(path, version)
+        with lock_where_there_is_one(path):
+            while read_definition(path).layout_version < version:  # its first commit is gone
+                table = open_table(path)
+                described = {"description": _described(table.metadata().description, version)}
+                commit(path, [table.version() + 1], [], {}, metadata=metadata_of(table) | described)
 
 
 def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry_run: bool = False) -> Migrated:

@@ -1,11 +1,13 @@
 """Brokers share the bundles of a root: one that comes gets its share, what one that is killed had is taken over."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from unittest.mock import Mock
@@ -20,7 +22,7 @@ from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.bundles import WHOLE, quotas, share
 from pulsar_spark.storage.bundles import layout_of, layouts_of
-from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 from tests.broker.sharing_broker import sharing
@@ -94,6 +96,7 @@ def test_who_comes_gets_a_share_and_who_goes_gives_it_back(four):
         eventually(lambda: served(root) == {first.broker_id: 4}, 30)
         exchange("alone again")
         assert sorted(received) == sorted(sent)
+    assert os.listdir(Layout(root).root / BUNDLES / "brokers") == [], "nothing is left of who was there"
 
 
 def test_a_full_disk_ends_nothing(four, monkeypatch):
@@ -171,6 +174,30 @@ def test_a_run_until_nothing_is_left_is_of_all_bundles_and_of_what_one_asks_of_a
     stats = Admin(f"delta:{root}").stats
     assert all(stats(name)["subscriptions"]["kept"]["msgBacklog"] for name in topics)
     assert stats(letters)["subscriptions"]["read"]["msgBacklog"] == 2
+
+
+def test_a_run_until_nothing_is_left_waits_for_what_a_broker_that_is_gone_seems_to_serve(four, monkeypatch):
+    """One of another machine, of which only its lease can tell; one that is there is not waited for to end."""
+    root, topics = four
+    monkeypatch.setattr(shared, "LEASE_SECONDS", 2.0)
+    with sharing(root) as there:
+        eventually(lambda: served(root) == {there.broker_id: 4}, 30)
+        with sharing(root, available_now=True) as beside:
+            beside.wait()
+        eventually(lambda: served(root) == {there.broker_id: 4}, 30)
+    with closing(pulsar.Client(f"delta:{root}")) as client:
+        for name in topics:
+            client.create_producer(name).send(b"m")
+    for layout in layouts_of(Layout(root)):
+        gone = {"broker_id": "gone", "host": "elsewhere", "pid": 1, "until": time.time() + 1.5}
+        (layout.bundle_folder() / "lease.json").write_text(json.dumps(gone))
+    before = [TableLog(layout.broker_table("ledgers")).latest() for layout in layouts_of(Layout(root))]
+    run = sharing(root, available_now=True)
+    run.start()
+    run.wait()
+    assert [TableLog(layout.broker_table("ledgers")).latest() for layout in layouts_of(Layout(root))] == [
+        version + 1 for version in before
+    ]
 
 
 def test_a_run_until_nothing_is_left_ends_with_what_went_wrong(four):

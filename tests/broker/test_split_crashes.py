@@ -15,7 +15,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import NewerLayout, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange
-from pulsar_spark.storage import tables, topics
+from pulsar_spark.storage import definitions, topics
 from pulsar_spark.storage.bundles import add_bundle, bundles_of
 from pulsar_spark.storage.durability import write_durability
 from pulsar_spark.storage.layout import Layout
@@ -160,7 +160,7 @@ def test_releases_that_know_one_bundle_are_refused(used, monkeypatch):
     assert layout_version(Layout(used)) == LAYOUT_VERSION
     split_bundle(Layout(used))
     assert layout_version(Layout(used)) == SPLIT_LAYOUT_VERSION
-    monkeypatch.setattr(tables, "NEWEST_LAYOUT_VERSION", LAYOUT_VERSION)
+    monkeypatch.setattr(definitions, "NEWEST_LAYOUT_VERSION", LAYOUT_VERSION)
     monkeypatch.setattr(topics, "_versions", {})
     for use in (lambda: prepare_root(Layout(used)), lambda: pulsar.Client(f"delta:{used}").create_producer(LOW)):
         with pytest.raises(NewerLayout, match="has layout 3, this release reads up to 2"):

@@ -3,11 +3,13 @@
 import json
 import os
 import time
+from unittest.mock import Mock
 
 import pytest
 
+from pulsar_spark.storage import producers
 from pulsar_spark.storage.held_file import machine
-from pulsar_spark.storage.producers import FOREIGN_SECONDS, TopicProducers
+from pulsar_spark.storage.producers import FOREIGN_SECONDS, TopicProducers, connected
 
 
 def there(table, **said) -> tuple[list[str], os.PathLike]:
@@ -47,3 +49,12 @@ def test_who_was_sent_away_does_not_come_back_with_partitions_that_are_added(tmp
     fenced.grow([0, 1])
     other.grow([0, 1])
     assert other.others() == [] and [each.partitions for each in fenced.others()] == [[0, 1]]
+
+
+def test_who_may_only_look_into_a_store_is_told_who_is_there_all_the_same(tmp_path, monkeypatch):
+    """What one that is long gone has left stays then."""
+    _, path = there(tmp_path, pid=1, host="elsewhere")
+    os.utime(path, (0, time.time() - FOREIGN_SECONDS - 1))
+    monkeypatch.setattr(producers, "store_of", Mock(return_value=Mock(is_local=False, names=os.listdir)))
+    monkeypatch.setattr(type(path), "unlink", Mock(side_effect=PermissionError("read only")))
+    assert connected(tmp_path) == [] and path.exists()

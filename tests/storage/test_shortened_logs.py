@@ -1,5 +1,6 @@
 """A table whose log begins later is known, mended and brought up as any other."""
 
+import json
 import os
 import time
 
@@ -8,8 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage import shortening
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.checkpoints import checkpoints, make_checkpoint
 from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.housekeeping import Needs, keep_house
@@ -17,11 +20,12 @@ from pulsar_spark.storage.joining import FILES, files_of, join
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic, read_ledgers
 from pulsar_spark.storage.log import FIRST_COMMIT, TableLog
+from pulsar_spark.storage.migrations import raise_layout
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import delete_topic, read_topic
-from pulsar_spark.table_specs import REQUESTS
+from pulsar_spark.table_specs import LAYOUT_VERSION, REQUESTS, SPLIT_LAYOUT_VERSION
 from tests.broker.hostile import commit_file
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -82,6 +86,33 @@ def test_it_is_known_by_its_first_commit_wherever_that_is(engine):
     engine.create_topic(TOPIC)
     with pytest.raises(FileNotFoundError, match="deleted and made again"):
         handle.append(dataset_of(table(engine, TOPIC)).to_table())
+
+
+def test_what_a_table_is_counts_as_it_was_said_last_whatever_a_shortening_that_was_killed_left(engine):
+    """It had kept the first commit, and not removed it yet, when that was replaced."""
+    path = engine.layout.broker_table("requests")
+    log, names = TableLog(path), {*(path / "_delta_log").iterdir()}
+    log.keep_first_commit()
+    raise_layout(engine.layout, SPLIT_LAYOUT_VERSION)
+    for _ in range(2):
+        log.keep_first_commit()
+    assert {*log.folder.iterdir()} == names | {log.folder / FIRST_COMMIT}
+    log.file(0).unlink()
+    (description,) = (action["metaData"]["description"] for action in log.first_actions() if "metaData" in action)
+    assert json.loads(description)["layout_version"] == SPLIT_LAYOUT_VERSION
+
+
+def test_a_split_refuses_older_releases_where_nobody_kept_the_first_commit(engine):
+    """Delta's own clean-up keeps none."""
+    shortened(engine, "ledgers")
+    (table(engine, "ledgers") / "_delta_log" / FIRST_COMMIT).unlink()
+    assert read_definition(table(engine, "ledgers")).layout_version == LAYOUT_VERSION
+    split_bundle(engine.layout)
+    assert {
+        read_definition(each.broker_table(name)).layout_version
+        for each in layouts_of(engine.layout)
+        for name in ("cursor_ledger", "ledgers", "requests")
+    } == {SPLIT_LAYOUT_VERSION}
 
 
 def test_a_first_commit_that_cannot_be_read_is_said_and_without_one_the_table_is_asked(engine):
