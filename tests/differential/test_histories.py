@@ -113,6 +113,12 @@ FOUND = {
         Turn(0, ["t/keys: a flow 1"]),
         Turn(0, ["t/keys: a flow 1", "t/keys: c flow 1"]),
     ],
+    "who comes first decides whether deliver times count, also if it leaves at once": [
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 5", "t: publish 1@100"]),
+        Turn(1000, ["t/any: a close"]),
+        Turn(0, ["t/any: c subscribe Exclusive lease 600", "t/any: c close"]),
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 5"]),
+    ],
     "a held back subscription reads nothing when what came due is acknowledged": [
         Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 7"]),
         Turn(0, ["t/any: policy max_unacked_messages_per_subscription 4", "t: publish 1@10"]),
