@@ -130,8 +130,9 @@ class Model:
         self._hold_back()
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
 
-    def _settle_delays(self) -> None:
-        for cursor in self.cursors.values():
+    def _settle_delays(self, of: Cursor | None = None) -> None:
+        """Of one cursor, or of all."""
+        for cursor in [of] if of else self.cursors.values():
             cursor.settle_delays(has_delays=self._policies(cursor.topic).get("delayed_delivery_active") != "0")
 
     def restart(self, now_ms: int) -> None:
@@ -409,6 +410,8 @@ class Model:
             cursor.max_redeliver_count = int(properties["max_redeliver_count"])
         cursor.is_asked |= properties.get("max_unacked_messages") == "0"
         cursor.last_active_ms = self.now_ms
+        if len(cursor.consumers) == 1:
+            self._settle_delays(cursor)  # who comes first says so, also if it leaves in this round
 
     def _create_subscription(self, request: dict, properties: dict) -> None:
         if (request["topic"], request["partition"], request["subscription"]) in self.cursors:

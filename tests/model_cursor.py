@@ -424,15 +424,14 @@ class Cursor:
     def read(self, now_ms: int, *, has_work: bool, look_ahead: int = 0) -> list[int]:
         """The entries never delivered that a read meets, as many as there are permits (4.6). It passes over those that
         go by their deliver time; others that it meets before theirs do not go out, and wait for it as replay; Exclusive
-        and Failover know none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
+        and Failover know none (2.6, 4.9). Nothing is read while all are blocked, or the subscription is, and nothing
+        happens (4.5)."""
         deliver_ms, self.out = self.delays.deliver_ms, dict(self.pending)
         receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
         if self.is_blocked_by_broker:
             return []
-        is_held_back = all(consumer.is_blocked for consumer in receivers) or (
-            self.is_blocked and not self._due_replay(now_ms)
-        )
+        is_held_back = self.is_blocked or all(consumer.is_blocked for consumer in receivers)
         if is_held_back and not has_work and not self.is_single_active():
             return []
         readers = receivers

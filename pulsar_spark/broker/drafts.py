@@ -177,6 +177,17 @@ class RoundDraft:
             draft = self.cursors[cursor.key] = CursorDraft(cursor)
         return draft
 
+    def may_let_go(self, asked: CursorDraft) -> bool:
+        """May who is held back by unacknowledged messages be let go by what is asked of the cursor, or comes back, in
+        this round? The plan says."""
+        return asked.has_work or any(due <= self.now for due in asked.cursor.returns_at())
+
+    def reads(self, asked: CursorDraft) -> bool:
+        """May the cursor be given what was never delivered? Limits of unacknowledged messages end new reads, and what
+        comes again goes out all the same (4.5)."""
+        cursor = asked.cursor
+        return not cursor.is_blocked_by_broker and (not cursor.is_blocked or self.may_let_go(asked))
+
     def reply(
         self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None
     ) -> None:

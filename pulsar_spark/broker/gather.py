@@ -93,7 +93,7 @@ class _Gathering:
             self._add_keyed(asked, takers)
             return
         permits = sum(consumer.permits for consumer in takers)
-        most = 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES)
+        most = min(permits, MAX_ROUND_ENTRIES) if self.draft.reads(asked) else 0
         unread = unread_runs(self.bundle, asked, most, self.draft.wall)
         spans = [(unread[0].first, unread[-1].last)] if unread else []
         came_due = self._came_due(asked, permits)

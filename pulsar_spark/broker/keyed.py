@@ -101,7 +101,7 @@ class Keyed(ABC):
         numbers of their owners."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
-        if topic is None or cursor.is_blocked_by_broker:
+        if topic is None or not self._draft.reads(self._asked):
             return NO_POSITIONS, NO_POSITIONS
         end = topic.end_position(cursor.key.partition)
         return self._taken(cursor.read_position, end, self._unknown, self._look_ahead())
@@ -203,8 +203,8 @@ class Keyed(ABC):
 def permits_of(draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]) -> dict[str, int]:
     """The permits of each consumer that may be given something. Who is held back by unacknowledged messages may be let
     go by what is asked in this round: the plan says."""
-    may_be_let_go = asked.has_work or any(due <= draft.now for due in asked.cursor.returns_at())
-    return {taker.consumer_id: taker.permits for taker in takers if may_be_let_go or not taker.is_blocked}
+    may_let_go = draft.may_let_go(asked)
+    return {taker.consumer_id: taker.permits for taker in takers if may_let_go or not taker.is_blocked}
 
 
 @lru_cache(maxsize=4096)

@@ -75,7 +75,7 @@ class KeyedByPage(Keyed):
         return due.runs(number_at(places), by_time=True, lines=lines)
 
     def _unread(self) -> list[UnreadRun]:
-        if self._walk and self._permits and not self._cursor.is_blocked_by_broker:
+        if self._walk and self._permits and self._draft.reads(self._asked):
             self._cursor.advance_read_position()
             self._walk.pass_by(self._cursor.read_position - 1)
         positions, owners = self._new_entries()

@@ -183,7 +183,7 @@ class KeyedByRange:
             form.parts.owners,
         )
         entries = 0 if topic is None else min(topic.end_position(cursor.key.partition) - first, MAX_ROUND_ENTRIES)
-        if cursor.is_blocked_by_broker or not permits or entries <= 0:
+        if not self._draft.reads(self._asked) or not permits or entries <= 0:
             return []
         if len(owners) == 1:
             entries = min(entries, permits.get(owners[0], 0))

@@ -113,6 +113,24 @@ FOUND = {
         Turn(0, ["t/keys: a flow 1"]),
         Turn(0, ["t/keys: a flow 1", "t/keys: c flow 1"]),
     ],
+    "who comes first decides whether deliver times count, also if it leaves at once": [
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 5", "t: publish 1@100"]),
+        Turn(1000, ["t/any: a close"]),
+        Turn(0, ["t/any: c subscribe Exclusive lease 600", "t/any: c close"]),
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 5"]),
+    ],
+    "a held back subscription reads nothing when what came due is acknowledged": [
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 7"]),
+        Turn(0, ["t/any: policy max_unacked_messages_per_subscription 4", "t: publish 1@10"]),
+        Turn(1000, ["t: publish 4", "t/any: expire 0"]),
+        Turn(9000, ["t: publish A:0/3"]),
+    ],
+    "a held back subscription reads nothing beside what comes again": [
+        Turn(0, ["t/any: policy max_unacked_messages_per_subscription 4", "t: publish 1 1 1 1"]),
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 4"]),
+        Turn(0, ["t/any: a nack 0"]),
+        Turn(0, ["t/any: a flow 1", "t: publish A:0/3"]),
+    ],
 }
 """Histories of chunks, the smallest that showed a difference; also in the end, when all is delivered."""
 
