@@ -89,6 +89,10 @@ def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
     return messages.withColumn(_DECODED, read).withColumns(columns).drop(_DECODED)
 
 
+_PLAIN = (T.StringType, T.BooleanType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
+"""Types of which a schema's default is the value itself; of a timestamp it is a number of milliseconds."""
+
+
 def _plain_defaults(definition: str) -> dict[str, str | int | float | bool]:
     """What fields of a record are where a writer did not know them, as the client's records have it; of those that are
     plain values."""
@@ -99,7 +103,7 @@ def _plain_defaults(definition: str) -> dict[str, str | int | float | bool]:
 def _or_default(text: Column, field: T.StructField, default: str | int | float | bool | None) -> Column:
     """A field of what was decoded, or its *default* where the JSON *text* does not have it."""
     value = F.col(_DECODED)[field.name]
-    if default is None:
+    if default is None or not isinstance(field.dataType, _PLAIN):
         return value
     is_there = F.array_contains(F.json_object_keys(text), field.name)
     return F.when(is_there, value).otherwise(F.lit(default).cast(field.dataType))

@@ -21,7 +21,6 @@ from pulsar_spark.link.folder_events import FolderEvents
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.actions import Commit
-from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
@@ -33,6 +32,8 @@ TOLD_POLL = 1.0
 """Between two looks where the system tells."""
 FAULT_SECONDS = 1.0
 """Between two looks at a log that cannot be read for now."""
+END_SECONDS = 1.0
+"""How long the last one to leave waits for the thread's end."""
 TRUSTED_AFTER = 3
 KEPT_ROUNDS, KEPT_BYTES = 8, 1 << 20
 """Of the latest rounds the rows are kept for others, where they are no more than that."""
@@ -56,15 +57,14 @@ class BundleLog(Worker):
 
     def follow(self, who: object, told: Callable[[], None]) -> None:
         """From now on *told* is called, on the log's thread, when there may be another round."""
-        with self._condition:
-            self._told[who] = told
-            is_first = len(self._told) == 1
-        if is_first:
+        if not self._told:
             self._seen = self._log.latest()
             if not self._least_poll:
                 with contextlib.suppress(OSError):
                     self._events = FolderEvents(self._log.folder)
             self._start()
+        with self._condition:
+            self._told[who] = told
 
     def leave(self, who: object) -> bool:
         """Tell it nothing more; was it the last one?"""
@@ -121,9 +121,7 @@ class BundleLog(Worker):
             began = time.monotonic()
             try:
                 is_new = self._look()
-            except OSError as fault:  # who asks the log himself says it
-                if not is_fault_of_disk(fault):
-                    raise
+            except OSError:  # who asks the log himself says it
                 is_new, pause = True, FAULT_SECONDS
             else:
                 pause = self._pause(time.monotonic() - began)
@@ -207,6 +205,9 @@ def bundle_log(path: AnyPath, who: object, told: Callable[[], None]) -> BundleLo
 def leave(log: BundleLog, who: object) -> None:
     """*who* follows it no longer; the last one ends it. A second call does nothing."""
     with _logs_lock:
-        if log.leave(who):
+        is_last = log.leave(who)
+        if is_last:
             for key in [key for key, each in _logs.items() if each is log]:
                 del _logs[key]
+    if is_last:
+        log.stop(END_SECONDS)

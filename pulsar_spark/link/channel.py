@@ -26,6 +26,7 @@ from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -72,9 +73,10 @@ class Channel(Worker):
         self._failure: PulsarSparkError | None = None
         self._is_bearing = False
         self._is_told, self._next_look = True, float("-inf")
-        self._rounds = bundle_log(layout.broker_table(CURSOR_LEDGER.name), self, self._has_come)
+        path = layout.broker_table(CURSOR_LEDGER.name)
+        self._seen = TableLog(path).latest()
+        self._rounds = bundle_log(path, self, self._has_come)
         self._log = self._rounds.log
-        self._seen = self._log.latest()
         self._start()
 
     # What consumers ask for, from any thread.

@@ -193,7 +193,13 @@ class TableLog:
                         "log: whoever was away for so long begins again with the table as it is"
                     )
                 return
-            yield self.commit(version)
+            try:
+                commit = self.commit(version)
+            except CorruptState:
+                if self.has(version):
+                    raise
+                continue  # the log was shortened meanwhile
+            yield commit
             version += 1
 
     def commits_from_the_end(self) -> Iterator[Commit]:

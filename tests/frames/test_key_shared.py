@@ -17,7 +17,6 @@ from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
 from pulsar_spark.frames import backlog, call, consume
 from pulsar_spark.frames.delivery import Acknowledged, Answer
-from pulsar_spark.link import channel
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, Range
 from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
@@ -108,16 +107,19 @@ def test_the_log_is_looked_at_often_only_while_nothing_is_handled(served):
     """Dozens of consumers of a session would take from each other what their functions need."""
     looks, consumptions = [], []
 
+    def is_hurried(consumption):
+        return consumption._channel in consumption._channel._rounds._eager
+
     def handle(messages, delivery):
         assert eventually(lambda: consumptions)
-        looks.append(consumptions[0]._channel._poll())
+        looks.append(is_hurried(consumptions[0]))
 
     with run(served, handle, "a") as consumption:
-        assert eventually(lambda: consumption._channel._poll() < channel.SLOW_POLL)
+        assert eventually(lambda: is_hurried(consumption))
         consumptions.append(consumption)
         publish(served, 0, 9)
-        assert eventually(lambda: looks) and set(looks) == {channel.SLOW_POLL}
-        assert eventually(lambda: consumption._channel._poll() < channel.SLOW_POLL)
+        assert eventually(lambda: looks) and set(looks) == {False}
+        assert eventually(lambda: is_hurried(consumption))
 
 
 def test_hashes_are_looked_up_once_there_is_more_than_one_consumer(served, monkeypatch):

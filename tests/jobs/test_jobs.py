@@ -15,6 +15,7 @@ from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import is_committed
 from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
+from tests.client.waiting import eventually
 from tests.letters import SUBSCRIPTION, TOPIC, write_letters
 
 PROJECT = Path(__file__).parents[2]
@@ -99,6 +100,7 @@ def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
     ):
         try:
             lake = ("--root", str(root), "--topic", "orders", "--subscription", "lake", "--target", str(target))
+            assert eventually(lambda: b" serves " in log.read_bytes(), 120), log.read_text()
             said = run("consume", *lake, "--available-now")
             assert "(Exclusive); a subscription that is new starts at Earliest" in said
             assert f"done: 50 messages of orders lake acknowledged, 50 rows written to {target}" in said

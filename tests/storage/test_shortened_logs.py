@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.split import split_bundle
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import CorruptState, LogShortened
 from pulsar_spark.storage import shortening
 from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.checkpoints import checkpoints, make_checkpoint
@@ -113,6 +113,21 @@ def test_a_split_refuses_older_releases_where_nobody_kept_the_first_commit(engin
         for each in layouts_of(engine.layout)
         for name in ("cursor_ledger", "ledgers", "requests")
     } == {SPLIT_LAYOUT_VERSION}
+
+
+def test_a_commit_that_goes_as_it_is_read_is_one_of_a_shortened_log(engine, monkeypatch):
+    path = table(engine, "cursor_ledger")
+    log, has = TableLog(path), TableLog.has
+
+    def goes(self, version):
+        was_there = has(self, version)
+        monkeypatch.setattr(TableLog, "has", has)
+        shortened(engine, "cursor_ledger")
+        return was_there
+
+    monkeypatch.setattr(TableLog, "has", goes)
+    with pytest.raises(LogShortened, match="begins again with the table as it is"):
+        list(log.commits(0))
 
 
 def test_a_first_commit_that_cannot_be_read_is_said_and_without_one_the_table_is_asked(engine):

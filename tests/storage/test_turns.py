@@ -105,6 +105,6 @@ def test_a_lock_is_let_go_though_a_forked_process_has_its_file_open(tmp_path, mo
         pass
     monkeypatch.undo()
     other = os.open(beside(tmp_path / "requests", name), os.O_RDWR)
-    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert copies and fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB) is None
     for each in (other, *copies):
         os.close(each)
