@@ -34,6 +34,8 @@ TOLD_POLL = 1.0
 FAULT_SECONDS = 1.0
 """Between two looks at a log that cannot be read for now."""
 TRUSTED_AFTER = 3
+ENDS_WITHIN = 5.0
+"""Seconds in which its thread ends, unless a disk hangs."""
 KEPT_ROUNDS, KEPT_BYTES = 8, 1 << 20
 """Of the latest rounds the rows are kept for others, where they are no more than that."""
 
@@ -56,15 +58,14 @@ class BundleLog(Worker):
 
     def follow(self, who: object, told: Callable[[], None]) -> None:
         """From now on *told* is called, on the log's thread, when there may be another round."""
-        with self._condition:
-            self._told[who] = told
-            is_first = len(self._told) == 1
-        if is_first:
+        if not self._told:
             self._seen = self._log.latest()
             if not self._least_poll:
                 with contextlib.suppress(OSError):
                     self._events = FolderEvents(self._log.folder)
             self._start()
+        with self._condition:
+            self._told[who] = told
 
     def leave(self, who: object) -> bool:
         """Tell it nothing more; was it the last one?"""
@@ -205,8 +206,11 @@ def bundle_log(path: AnyPath, who: object, told: Callable[[], None]) -> BundleLo
 
 
 def leave(log: BundleLog, who: object) -> None:
-    """*who* follows it no longer; the last one ends it. A second call does nothing."""
+    """*who* follows it no longer; the last one ends it, and waits for that. A second call does nothing."""
     with _logs_lock:
-        if log.leave(who):
+        is_last = log.leave(who)
+        if is_last:
             for key in [key for key, each in _logs.items() if each is log]:
                 del _logs[key]
+    if is_last:
+        log.stop(ENDS_WITHIN)
