@@ -32,9 +32,9 @@ TOLD_POLL = 1.0
 """Between two looks where the system tells."""
 FAULT_SECONDS = 1.0
 """Between two looks at a log that cannot be read for now."""
-END_SECONDS = 1.0
-"""How long the last one to leave waits for the thread's end."""
 TRUSTED_AFTER = 3
+ENDS_WITHIN = 5.0
+"""Seconds in which its thread ends, unless a disk hangs."""
 KEPT_ROUNDS, KEPT_BYTES = 8, 1 << 20
 """Of the latest rounds the rows are kept for others, where they are no more than that."""
 
@@ -203,11 +203,11 @@ def bundle_log(path: AnyPath, who: object, told: Callable[[], None]) -> BundleLo
 
 
 def leave(log: BundleLog, who: object) -> None:
-    """*who* follows it no longer; the last one ends it. A second call does nothing."""
+    """*who* follows it no longer; the last one ends it, and waits for that. A second call does nothing."""
     with _logs_lock:
         is_last = log.leave(who)
         if is_last:
             for key in [key for key, each in _logs.items() if each is log]:
                 del _logs[key]
     if is_last:
-        log.stop(END_SECONDS)
+        log.stop(ENDS_WITHIN)

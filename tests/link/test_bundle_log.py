@@ -1,6 +1,8 @@
 """Clients of a process hear of rounds together: who looks, who is told, and what is read how often."""
 
+import errno
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -144,3 +146,18 @@ def test_of_a_root_that_was_made_again_clients_hear_beside_those_of_the_old_one(
         root.rename(tmp_path / f"old-{life}")
     for client in clients:
         client.shutdown()
+
+
+def test_a_log_that_could_not_be_read_at_first_is_followed_by_who_comes_next(tmp_path, monkeypatch):
+    (tmp_path / "_delta_log").mkdir()
+    _commit(tmp_path, 0)
+    with monkeypatch.context() as away:
+        away.setattr(module.TableLog, "latest", Mock(side_effect=OSError(errno.EIO, "the disk is away")))
+        with pytest.raises(OSError, match="away"):
+            module.bundle_log(tmp_path, "a", lambda: None)
+    told = threading.Event()
+    log = module.bundle_log(tmp_path, "b", told.set)
+    _commit(tmp_path, 1)
+    assert told.wait(60)
+    module.leave(log, "b")
+    assert not log._thread.is_alive()
