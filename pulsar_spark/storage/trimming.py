@@ -93,7 +93,9 @@ def plan_trim(
     if holder is None and retention is None and before is None:
         return Trim(partition, 0, 0, "nobody subscribes and no retention is set")
     behind = held if before is None else before
-    count = min(int(np.searchsorted(ledgers.last_positions, behind)), max(len(ledgers.ledger_ids) - 1, 0))
+    count, most = int(np.searchsorted(ledgers.last_positions, behind)), max(len(ledgers.ledger_ids) - 1, 0)
+    if count > most:
+        count, kept_by = most, "the newest ledger stays"
     if before is None and count > (released := _released(ledgers, count, retention or Retention(0, 0), now)):
         count, kept_by = released, "retention"
     if not count:
