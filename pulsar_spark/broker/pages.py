@@ -8,7 +8,9 @@ are packed (protocol.packed_ranges): of ranges as objects a cursor has few, howe
 
 Acknowledgements in random order among 50,000 ranges hit a page each: with pages of 8 ranges a round takes four fifths
 of the processor time in Python that it takes with pages of 16; with pages of 4, of which there are twice as many to
-load, it takes little less.
+load, it takes little less. Of 10^6 holes 50,000 pages of 40 ranges: 10,000 acknowledgements all over them take less
+than half of the time that they take with 10,000 pages, since a fifth of the rows is written again; a snapshot takes a
+third longer, and of 100,000 pages twice as long.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,7 +26,7 @@ from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.packed_ranges import PackedRanges, ends_of, pack
 
 MIN_PAGE_RANGES, MAX_PAGE_RANGES = 8, 1000
-MANY_PAGES = 10_000
+MANY_PAGES = 50_000
 REST_AFTER = 100_000
 """Pages are let rest each time that rounds have made so many ranges: packing takes half a microsecond a range."""
 NEVER = MAX_LONG
@@ -37,7 +39,7 @@ def most_ranges(ranges: int) -> int:
     :data:`MANY_PAGES` full ones.
 
     >>> [most_ranges(ranges) for ranges in (10, 100_000, 10_000_000)]
-    [8, 10, 1000]
+    [8, 8, 200]
     """
     return min(max(ranges // MANY_PAGES, MIN_PAGE_RANGES), MAX_PAGE_RANGES)
 
