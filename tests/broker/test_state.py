@@ -107,7 +107,8 @@ def test_a_change_rewrites_few_ranges_however_many_there_are():
     assert list(cursor.ranges()) == [acknowledged if each == held[0] else each for each in ranges]
 
 
-def test_pages_of_very_many_ranges_are_larger():
+def test_pages_of_very_many_ranges_are_larger(monkeypatch):
+    monkeypatch.setattr(pages, "MANY_PAGES", 10_000)
     cursor = Cursor(KEY, "t", -1, 0)
     cursor.replace(set(), [pending(position, position) for position in range(0, 400_000, 2)])
     assert len(cursor.pages) == pages.MANY_PAGES and {len(page.ranges) for page in cursor.pages} == {20}
