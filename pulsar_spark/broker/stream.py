@@ -26,9 +26,16 @@ from pulsar_spark.errors import UnknownError
 LOOK_SECONDS = 0.3
 STEADY_BATCHES, STEADY_SECONDS = 2, 15.0
 """A query that has come so far, or has waited so long, has outlived what ended the one before: Spark writes to the
-checkpoint before and behind each micro-batch."""
+checkpoint with the first micro-batch."""
 SIGNAL_SECONDS = 2.0
 """How long after Spark is gone the signal that ended both may take to be handled here."""
+_PROGRESS_BEHIND_BATCHES = {
+    "asyncProgressTrackingEnabled": "true",
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""Spark writes to the checkpoint in the background, once a second, and not before and behind each micro-batch: 20 ms
+less of each. It does so of itself for sinks that may be given a batch twice, which it does not know of this one; a round
+knows by its own row what it has consumed."""
 log = logging.getLogger(__name__)
 
 
@@ -69,6 +76,7 @@ class Stream:
             self._query = (
                 moved.writeStream.foreachBatch(self._run_batch)
                 .option("checkpointLocation", str(checkpoint))
+                .options(**_PROGRESS_BEHIND_BATCHES)
                 .queryName(f"broker-{checkpoint.name}")
                 .trigger(processingTime="0 seconds")
                 .start()
