@@ -6,8 +6,7 @@ chunk was deleted, or is lost, is none of them, whatever older chunks of its uui
 
 The driver reads these rows through the one door by which entries are read, and Spark groups them as a local frame: a
 plan over the topic's table takes 0.4 s before anything is read, whatever there is to read. What a group is, is judged
-here, as in a worker: asking one takes as long again as the grouping. No more than a limited number of rows is held at a
-time.
+here: a worker would have to be started for it, and asked. No more than a limited number of rows is held at a time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
