@@ -5,8 +5,8 @@ is read than what lies between, and of the groups' messages those are taken that
 chunk was deleted, or is lost, is none of them, whatever older chunks of its uuid would make of it with the rest.
 
 The driver reads these rows through the one door by which entries are read, and Spark groups them as a local frame: a
-plan over the topic's table takes 0.4 s before anything is read, whatever there is to read. No more than a limited
-number of rows is held at a time.
+plan over the topic's table takes 0.4 s before anything is read, whatever there is to read. What a group is, is judged
+here: a worker would have to be started for it, and asked. No more than a limited number of rows is held at a time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from pulsar_spark.frames.chunk_payloads import NOTHING, Parts
 from pulsar_spark.storage.chunk_rows import PAYLOAD_BYTES, Room, SpansOf, rows_of_chunks
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.transforms.chunks import GROUPED, SIZE, group_chunks
+from pulsar_spark.transforms.chunks import GROUPED, SIZE, collect_groups, messages_of
 
 _AT_ONCE = 1 << 17
 """Entries between the first and last chunks of messages that are grouped in one job, or those of one message."""
@@ -48,7 +48,7 @@ def grouped_parts(
         of_partition = np.repeat([partition for partition, _ in chunks], [table.num_rows for _, table in chunks])
         local = rows.select(["position", *GROUPED]).append_column("partition", pa.array(of_partition, pa.int32()))
         frame = local_frame(spark, local)
-        for partition, first, last, parts in _messages(group_chunks(frame.coalesce(1))):
+        for partition, first, last, parts in _messages(collect_groups(frame.coalesce(1))):
             if units[partition].get(last) == first:
                 found[partition][last] = parts
         for partition, table in chunks if with_sizes else ():
@@ -72,9 +72,13 @@ def _with_sizes(parts: Parts, found: Sequence[pa.Table], *, is_kept: bool) -> Pa
     return parts._replace(sizes=sizes, said=said, payloads=payloads)
 
 
-def _messages(grouped: DataFrame) -> Iterator[tuple[int, int, int, np.ndarray]]:
+def _messages(groups: DataFrame) -> Iterator[tuple[int, int, int, np.ndarray]]:
     """Partition, first and last position, and parts of each message."""
-    rows = grouped.select("partition", "first", "last", "parts").toArrow().sort_by("last").combine_chunks()
+    found = groups.select("partition", "rows").toArrow()
+    of_group = messages_of(found["rows"].combine_chunks())
+    messages = pa.Table.from_struct_array(of_group.flatten())
+    partitions = found["partition"].combine_chunks().take(of_group.value_parent_indices())
+    rows = messages.append_column("partition", partitions).sort_by("last").combine_chunks()
     ends = np.append(0, np.cumsum(rows["parts"].combine_chunks().value_lengths().to_numpy()))
     parts = np.split(rows["parts"].combine_chunks().flatten().to_numpy(), ends[1:-1])
     yield from zip(*(rows[name].to_pylist() for name in ("partition", "first", "last")), parts)

@@ -85,22 +85,28 @@ def _own(messages: DataFrame, name: str, kind: str) -> Column:
     return F.col(name) if name in messages.columns else F.lit(None).cast(kind)
 
 
-def group_chunks(chunks: DataFrame) -> DataFrame:
-    """One row per complete message of *chunks*: its ``partition``, ``producer_name`` and ``uuid``, the position of its
-    ``first`` and ``last`` chunk, the one that completes it, and ``parts``, the positions of all of them in order.
-    *chunks* have these three columns, and ``position``, ``chunk_id`` and ``num_chunks_from_msg``; no other is read.
+def collect_groups(chunks: DataFrame) -> DataFrame:
+    """One row per uuid of a producer in a partition: these three, and ``rows``, what :func:`messages_of` asks of each
+    chunk. *chunks* have these columns, and ``position``, ``chunk_id`` and ``num_chunks_from_msg``; no other is read."""
+    row = F.expr(f"struct(position, {', '.join(f'coalesce({name}, -1) AS {name}' for name in _PART)})")
+    return chunks.groupBy(*_GROUP).agg(F.collect_list(row).alias("rows"))
 
-    A uuid may be that of several messages, as one that was sent again is: which of the group's chunks make up each is
-    what ``protocol.chunking.judged`` says, once for all groups of a batch of Arrow.
-    """
-    row = F.struct("position", *(F.coalesce(name, F.lit(-1)).alias(name) for name in _PART))
-    groups = chunks.groupBy(*_GROUP).agg(F.collect_list(row).alias("rows"))
-    found = groups.select(*_GROUP, arrow_udf(_messages, from_arrow_type(_MESSAGES))("rows").alias("messages"))
+
+def group_chunks(chunks: DataFrame) -> DataFrame:
+    """One row per complete message of *chunks*, which :func:`collect_groups` can read: its ``partition``,
+    ``producer_name`` and ``uuid``, the position of its ``first`` and ``last`` chunk, the one that completes it, and
+    ``parts``, the positions of all of them in order."""
+    messages = arrow_udf(messages_of, from_arrow_type(_MESSAGES))("rows").alias("messages")
+    found = collect_groups(chunks).select(*_GROUP, messages)
     return found.select(*_GROUP, F.explode("messages").alias("message")).select(*_GROUP, "message.*")
 
 
-def _messages(groups: pa.Array) -> pa.Array:
-    """The messages of each group."""
+def messages_of(groups: pa.Array) -> pa.Array:
+    """The complete messages of each group of :func:`collect_groups`, of which *groups* are the ``rows``: the positions
+    of their ``first`` and ``last`` chunk, and ``parts``.
+
+    A uuid may be that of several messages, as one that was sent again is: which of the group's chunks make up each is
+    what ``protocol.chunking.judged`` says, once for all groups of a batch of Arrow."""
     rows, of_row = groups.flatten(), groups.value_parent_indices().to_numpy()
     position, chunk_ids, num_chunks = (rows.field(at).to_numpy() for at in range(3))
     in_order = np.argsort(position, kind="stable")
