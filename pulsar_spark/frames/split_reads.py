@@ -18,8 +18,9 @@ it pays. Where anything goes wrong meanwhile, a full disk or a damaged page, eac
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
@@ -28,7 +29,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.frames.lane_deliveries import LaneRange
-from pulsar_spark.frames.row_split import PLACE, SPLIT_SCHEMA, Job, Jobs, Splitter, with_values
+from pulsar_spark.frames.row_split import PLACE, SPLIT_SCHEMA, Job, Jobs, Splitter, same_in_all, with_values
 from pulsar_spark.frames.split_folder import SplitFolder
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import is_as_published
@@ -68,6 +69,8 @@ class _Round:
     asked: _Asked | None = None
     ranges: dict[str, set[LaneRange]] = field(default_factory=dict)
     """Of each consumer for whom rows were split, once they were."""
+    same: Mapping[str, object] = field(default_factory=dict)
+    """What the files do not say, because it is the same in all rows."""
 
 
 _lock = threading.Lock()
@@ -135,7 +138,7 @@ def read_split(
     counts = {each.held.redelivery_count for each in ranges}
     if len(counts) > 1:
         return None
-    asked, folders = _Asked(id(spark), tuple(names)), []
+    asked, parts = _Asked(id(spark), tuple(names)), []
     for number in {each.round for each in ranges}:
         with _lock:
             found = _rounds.get((topic.topic_id, subscription, number))
@@ -143,9 +146,15 @@ def read_split(
         folder = None if found is None else _folder_of(found, topic, ledgers, consumer_id, asked, mine)
         if folder is None:
             return None
-        folders.append(str(folder))
-    rows = spark.read.schema(from_arrow_schema(SPLIT_SCHEMA)).parquet(*folders)
-    return rows.select(*names, *PLACE, F.lit(counts.pop()).alias("redelivery_count"))
+        parts.append(_rows_in(spark, folder, found.same).select(*names, *PLACE))
+    return reduce(DataFrame.unionByName, parts).withColumn("redelivery_count", F.lit(counts.pop()))
+
+
+def _rows_in(spark: SparkSession, folder: AnyPath, same: Mapping[str, object]) -> DataFrame:
+    """All rows of a folder's files, with what is the *same* in all."""
+    schema = from_arrow_schema(SPLIT_SCHEMA)
+    rows = spark.read.schema(schema).parquet(str(folder))
+    return rows.withColumns({name: F.lit(value).cast(schema[name].dataType) for name, value in same.items()})
 
 
 def _folder_of(
@@ -187,7 +196,7 @@ def _split_round(of_round: _Round, topic: Topic, ledgers: LedgerIndex, asked: _A
         if isinstance(error, READ_ERRORS):
             return
         raise
-    of_round.folder, of_round.ranges = folder, ranges
+    of_round.folder, of_round.ranges, of_round.same = folder, ranges, jobs.same
 
 
 def _are_plain(ranges: Sequence[LaneRange]) -> bool:
@@ -198,7 +207,7 @@ def _are_plain(ranges: Sequence[LaneRange]) -> bool:
 
 def _jobs(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[LaneRange]) -> Jobs | None:
     """What is to be split, None where it cannot be."""
-    jobs, size, columns = [], 0, set()
+    jobs, groups = [], []
     for partition in sorted({each.partition for each in ranges}):
         first = min(each.first for each in ranges if each.partition == partition)
         last = max(each.last for each in ranges if each.partition == partition)
@@ -208,8 +217,9 @@ def _jobs(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[LaneRange]) -> Jo
             footer = pq.read_metadata(f"{topic.path}/{run.path}")
             names = frozenset(footer.schema.to_arrow_schema().names)
             jobs += [Job(partition, run, group, names) for group in range(footer.num_row_groups)]
-            groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
-            size += sum(group.total_byte_size for group in groups)
-            columns.update(*map(with_values, groups))
-    is_room = size <= min(MOST_BYTES, shutil.disk_usage(tempfile.gettempdir()).free // 2)
-    return Jobs(jobs, frozenset(columns)) if is_room else None
+            groups += map(footer.row_group, range(footer.num_row_groups))
+    size = sum(group.total_byte_size for group in groups)
+    if size > min(MOST_BYTES, shutil.disk_usage(tempfile.gettempdir()).free // 2):
+        return None
+    columns = frozenset(name for group in groups for name in with_values(group))
+    return Jobs(jobs, columns, same_in_all(jobs, groups))

@@ -21,7 +21,7 @@ import numpy as np
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, number_at, position_of
 from pulsar_spark.protocol.lanes import LaneHashes, are_told, lane_numbers
-from pulsar_spark.protocol.positions import Positions, expanded
+from pulsar_spark.protocol.positions import Positions, expanded, ranges_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.key_hashes import are_gone, hashes_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -70,6 +70,23 @@ def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) 
     found = read_held(latest, key, index, table, ranges)
     above = found.positions > (visible if passed is None else passed)
     yield from exact([held for _, held in ranges], HeldEntries(*(column[above] for column in found)))
+
+
+def count_deleted_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) -> int | None:
+    """In how many stretches of positions behind mark-delete all entries are acknowledged, which Pulsar counts as
+    ``nonContiguousDeletedMessagesRanges``; *table* is the topic's. None for a cursor with a due lane, of which all
+    entries would have to be looked at: it counts what came due without saying where each lies."""
+    if due_entries(latest, key, index) is not None:
+        return None
+    visible, passed = (latest.cursors[key][name] for name in ("mark_delete_position", "main_mark_delete_position"))
+    done = [one for one in page_ranges(latest, key) if one.held.status == ACKNOWLEDGED]
+    spans = [(held.first, held.last) for _, held in done]
+    if latest.lanes[key]:
+        positions = read_held(latest, key, index, table, done).positions
+        spans = ranges_of(positions[positions > visible])
+    if passed is not None:
+        spans = [(visible + 1, passed), *spans]
+    return len(list(Positions(spans)))
 
 
 def _with_due_lane(latest: LatestRows, key: CursorKey, due: DueEntries, main: list[Range]) -> Iterator[Range]:

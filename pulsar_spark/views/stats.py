@@ -2,7 +2,8 @@
 
 ``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
 last minute (see ``activity``), ``publishers`` from the files that clients' producers hold, everything else from the
-latest rows of ``cursor_ledger``. As in Pulsar the backlog counts entries (3.28), those of it that wait do too
+latest rows of ``cursor_ledger``. ``nonContiguousDeletedMessagesRanges`` is null where the subscription has met entries
+that waited for their deliver time. As in Pulsar the backlog counts entries (3.28), those of it that wait do too
 (``msgDelayed``; ``msgBacklogNoDelayed`` is without them), and the unacknowledged and sent counters count messages.
 ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``,
 everything that is not backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not
@@ -30,6 +31,7 @@ from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.condition import count_deleted, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.lane_ranges import count_deleted_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.producers import Connected, connected
@@ -60,6 +62,7 @@ _SUMMED = (
     "waitingLetters",
     "letterlessMessages",
 )
+_DELETED_RANGES = "nonContiguousDeletedMessagesRanges"
 _SUMMED_OF_CONSUMER = (
     "availablePermits",
     "unackedMessages",
@@ -221,7 +224,7 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
             if name not in subscriptions:
                 subscriptions[name] = {
                     "type": subscription["type"],
-                    **dict.fromkeys(_SUMMED, 0),
+                    **dict.fromkeys((*_SUMMED, _DELETED_RANGES), 0),
                     "oldestUnackedSeconds": None,
                     "deadLetters": 0,
                     "blockedSubscriptionOnUnackedMsgs": False,
@@ -243,6 +246,8 @@ def _add_subscription(total: dict, subscription: dict) -> None:
     total["deadLetters"] = max(total["deadLetters"], subscription["deadLetters"])
     for counter in _SUMMED:
         total[counter] += subscription[counter]
+    found = total[_DELETED_RANGES], subscription[_DELETED_RANGES]
+    total[_DELETED_RANGES] = None if None in found else sum(found)
     add_key_shared(total, subscription)
     for consumer in subscription["consumers"]:
         known = total["consumers"].get(consumer["consumerId"])
@@ -279,6 +284,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
         "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": cursor["mark_delete_position"],
         "readPosition": cursor["read_position"],
+        _DELETED_RANGES: count_deleted_ranges(observed.latest, key, observed.ledgers, topic.path),
         "deadLetters": observed.dead_letters(cursor),
         "waitingLetters": observed.waiting_letters(key),
         "letterlessMessages": observed.letterless(key),

@@ -74,6 +74,11 @@ REPLAY = Range(0, 0, "replay", None, None, 1, None, None, 1)
         ([pending(0, 3, A), ACKED._replace(first=4, last=5), pending(6, 7, B)], -1),
         ([ACKED._replace(first=2, last=2), pending(3, 3, A, due=9), REPLAY._replace(first=4, last=7)], 1),
         ([pending(0, 0, B), pending(1, 1, A), pending(2, 4, B), pending(5, 6, A), pending(7, 7, B)], -1),
+        (
+            [pending(0, 0, B), ACKED._replace(first=1, last=3), pending(4, 4, A), ACKED._replace(first=5, last=6)]
+            + [pending(7, 7, B)],
+            -1,
+        ),
     ],
 )
 def test_in_either_form_the_same_is_told(layout, double, ranges, mark_delete):
@@ -82,9 +87,9 @@ def test_in_either_form_the_same_is_told(layout, double, ranges, mark_delete):
     expected = told(layout)
     write(double, topic, ranges, is_by_lane=True, mark_delete=mark_delete)
     assert told(layout) == expected
-    assert expected["stats"]["ackedEntries"] == mark_delete + 1 + sum(
-        held.size for held in ranges if held.status == "acknowledged"
-    )
+    done = [held for held in ranges if held.status == "acknowledged"]
+    assert expected["stats"]["ackedEntries"] == mark_delete + 1 + sum(held.size for held in done)
+    assert expected["stats"]["nonContiguousDeletedMessagesRanges"] == len(done)
 
 
 @pytest.mark.parametrize("is_by_lane", [False, True])

@@ -82,6 +82,7 @@ def test_backlog_and_unacked_follow_from_the_ranges(layout):
     assert stats["msgInCounter"] == 20
     assert subscription["msgBacklog"] == subscription["msgBacklogNoDelayed"] == 20 - 5 - 3
     assert subscription["unackedMessages"] == 2 + 2 + 27
+    assert subscription["nonContiguousDeletedMessagesRanges"] == 1
     assert (subscription["type"], subscription["markDeletePosition"], subscription["ackedEntries"]) == ("Shared", 4, 8)
     [consumer] = subscription["consumers"]
     assert (
@@ -105,6 +106,19 @@ def test_a_partitioned_topic_is_the_sum_of_its_partitions(layout):
     assert [consumer["availablePermits"] for consumer in stats["subscriptions"]["s"]["consumers"]] == [6]
     assert stats["partitions"][f"{TOPIC}-partition-1"] == admin.stats(f"{TOPIC}-partition-1")
     assert admin.stats(f"{TOPIC}-partition-1")["subscriptions"]["s"]["msgBacklog"] == 5
+
+
+def test_stretches_of_what_is_acknowledged_behind_mark_delete_are_counted(layout):
+    """Those that adjoin are one, and a topic has those of all its partitions."""
+    topic = create_topic(layout, TOPIC, 2)
+    broker = BrokerDouble(layout)
+    done = [Range(3, 3, "acknowledged"), Range(4, 5, "acknowledged"), Range(7, 7, "acknowledged")]
+    for partition, ranges in ((0, done), (1, done[:1])):
+        publish(topic, partition, 9)
+        broker.commit_round(*state(topic, partition, end=9, mark_delete=1, ranges=ranges))
+    stats = Admin(f"delta:{layout.root}").stats(TOPIC)
+    each = [stats, *(stats["partitions"][f"{TOPIC}-partition-{number}"] for number in (0, 1))]
+    assert [one["subscriptions"]["s"]["nonContiguousDeletedMessagesRanges"] for one in each] == [3, 2, 1]
 
 
 def test_a_removed_subscription_and_a_topic_of_the_same_name_leave_nothing(layout):

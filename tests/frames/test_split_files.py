@@ -18,7 +18,7 @@ from pulsar_spark.table_specs import MESSAGES
 LOWER = LaneHashes(SLOTS, (HashRange(0, 30_000), HashRange(60_000, 65_535)))
 UPPER = LaneHashes(SLOTS, (HashRange(30_001, 50_000),))
 ENTRIES, TO_POSITION = 300, 5
-COLUMNS = ("payload", "partition_key", "producer_name", "properties", "uuid", "sticky_key_hash")
+COLUMNS = ("payload", "partition_key", "producer_name", "properties", "uuid", "sticky_key_hash", "publish_id")
 
 
 def _held(lane: LaneHashes, first: int, last: int) -> LaneRange:
@@ -51,7 +51,7 @@ def _rows(first: int) -> list[dict]:
 @pytest.fixture
 def jobs(tmp_path) -> row_split.Jobs:
     """Two files: of one only the entries from 10 on are meant, the other has neither names nor hashes."""
-    jobs, columns = [], set()
+    jobs, groups = [], []
     for number, lacking in enumerate([(), ("producer_name", "properties", "sticky_key_hash", "uuid")]):
         names = [name for name in MESSAGES.schema.names if name not in ("partition", *lacking)]
         schema = pa.schema([MESSAGES.schema.field(name) for name in names])
@@ -68,8 +68,9 @@ def jobs(tmp_path) -> row_split.Jobs:
         footer = pq.read_metadata(tmp_path / run.path)
         for group in range(footer.num_row_groups):
             jobs.append(row_split.Job(-1, run, group, frozenset(names)))
-            columns.update(row_split.with_values(footer.row_group(group)))
-    return row_split.Jobs(jobs, frozenset(columns))
+            groups.append(footer.row_group(group))
+    columns = frozenset(name for group in groups for name in row_split.with_values(group))
+    return row_split.Jobs(jobs, columns, row_split.same_in_all(jobs, groups))
 
 
 @pytest.mark.parametrize("at_once", [1 << 17, 50, 7])
@@ -79,10 +80,12 @@ def test_each_row_is_with_whom_it_was_dealt_to(tmp_path, jobs, at_once, monkeypa
     monkeypatch.setattr(row_split, "_LEAST_ROWS", 50)
     for name in RANGES:
         (tmp_path / name).mkdir()
+    assert jobs.same == {"publish_id": "p", "batch_size": 1, "partition": -1}
     row_split.Splitter(tmp_path, RANGES, COLUMNS, tmp_path).run(jobs)
     for name, ranges in RANGES.items():
         files = [*(tmp_path / name).iterdir()]
         assert all("uuid" not in pq.read_schema(file).names for file in files), "it has no value anywhere"
+        assert all({"publish_id", "partition"}.isdisjoint(pq.read_schema(file).names) for file in files)
         found = [row for file in files for row in pq.read_table(file).to_pylist()]
         assert sorted(found, key=lambda row: row["position"]) == _expected(ranges)
         assert len(found) > 10
@@ -97,8 +100,8 @@ def _expected(ranges: set[LaneRange]) -> list[dict]:
             for held in ranges
         ]
         if any(is_mine):
-            place = {"partition": -1, "ledger_id": int(not is_first), "position": position}
-            columns = {name: row[name] for name in COLUMNS if name != "uuid"}
+            place = {"ledger_id": int(not is_first), "position": position}
+            columns = {name: row[name] for name in COLUMNS if name not in ("uuid", "publish_id")}
             lacking = {} if is_first else {"producer_name": None, "properties": None}
             expected.append(columns | lacking | place)
     return expected
@@ -110,3 +113,20 @@ def test_an_empty_map_is_a_value(tmp_path):
     pq.write_table(rows, tmp_path / "1.parquet")
     group = pq.read_metadata(tmp_path / "1.parquet").row_group(0)
     assert {*row_split.with_values(group)} == {"properties"}
+
+
+def test_what_any_row_lacks_or_has_otherwise_is_not_the_same_in_all(tmp_path):
+    type_of = {name: MESSAGES.schema.field(name).type for name in ("publish_id", "producer_name", "publish_time")}
+    rows = [
+        {"publish_id": "p", "producer_name": "one", "publish_time": 1_700_000_000_123_456},
+        {"publish_id": "p", "producer_name": None, "publish_time": 1_700_000_000_123_456},
+        {"publish_id": "q", "producer_name": "one", "publish_time": 1_700_000_000_123_456},
+    ]
+    columns = {name: pa.array([row[name] for row in rows], type_) for name, type_ in type_of.items()}
+    pq.write_table(pa.table(columns), tmp_path / "1.parquet", row_group_size=2)
+    footer = pq.read_metadata(tmp_path / "1.parquet")
+    run = SimpleNamespace(ledger_id=3)
+    jobs = [row_split.Job(partition, run, partition, frozenset(type_of)) for partition in (0, 1)]
+    same = row_split.same_in_all(jobs, [footer.row_group(group) for group in (0, 1)])
+    assert same == {"ledger_id": 3, "publish_time": columns["publish_time"][0].as_py()}
+    assert row_split.same_in_all([], []) == {}

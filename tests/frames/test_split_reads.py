@@ -26,13 +26,15 @@ ROUND = 7
 
 
 @pytest.fixture
-def topic(spark, root, layout, monkeypatch):
-    """600 messages in four files, half of them without a stored hash."""
+def topic(spark, root, layout, monkeypatch, request):
+    """600 messages, of one publish where that is asked for; of two in four files, half without a stored hash, else."""
     monkeypatch.setattr(split_reads, "LEAST_ENTRIES", 1)
-    topic = create_topic(layout, "t")
-    rows = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
+    topic, is_one = create_topic(layout, "t"), getattr(request, "param", 2) == 1
+    rows = spark.range(0, 600 if is_one else 300, 1, 2)
+    rows = rows.selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
     publish(rows.selectExpr("*", "map('a', payload) properties"), root, "t", sort_by_key=True)
-    publish(rows, root, "t")
+    if not is_one:
+        publish(rows, root, "t")
     number(layout, topic)
     return topic
 
@@ -76,10 +78,13 @@ def read(spark, layout, topic, consumer_id, ranges, columns=COLUMNS, with_payloa
     return split_reads.read_split(spark, topic, ledgers, "s", consumer_id, ranges, columns, with_payload)
 
 
-def test_each_reads_its_own_rows(spark, layout, topic, dealt):
+@pytest.mark.parametrize("topic", [1, 2], indirect=True)
+@pytest.mark.parametrize("columns", [COLUMNS, None])
+def test_each_reads_its_own_rows(spark, layout, topic, dealt, columns):
+    """However many publishes they are of, and with what all rows of one have in common."""
     for consumer_id, lane in zip("ab", LANES):
-        found = read(spark, layout, topic, consumer_id, dealt[consumer_id])
-        expected = read_lane(spark, topic, LedgerIndex(layout), lane, dealt[consumer_id], COLUMNS, True)
+        found = read(spark, layout, topic, consumer_id, dealt[consumer_id], columns)
+        expected = read_lane(spark, topic, LedgerIndex(layout), lane, dealt[consumer_id], columns, True)
         assert found.columns == expected.columns and found.count() > 100
         found, expected = (each.withColumn("properties", F.to_json("properties")) for each in (found, expected))
         assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
