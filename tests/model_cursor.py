@@ -17,10 +17,9 @@ from pulsar_spark.protocol.shared import dispatch_order
 from tests.model_chunks import Limits, Units
 from tests.model_delays import Delays, DueLane
 from tests.model_keys import KeyShared
+from tests.model_widths import Widths
 
 SINGLE_ACTIVE = ("Exclusive", "Failover")
-SMALLEST_SHARE = 20
-READ_BATCH = 100
 
 
 class Delivery(NamedTuple):
@@ -628,14 +627,18 @@ class Cursor:
             in_line = sorted(replay + new) if self.is_single_active() else replay + new
             total_permits = sum(consumer.permits for consumer in receivers)
             heaviest = max((self.weight(position, batches) for position in in_line[:total_permits]), default=1)
-            offered = min(len(in_line), total_permits)
             if is_reading_blocked:
                 new = []
             elif subscription_limit > 0:
                 new = new[: max(1, (subscription_limit - out) // heaviest)]
             candidates = sorted(replay + new) if self.is_single_active() else replay + new
-            largest = 1 if self.keys else heaviest
-            for consumer_id, width in self._turns(peers, blocked, unacked, limit, largest, offered, round_number):
+            again, unseen = (
+                [self.weight(position, batches) for position in several]
+                for several in ((in_line, []) if self.is_single_active() else (replay, in_line[len(replay) :]))
+            )
+            single, by_key = self.is_single_active(), bool(self.keys)
+            widths = Widths(again, unseen, total_permits, is_single_active=single, is_by_key=by_key)
+            for consumer_id, width in self._turns(peers, blocked, unacked, limit, widths, round_number):
                 for position in candidates[:width]:
                     deliveries.append(self._deliver(position, self.consumers[consumer_id], batches))
                 candidates = candidates[width:]
@@ -670,8 +673,7 @@ class Cursor:
         blocked: dict[str, bool],
         unacked: dict[str, int],
         limit: int,
-        heaviest: int,
-        offered: int,
+        widths: Widths,
         round_number: int,
     ) -> list[tuple[str, int]]:
         """Who may take how many entries, in line: level by level, in a level first a fair share each, then what is left
@@ -682,15 +684,14 @@ class Cursor:
             peers = [consumer_id for consumer_id in order if self.consumers[consumer_id].priority_level == level]
             start = round_number % len(peers)
             peers = peers[start:] + peers[:start]
-            share = max(SMALLEST_SHARE, -(-offered // len(peers)))
-            widths = {}
+            entries = {}
             for consumer_id in peers:
                 permits = self.consumers[consumer_id].permits
                 room = min(permits, limit - unacked[consumer_id]) if limit > 0 else permits
-                least = min(room, READ_BATCH) if self.is_single_active() else 1
-                widths[consumer_id] = 0 if blocked[consumer_id] or room <= 0 else max(least, -(-room // heaviest))
-            turns += [(consumer_id, min(widths[consumer_id], share)) for consumer_id in peers]
-            turns += [(consumer_id, max(widths[consumer_id] - share, 0)) for consumer_id in peers]
+                entries[consumer_id] = widths.of(0 if blocked[consumer_id] else room, len(peers))
+            share = widths.share(len(peers))
+            turns += [(consumer_id, min(entries[consumer_id], share)) for consumer_id in peers]
+            turns += [(consumer_id, max(entries[consumer_id] - share, 0)) for consumer_id in peers]
         return turns
 
     def _deliver(self, position: int, consumer: Consumer, batches: list[int]) -> Delivery:

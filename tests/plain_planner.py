@@ -14,7 +14,7 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.transforms.round_inputs import STATE
-from tests.model_cursor import READ_BATCH, SMALLEST_SHARE
+from tests.model_widths import READ_BATCH, SMALLEST_SHARE
 
 UNREAD = "unread"
 
@@ -149,17 +149,26 @@ def _hand_out(
     for line in {row.get("line") for row in turns}:
         waiting, unread = _candidates(held, places, line, limits)
         in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
-        heaviest = max((held[position].unacked_messages for position in in_line[: limits["permits"]]), default=1)
+        weights = [held[position].unacked_messages for position in in_line]
+        back = len(in_line) if limits["is_single_active"] else len(waiting)
+        heaviest = max(weights[: limits["permits"]], default=1)
         offered = min(len(in_line), limits["permits"])
         if limits["limit"] > 0:
             room = 0 if is_blocked else max(1, (limits["limit"] - unacked) // heaviest)
             in_line = in_line[: len(waiting) + room]
-        for row in turns:
-            if row.get("line") != line or row["peers"] is None or blocked[row["consumer_id"]]:
-                continue
-            largest = heaviest if line is None else 1
-            width = _width(row, limits, out[row["consumer_id"]] + row["unacked_elsewhere"], largest)
-            share = max(SMALLEST_SHARE, -(-offered // row["peers"]))
+        in_turn = [
+            row | {"room": _room(row, out[row["consumer_id"]] + row["unacked_elsewhere"])}
+            for row in turns
+            if row.get("line") == line and row["peers"] is not None and not blocked[row["consumer_id"]]
+        ]
+        foremost = next((row for row in in_turn if row["room"] > 0), None)
+        for row in in_turn:
+            width = (
+                row["room"]
+                if line is not None
+                else _width(row, foremost, weights[:back], weights[back:], offered, limits)
+            )
+            share = _share(row, offered)
             width = min(width, share) if row["lap"] == 0 else max(width - share, 0)
             for position in in_line[:width]:
                 held[position] = held[position]._replace(
@@ -208,8 +217,25 @@ def _is_blocked(row: dict, out: int) -> bool:
     return limit > 0 and (unacked > limit // 2 if row["is_blocked"] else unacked >= limit)
 
 
-def _width(row: dict, limits: dict, unacked: int, heaviest: int) -> int:
-    """How many entries the consumer may take in its two turns together."""
-    room = min(row["permits"], row["limit"] - unacked) if row["limit"] > 0 else row["permits"]
-    least = min(room, READ_BATCH) if limits["is_single_active"] else 1
-    return max(least, -(-room // heaviest)) if room > 0 else 0
+def _room(row: dict, unacked: int) -> int:
+    """How many messages a consumer may be given."""
+    return max(0, min(row["permits"], row["limit"] - unacked) if row["limit"] > 0 else row["permits"])
+
+
+def _share(row: dict, offered: int) -> int:
+    return max(SMALLEST_SHARE, -(-offered // row["peers"]))
+
+
+def _width(row: dict, foremost: dict | None, again: list[int], new: list[int], offered: int, limits: dict) -> int:
+    """How many entries the consumer may take in its two turns together, of weights *again* and *new*."""
+    room, permits = row["room"], limits["permits"]
+    if room == 0:
+        return 0
+    of_again, of_new = max(again[:permits], default=1), max(new[: max(0, permits - len(again))], default=1)
+    by_heaviest = -(-room // max(of_again, of_new))
+    if limits["is_single_active"]:
+        return max(min(room, READ_BATCH), by_heaviest)
+    is_foremost, its_share = row["consumer_id"] == foremost["consumer_id"], _share(foremost, offered)
+    if sum(again) < foremost["room"] and len(again) <= its_share:
+        return len(again) + -(-(room - sum(again)) // of_new) if is_foremost else -(-room // of_new)
+    return max(by_heaviest, min(its_share, -(-room // of_again))) if is_foremost else by_heaviest

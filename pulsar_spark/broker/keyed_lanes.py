@@ -3,6 +3,8 @@
 The plan counts positions that adjoin. So here it is given *places* instead: the entries that are asked for or come
 back, lane by lane, in order of position, numbered from 0; behind them the new ones, owner by owner in the same order.
 On this axis a lane's entries adjoin, whatever lies between them in the topic, and the plan is the same as everybody's.
+Those that are acknowledged, and those that are given back until later, can be offered to nobody in this round: they
+come first, each of one state behind the other, so that they are a few rows though one lies between others all along.
 What it says of places is turned back into the states of entries, and these into the ranges of lanes.
 
 A round costs a few passes over the numbers of all entries in flight, and work for those alone that it changes. With
@@ -83,8 +85,7 @@ class KeyedByLane(Keyed):
         returns = np.isin(self._holders, [*asked.left, *asked.redelivered]) | (self._dues <= now)
         is_out = self._is_pending | self._is_replay
         planned = is_out[codes] & (is_asked | (self._is_pending & returns)[codes])
-        matters = np.flatnonzero(is_asked | planned)
-        self._at = known = matters[by_number(parts[matters])]
+        self._at = known = self._in_order(np.flatnonzero(is_asked | planned), parts, returns)
         self._place[known] = np.arange(len(known))
         new = by_number(owners)
         self.new = self._new_rows(positions, new, owners)
@@ -97,6 +98,19 @@ class KeyedByLane(Keyed):
             parts,
             np.concatenate((known, positions[new] - self._base)),
         )
+
+    def _in_order(self, entries: np.ndarray, parts: np.ndarray, returns: np.ndarray) -> np.ndarray:
+        """*entries*, which ascend, place by place, of whose states *returns* says which come back by themselves: first
+        those of which none can be offered, whatever the order, by state, so that many are few rows."""
+        codes, wanted = self._codes[entries], self._wanted
+        comes_later = (wanted.back[entries] > self._draft.now) & (wanted.back[entries] != NEVER) & ~returns[codes]
+        comes_later &= ~np.isin(entries, np.array(self._left_of_batches(), np.int64) - self._base)
+        is_acked = wanted.acked[entries]
+        stays = is_acked | comes_later
+        self._stays = np.zeros(len(self._codes), bool)
+        self._stays[entries] = stays
+        kind = np.where(is_acked, 0, np.where(comes_later, 1, 2))
+        return entries[np.lexsort((entries, np.where(stays, codes, 0), parts[entries], kind))]
 
     @property
     def unacked(self) -> Counter:
@@ -186,7 +200,7 @@ class KeyedByLane(Keyed):
         places, codes = self._place[entries], self._codes[entries]
         owners = np.array([self._owners.number(owner) for owner in self._form.parts.owners])[parts[entries]]
         hashes = self._hash_of()[entries] if self._waits.depends_on_hashes else NO_HASHES
-        held = (owners < 0) | self._waits.held(self._base + entries, hashes, owners)
+        held = (owners < 0) | self._stays[entries] | self._waits.held(self._base + entries, hashes, owners)
         is_first = np.diff(places, prepend=-2) != 1
         for column in (codes, owners, held.astype(np.int8)):
             is_first |= np.diff(column, prepend=-2) != 0

@@ -150,7 +150,7 @@ class Consumer(Acknowledging):
         self._places.add(added)
         self._subscriptions = self._subscriptions + added
         for subscription in added:
-            subscription.connected()
+            subscription.joined()
         self._channel.logger.info(
             "%s: consumer %r has %d partitions more", self._receiver.name, self.consumer_name(), len(added)
         )
@@ -180,7 +180,7 @@ class Consumer(Acknowledging):
             raise errors[0]
         self._channel.logger.info("%s: consumer %r subscribed", self._receiver.name, self.consumer_name())
         for subscription in self._subscriptions:
-            subscription.connected()
+            subscription.joined()
         self._follow_partitions(self._topics)
         if self._unacked is not None:
             self._channel.call_later(UNACKED_TICK, self._redeliver_expired)

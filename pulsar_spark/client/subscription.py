@@ -77,7 +77,7 @@ class PartitionSubscription(HandingOut):
         self._max_redeliver_count = max_redeliver_count
         self.error: PulsarSparkError | None = None
         self._refused: type[PulsarSparkError] | None = None
-        self.is_connected = False
+        self.is_connected = self._was_let_go = False
         self.is_active: bool | None = None
         self._queued = 0
         self._is_watched = False
@@ -114,6 +114,12 @@ class PartitionSubscription(HandingOut):
             self.is_connected, self._refused = True, None
             permits = self._permits.connect()
         self._flow(permits)
+
+    def joined(self) -> None:
+        """The broker answered the first request to connect. Where it was let go before that was heard, it connects
+        again, and then asks for a queue full."""
+        if not self._was_let_go:
+            self.connected()
 
     def want_one(self) -> None:
         """Somebody waits for a message and there is no queue to have asked for it (queue size 0)."""
@@ -200,7 +206,7 @@ class PartitionSubscription(HandingOut):
             acknowledged = self.tracker.take_acknowledgements()
             self.tracker.forget_given_back()
             self._restart()
-            self.is_connected = False
+            self.is_connected, self._was_let_go = False, True
         self._consumer._forget_unacked(self)
         self._follow_topic()
         self._channel.logger.warning(

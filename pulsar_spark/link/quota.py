@@ -3,8 +3,8 @@ whether it is stored once (see protocol.deduplication), and the backlog quota, b
 the broker says that the topic's backlog is exceeded (semantics 3.30).
 
 What the broker says is a row of ``cursor_ledger``. A producer looks at most four times a second while nothing is
-exceeded, and reads only the rounds since its last look, and of these only the policies; without a broker nothing is
-ever exceeded.
+exceeded; of the rounds since anybody in the process looked last, only the policies are read, once for all of them.
+Without a broker nothing is ever exceeded.
 
 A topic that is stopped (see storage.condition) takes nothing more, because nobody would notice that it is never
 delivered: the broker says that too, and at the same time the end of the topic's own log is read, because there may be
@@ -13,7 +13,8 @@ no broker.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from weakref import WeakValueDictionary
 
 from pulsar_spark.errors import (
     ProducerBlockedQuotaExceededError,
@@ -32,11 +33,13 @@ from pulsar_spark.protocol.policies import (
     policy_number,
     policy_text,
 )
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.condition import check_not_stopped
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -45,6 +48,37 @@ _POLL_SECONDS = 0.05
 _LOOK_BACK = 200
 _COLUMNS = ["kind", "round", "topic", "topic_id", "properties", "is_removed", "is_snapshot"]
 """Those of policies, and of the round itself."""
+
+
+class _Policies:
+    """The policies of a bundle as its latest round has them, for all producers of the process."""
+
+    def __init__(self, path: AnyPath):
+        self._path, self._lock, self._latest = path, threading.Lock(), LatestRows("policy")
+        self._known: tuple[int, Mapping[tuple[str, str], str]] = (-1, {})
+
+    def now(self) -> Mapping[tuple[str, str], str]:
+        """All of them, which nobody changes: the next ones are another mapping."""
+        with self._lock:
+            self._latest.catch_up(self._path, _COLUMNS)
+            if self._known[0] != self._latest.version:
+                self._known = self._latest.version, dict(self._latest.policies)
+            return self._known[1]
+
+
+_policies: WeakValueDictionary[tuple, _Policies] = WeakValueDictionary()
+_policies_lock = threading.Lock()
+
+
+def _policies_of(layout: Layout) -> _Policies:
+    """Those of a bundle as it is now: others where its tables were made again."""
+    path = layout.broker_table(CURSOR_LEDGER.name)
+    with _policies_lock:
+        key = forks.generation, str(path), TableLog(path).life()
+        found = _policies.get(key)
+        if found is None:
+            found = _policies[key] = _Policies(path)
+        return found
 
 
 class BacklogQuota:
@@ -60,8 +94,10 @@ class BacklogQuota:
     ):
         self._name = str(topic.name)
         self._clock, self._wait = clock, wait
-        self._looking, self._latest = threading.Lock(), LatestRows("policy")
-        self._policies: dict[tuple[str, str], str] = {}
+        self._looking = threading.Lock()
+        self._layout, self._topic, self._stopped = layout, topic, None
+        self._of_bundle = _policies_of(layout)
+        self._policies: Mapping[tuple[str, str], str] = {}
         self.max_message_size = self._max_message_size()
         """As it was when somebody looked last."""
         self.max_delay_ms = 0
@@ -70,7 +106,6 @@ class BacklogQuota:
         self._look_at = self.known_until = float("-inf")
         """``known_until``: until then, on the clock, :meth:`refusal` would say at once, and without reading anything,
         that nothing is in the way."""
-        self._layout, self._topic, self._stopped = layout, topic, None
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
@@ -116,9 +151,8 @@ class BacklogQuota:
             self._look_at = self._clock() + LOOK_SECONDS
             layout = layout_of(self._layout, self._name)
             if layout is not self._layout:
-                self._layout, self._latest = layout, LatestRows("policy")
-            self._latest.catch_up(layout.broker_table(CURSOR_LEDGER.name), _COLUMNS)
-            self._policies = dict(self._latest.policies)  # as a whole: others read it meanwhile
+                self._layout, self._of_bundle = layout, _policies_of(layout)
+            self._policies = self._of_bundle.now()
             self.max_message_size = self._max_message_size()
             self.max_delay_ms = max_delay_ms(self._policies, self._name)
             self._is_exceeded = self._policies.get((self._name, BACKLOG_EXCEEDED)) == "true"

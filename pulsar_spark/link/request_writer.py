@@ -53,6 +53,10 @@ class _Part:
         self.version: int | None = None
         self.error: PulsarSparkError | None = None
 
+    @property
+    def is_settled(self) -> bool:
+        return self.version is not None or self.error is not None
+
 
 class _SharedTable:
     """``requests`` of a bundle, for all clients of the process: whoever has the turn writes what all wait for."""
@@ -60,20 +64,39 @@ class _SharedTable:
     def __init__(self, path: AnyPath):
         self._table = SureAppend(path, "request_id", makes_checkpoints=False)
         self._turn, self._lock, self._waiting = threading.Lock(), threading.Lock(), []
+        self._trouble: Exception | None = None
+        """What keeps whoever has the turn from writing."""
         self.path = self._table.path
 
     def write(self, rows: list[dict], is_ending: Callable[[], bool]) -> int:
         part = _Part(rows, is_ending)
         with self._lock:
             self._waiting.append(part)
-        with self._turn:
-            if part.version is None and part.error is None:
-                with self._lock:
-                    parts, self._waiting = self._waiting, []
-                self._write(parts)
+        while not part.is_settled:
+            if self._turn.acquire(timeout=RETRY_SECONDS):
+                try:
+                    self._take_turn(part)
+                finally:
+                    self._turn.release()
+            elif is_ending():
+                self._give_up(part)
         if part.error is not None:
             raise part.error
         return part.version
+
+    def _take_turn(self, part: _Part) -> None:
+        if not part.is_settled:
+            with self._lock:
+                parts, self._waiting = self._waiting, []
+            self._write(parts)
+
+    def _give_up(self, part: _Part) -> None:
+        """Wait no longer for *part*, if whoever has the turn cannot write what came before it: nobody has tried it."""
+        trouble = self._trouble
+        with self._lock:
+            if trouble is not None and part in self._waiting:
+                self._waiting.remove(part)
+                part.error = self._refusal(trouble)
 
     def _write(self, parts: list[_Part]) -> None:
         version, error = None, UnknownError("the thread that wrote the requests ended: see its traceback")
@@ -85,14 +108,19 @@ class _SharedTable:
         except PulsarSparkError as given:
             error = given
         finally:
+            self._trouble = None
             for part in parts:
                 part.version, part.error = version, error if version is None else None
 
     def _wait(self, parts: list[_Part], unclear: Exception) -> None:
         """As long as one of them does not end all wait: what was tried may be there, and is not to be there twice."""
         if all(part.is_ending() for part in parts) or not self._is_there():
-            raise ConnectError(f"{self.path!r} cannot be written: {unclear}") from unclear
+            raise self._refusal(unclear) from unclear
+        self._trouble = unclear
         time.sleep(RETRY_SECONDS)
+
+    def _refusal(self, unclear: Exception) -> ConnectError:
+        return ConnectError(f"{self.path!r} cannot be written: {unclear}")
 
     def _is_there(self) -> bool:
         """Is there a table still, as far as one can tell now?"""

@@ -129,7 +129,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "msg_redeliver_counter",
                 pa.int64(),
-                "cursor, consumer: messages among them that had been delivered before",
+                "cursor, consumer: messages among them that had been delivered before, shown to somebody or not",
             ),
             ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
             ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),

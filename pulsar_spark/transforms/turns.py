@@ -8,6 +8,10 @@ to one read of Pulsar's (4.6). On Shared each priority level is walked in two la
 share each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On
 Exclusive and Failover the active consumer is the only one in line.
 
+On Shared what comes again is often little of each batch, and goes before whole ones. So it counts by itself: the first
+in line takes it, if it can take all of it within its fair share, and the largest entry is then the largest new one, for
+everybody. Where that is too much for the first, its share of it is measured by the largest entry that comes again.
+
 On Key_Shared each consumer stands alone in a line beside the candidates of its own hashes, and permits count entries
 there: a batch counts as one in the width, so that permits may go below zero (2.38).
 
@@ -36,17 +40,29 @@ def line_up(candidates: DataFrame) -> DataFrame:
 
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
-    """What is on offer in each line: widths depend on the largest entry that may be reached, and on how many entries
-    are to be shared."""
+    """What is on offer in each line: widths depend on the largest entries that may be reached, on how many entries are
+    to be shared, on what comes again, and on who is the first who may take any."""
     whole_line = Window.partitionBy("cursor", "line")
     is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
     is_replay = F.col("rank") == AGAIN
+    again = F.when(is_replay, F.col("offered")).otherwise(0)
+    limit, permits = F.col("turn.limit"), F.col("turn.permits")
+    room = F.when(limit > 0, F.least(permits, limit - F.col("unacked_here"))).otherwise(permits)
+    may_take = F.col("turn.peers").isNotNull() & ~F.col("is_blocked") & (room > 0)
+    place = F.when(may_take, F.struct("first", "turn.consumer_id", room.alias("room"), "turn.peers"))
+    largest = {
+        name: F.max(F.when(is_in_reach & (is_replay == of), F.col("weight"))).over(whole_line)
+        for name, of in (("heaviest_again", True), ("heaviest_new", False))
+    }
     return candidates.select(
         "*",
-        F.coalesce(F.max(F.when(is_in_reach, F.col("weight"))).over(whole_line), F.lit(1)).alias("heaviest"),
+        F.when(may_take, room).otherwise(0).alias("room"),
+        *(F.coalesce(weight, F.lit(1)).alias(name) for name, weight in largest.items()),
         F.sum("offered").over(whole_line).alias("all_offered"),
-        F.sum(F.when(is_replay, F.col("offered")).otherwise(0)).over(whole_line).alias("replay_offered"),
-    )
+        F.sum(again).over(whole_line).alias("replay_offered"),
+        F.coalesce(F.sum(again * F.col("weight")).over(whole_line), F.lit(0)).alias("replay_messages"),
+        F.min(place).over(whole_line).alias("foremost"),
+    ).withColumn("heaviest", F.greatest("heaviest_again", "heaviest_new"))
 
 
 def _measure(found: DataFrame) -> DataFrame:
@@ -54,22 +70,36 @@ def _measure(found: DataFrame) -> DataFrame:
 
     Not yet where: on Shared a lap's turn is wide as the consumer's share, whatever those before it take.
     """
-    limit = F.col("turn.limit")
-    room = F.when(limit > 0, F.least(F.col("turn.permits"), limit - F.col("unacked_here"))).otherwise(
-        F.col("turn.permits")
+    room, largest = F.col("room"), F.col("heaviest")
+    is_foremost = F.col("turn.consumer_id") == F.col("foremost.consumer_id")
+    again, its_share = F.col("replay_offered"), _share(F.col("foremost.peers"))
+    takes_all = (F.col("replay_messages") < F.col("foremost.room")) & (again <= its_share)
+    of_shared = (
+        F.when(takes_all & is_foremost, again + F.ceil((room - F.col("replay_messages")) / F.col("heaviest_new")))
+        .when(takes_all, F.ceil(room / F.col("heaviest_new")))
+        .when(
+            is_foremost, F.greatest(F.ceil(room / largest), F.least(its_share, F.ceil(room / F.col("heaviest_again"))))
+        )
+        .otherwise(F.ceil(room / largest))
     )
-    least = F.when(F.col("limits.is_single_active"), F.least(room, F.lit(READ_BATCH))).otherwise(1)
-    largest = F.when(F.col("line").isNull(), F.col("heaviest")).otherwise(1)
-    has_none = F.col("turn.peers").isNull() | F.col("is_blocked") | (room <= 0)
-    width = F.when(has_none, F.lit(0)).otherwise(F.greatest(least, F.ceil(room / largest)))
-    fair = F.ceil(F.least("all_offered", "limits.permits") / F.col("turn.peers"))
-    share = F.greatest(F.lit(SMALLEST_SHARE), fair)
+    width = (
+        F.when(room <= 0, 0)
+        .when(F.col("line").isNotNull(), room)
+        .when(F.col("limits.is_single_active"), F.greatest(F.least(room, F.lit(READ_BATCH)), F.ceil(room / largest)))
+        .otherwise(of_shared)
+    )
+    share = _share(F.col("turn.peers"))
     lap_width = F.when(F.col("turn.lap") == 0, F.least(width, share)).otherwise(F.greatest(width - share, F.lit(0)))
     return found.select(
         "*",
         F.when(F.col("axis") == TURNS, lap_width).otherwise(0).cast("bigint").alias("width"),
         _offer_ends().cast("bigint").alias("offer_end"),
     )
+
+
+def _share(peers: Column) -> Column:
+    """Entries that are one consumer's in the first lap, of so many of its level."""
+    return F.greatest(F.lit(SMALLEST_SHARE), F.ceil(F.least("all_offered", "limits.permits") / peers))
 
 
 def _offer_ends() -> Column:

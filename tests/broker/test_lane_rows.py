@@ -66,3 +66,20 @@ def test_a_form_that_is_done_with_goes_at_once(engine):
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_what_is_acknowledged_and_given_back_in_turns_is_planned_as_few_rows(engine, monkeypatch):
+    """A tenth of all is given back until later and comes again, the rest is acknowledged: one row for each state."""
+    engine.round([join("a", "0-65535"), ON.flow("a", 1000)], 0)
+    known = keys(True)
+    engine.publish(TOPIC, -1, [1] * 300, keys=[known[at % len(known)] for at in range(300)])
+    engine.round([], 0)
+    planned, plan = [], engine.rounds.plan
+    monkeypatch.setattr(engine.rounds, "plan", lambda work: planned.append(work.rows.num_rows) or plan(work))
+    given_back = [ON.negative_ack("a", at, delay_ms=1000) for at in range(0, 300, 10)]
+    done = [ON.ack(at, at + 8, consumer="a") for at in range(1, 300, 10)]
+    engine.round([*done, *given_back], 0)
+    assert sorted(engine.state(TOPIC, -1, "s")["pending"]) == list(range(0, 300, 10))
+    again = [each for _ in range(2) for each in engine.round([], 2000)["deliveries"]]  # back, then dealt
+    assert [(each.position, each.redelivery_count) for each in again] == [(at, 1) for at in range(0, 300, 10)]
+    assert max(planned) <= 8

@@ -482,3 +482,16 @@ producer.send_async(b"last", None)
     )
     assert receive_values(client.subscribe("t", "s"), 2) == ["m1", "last"]
     assert len(ids) == 2
+
+
+def test_who_is_let_go_before_it_heard_that_it_joined_asks_for_one_queue_full(broker, client):
+    consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared, receiver_queue_size=10)
+    (subscription,) = consumer._subscriptions
+    broker.asked("flow")
+    with broker.paused():
+        subscription._channel._begin_again()  # it was away for so long that rounds are gone
+        subscription.joined()  # and is told only now of the one that let it join
+    assert eventually(lambda: subscription.is_connected)
+    send(client, "t", 1)
+    assert receive_values(consumer, 1) == ["m0"]
+    assert [request.permits for request in broker.asked("flow")] == [10, 10]

@@ -8,6 +8,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.link.channel import Channel
 from tests.client.waiting import eventually
+from tests.plain_broker import PlainBroker
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
 BATCH = 10
@@ -116,3 +117,22 @@ def test_what_left_the_largest_queue_is_asked_for_with_what_is_given_back(client
     assert queues(consumer) == [most]
     assert rows == [("negative_ack", None), ("flow", wanted)][: 1 + (most > 1000)]
     assert subscription.tracker._take_rows_along() == []
+
+
+def test_what_is_given_back_unseen_while_the_broker_is_away_comes_again_uncounted(root_url, lonely_client):
+    """The statistics say that it was sent twice; of no message the redelivery count is raised (4.21)."""
+    with PlainBroker(root_url):
+        publish(lonely_client, 6000)
+        consumer = lonely_client.subscribe("t", "s", **SHARED)
+        seen = receive(consumer, 3000)
+        (subscription,) = consumer._subscriptions
+        eventually(lambda: subscription._queued > 1000 + BATCH)
+    waits = subscription._queued
+    eventually(lambda: queues(consumer) == [1000] and subscription._queued < waits)
+    given_back = waits - subscription._queued
+    with PlainBroker(root_url) as broker:
+        seen += receive(consumer, 3000)
+        cursor = broker.cursor("t", "s")
+    assert sorted(int(message.data()) for message in seen) == list(range(6000))
+    assert {message.redelivery_count() for message in seen} == {0}
+    assert (cursor.msg_out_counter, cursor.msg_redeliver_counter) == (6000 + given_back, given_back)

@@ -9,6 +9,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException
 from pulsar_spark.link import quota
 from pulsar_spark.link.quota import BacklogQuota
+from pulsar_spark.storage.cursor_ledger import LatestRows
 from pulsar_spark.storage.topics import read_topic
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -110,3 +111,16 @@ def test_closing_ends_the_hold(engine, client):
 def test_other_topics_are_not_concerned(engine, client):
     exceed(engine, "producer_exception")
     assert client.create_producer("other").send(b"x").ledger_id() == 1
+
+
+def test_what_the_broker_says_is_read_once_for_all_producers_of_the_process(engine, monkeypatch):
+    topic = read_topic(engine.layout, TOPIC)
+    quotas = [BacklogQuota(engine.layout, topic) for _ in range(5)]
+    assert [each.refusal(0.0) for each in quotas] == [None] * 5
+    engine.round([ON.policy("max_message_size", 77)], 60_000)
+    read, apply = [], LatestRows._apply_round
+    monkeypatch.setattr(LatestRows, "_apply_round", lambda self, found: (read.append(found), apply(self, found)))
+    for each in quotas:
+        each.look()
+    assert [each.max_message_size for each in quotas] == [77] * 5
+    assert len(read) == 1

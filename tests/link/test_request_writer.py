@@ -17,6 +17,7 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 from tests.client.waiting import eventually
+from tests.faults import FULL, faults
 from tests.plain_broker import PlainBroker
 
 
@@ -86,6 +87,26 @@ def test_a_commit_of_several_is_given_up_when_none_of_them_goes_on(layout, monke
     parts = [request_writer._Part([dict(request_id=name, kind="flow")], writers[name]._is_ending) for name in ending]
     table._write(parts)
     assert tries == [2] * 5 and all(isinstance(part.error, ConnectError) for part in parts)
+
+
+def test_who_ends_does_not_wait_for_others_who_try_again_what_came_before(layout):
+    """What it asked for is in no commit, since nobody had tried it."""
+    prepare_root(layout)
+    ends, versions = threading.Event(), []
+    stays, leaves = RequestWriter(layout, lambda: False), RequestWriter(layout, ends.is_set)
+    thread = threading.Thread(
+        target=lambda: versions.append(stays.write([dict(request_id="a", kind="flow")])), name="stays"
+    )
+    with faults(FULL, first=1, count=10**6, threads={"stays"}) as disk:
+        thread.start()
+        eventually(lambda: disk.raised)
+        ends.set()
+        with pytest.raises(ConnectError, match="No space left on device"):
+            leaves.write([dict(request_id="b", kind="flow")])
+        assert thread.is_alive()
+    thread.join(60)
+    assert versions == [1]
+    assert dataset_of(stays.path).to_table()["request_id"].to_pylist() == ["a"]
 
 
 def test_rows_that_cannot_be_stored_are_in_nobody_else_s_commit(layout, monkeypatch):

@@ -69,6 +69,23 @@ CASES = [
     """,
     ),
     Case(
+        "what comes again of batches leaves its permits to whole ones",
+        source="2.16, 2.17, 4.7, 0.28",
+        says="""
+        Two batches come again, of each of which two messages are left. They count as what they are, so that a whole one
+        behind them goes out with the permits that are left, in the same round.""",
+        table="""
+        | s | publish | requests                               | delivered             | permits | unacked |
+        | 0 | 10*4    | A subscribe Shared; A flow 20          | A 0-1                 | A 0     | A 20    |
+        | 1 |         | A ack 0 left 2,7; A ack 1 left 0,1     |                       | A 0     | A 4     |
+        | 2 |         | A nack 0-1                             |                       | A 0     | A 0     |
+        | 3 |         | A flow 5                               | A 0+1{2,7} 1+1{0,1} 2 | A -9    | A 14    |
+        | 4 |         | A nack 0-1; A flow 12                  | A 0+2{2,7} 1+2{0,1}   | A -1    | A 14    |
+        | 5 |         | A nack 0-1; A flow 2                   | A 0+3{2,7}            | A -1    | A 12    |
+        | 6 |         | B subscribe Shared; B flow 1; A flow 9 | A+B 1+3{0,1} 3        | A+B -3  | A+B 24  |
+    """,
+    ),
+    Case(
         "replay goes before new entries",
         source="4.7, 4.8",
         says="""
