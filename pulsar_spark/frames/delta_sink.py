@@ -36,7 +36,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.slices import by_partition, without_positions
-from pulsar_spark.storage.store_bucket import SCHEMES
+from pulsar_spark.storage.store_kinds import SCHEMES
 from pulsar_spark.storage.table_lock import append_lock
 
 FENCED = 2**62

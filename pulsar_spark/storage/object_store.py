@@ -15,14 +15,13 @@ from pulsar_spark.storage import store_bucket
 from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.store_bucket import check_bucket, open_bucket, place_of
-from pulsar_spark.storage.store_calls import StoreCalls
+from pulsar_spark.storage.store_calls import CALLS_AT_ONCE, StoreCalls
 
 TRIES = 3
 """So many times all tries of a call's may take what got no answer is said again."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 HELD_UP_SECONDS = 60.0
 """Whoever took longer from a look to the end of a put looks again: what goes from a log is an hour old at least."""
-COPIES_AT_ONCE = 16
 FOLDER = ".folder"
 """What lies in a folder that is to be there with nothing in it."""
 
@@ -74,7 +73,7 @@ class ObjectStore(StoreCalls):
     def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
         """Let *clone* have copies, by the store itself, of all that lies in a folder, of which nothing is ever changed
         in place. Commits are listed before the files that they name, so none is there without them."""
-        with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
             list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
 
     def touch(self, name: str) -> None:
