@@ -277,7 +277,7 @@ def _has_size(path: AnyPath, size: int) -> bool:
 def remove_index(layout: Layout) -> None:
     """Remove the delay index, which the next broker makes anew; :class:`NotAllowedError` while one serves the root."""
     lease = BundleLease(layout, f"repair-{os.getpid()}")
-    if not lease.take():
+    if lease.sure_holder() is not None or not lease.take():
         raise NotAllowedError(f"a broker began to serve {str(layout.root)!r} just now: ask again")
     try:
         DelayTable(layout).remove()

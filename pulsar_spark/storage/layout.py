@@ -20,7 +20,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, InvalidUrl, OperationNotSupported
+from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.root import log, parse_root, without_password
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
@@ -128,14 +128,6 @@ class Layout:
         self.root = parse_root(root)
         self.store = store_of(self.root)
         self.bundle = bundle
-
-    def require_local(self, what: str) -> None:
-        """:class:`OperationNotSupported` in an object store, for *what* this release has on local disks alone."""
-        if not self.store.is_local:
-            raise OperationNotSupported(
-                f"root {str(self.root)!r} is in an object store, where this release has no {what}: give a root "
-                "on a local disk for that"
-            )
 
     def topic(self, topic: TopicName) -> AnyPath:
         folder = self.root / encode_name(topic.tenant) / encode_name(topic.namespace)

@@ -30,6 +30,8 @@ class LeaseFile(Generic[Said]):
         self.path, self._kind, self._seconds, self._clock = path, kind, seconds, clock
         self._store = store_of(path)
         self._seen: tuple[Said, float] | None = None
+        self.is_told_at_once = self._store.is_local
+        """Does one look tell whether a holder is there, by a clock and by its process?"""
 
     def read(self) -> Said | None:
         """What it says, alive or not; None for no file, and for one that says nothing."""

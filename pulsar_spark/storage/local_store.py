@@ -49,6 +49,15 @@ class LocalStore:
         return os.path.getsize(name)
 
     @staticmethod
+    def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
+        """The bytes of files in a folder, or below it; without those that are not there."""
+        found = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = os.stat(folder / name).st_size
+        return found
+
+    @staticmethod
     def names(folder: str | os.PathLike) -> list[str]:
         """The names in a folder, in no order; FileNotFoundError without one."""
         return os.listdir(folder)
@@ -192,6 +201,23 @@ class LocalStore:
         try:
             fresh.write_text(content)
             ready(fresh)
+            os.replace(fresh, path)
+        finally:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+
+    @staticmethod
+    def replace_kept(
+        path: Path, content: str, kept: Path | None, ready: Callable[[Path], None] = lambda fresh: None
+    ) -> None:
+        """The same for who has to have what was there beside, as *kept*, if anything was and that is not None: a crash
+        leaves either, and both only before the step."""
+        fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            fresh.write_text(content)
+            ready(fresh)
+            if kept is not None and path.exists():
+                (os.rename if path.is_dir() else os.link)(path, kept)
             os.replace(fresh, path)
         finally:
             with contextlib.suppress(OSError):

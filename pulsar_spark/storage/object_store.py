@@ -5,6 +5,7 @@ the store says what became of it: where these bytes are there already, it was ou
 bytes that nobody else's has. Who gets no answer at all meets :class:`UnclearWrite`, after which nothing is known.
 """
 
+import errno
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -90,6 +91,23 @@ class ObjectStore(StoreCalls):
     def replace(self, path: ObjectPath, content: str, _ready: object = None) -> None:
         """The same, as a local disk has it."""
         self.put(path, content.encode())
+
+    def replace_kept(self, path: ObjectPath, content: str, kept: ObjectPath | None, _ready: object = None) -> None:
+        """The same; OSError, and nothing is replaced, where somebody else has put something there meanwhile. *content*
+        is like nobody else's."""
+        try:
+            was, known = self.get_stamped(path)
+        except FileNotFoundError:
+            was, known = None, None
+        if kept is not None and was is not None:
+            self.put(kept, was)
+        if not self.put_over(path, content.encode(), known):
+            raise OSError(errno.EAGAIN, "somebody else has put something there meanwhile", str(path))
+
+    def sizes(self, folder: ObjectPath, names: Iterable[str]) -> dict[str, int]:
+        """The same, by one call for a thousand files that lie there."""
+        below = self.below(folder)
+        return {name: below[name].st_size for name in names if name in below}
 
     def move(self, source: ObjectPath, target: ObjectPath) -> None:
         """Let it be there instead."""

@@ -1,13 +1,14 @@
 """What waits for a table's lock, and what does not."""
 
 import multiprocessing
+import os
 import threading
 
 import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.storage import commits, tables
+from pulsar_spark.storage import tables
 from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
@@ -141,14 +142,14 @@ def test_an_append_to_a_topic_deleted_meanwhile_reaches_no_other(layout, monkeyp
 @pytest.mark.local_disk
 def test_a_link_that_was_made_though_it_failed_is_a_commit(layout, monkeypatch):
     """A network file system may say that a link exists, or that it failed, of the very link it made."""
-    path, link = layout.broker_table("requests"), commits.os.link
+    path, link = layout.broker_table("requests"), os.link
     for version, error in enumerate([FileExistsError(17, "File exists"), OSError(5, "Input/output error")], 1):
 
         def link_and_fail(*arguments, error=error):
             link(*arguments)
             raise error
 
-        monkeypatch.setattr(commits.os, "link", link_and_fail)
+        monkeypatch.setattr(os, "link", link_and_fail)
         assert AppendTable(path).append(ROW) == version
     monkeypatch.undo()
     assert dataset_of(path).to_table().num_rows == 2
