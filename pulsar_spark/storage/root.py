@@ -9,13 +9,12 @@ path.
 import logging
 import os
 import re
-from pathlib import Path
 from urllib.parse import unquote
 
 from pulsar_spark.errors import InvalidUrl
 from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.object_store import object_path_of
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, path_of
 from pulsar_spark.storage.store_bucket import place_of
 from pulsar_spark.storage.store_kinds import EXAMPLES, SCHEMES, kind_of
 
@@ -54,7 +53,7 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
         text = unquote(_FILE_URL.sub("", text))
     _check(text)
     try:
-        root = Path(text).expanduser()
+        root = path_of(text).expanduser()
         absolute = root.absolute()
         parts = [os.fsencode(part) for part in absolute.parts]
     except (RuntimeError, FileNotFoundError, UnicodeEncodeError) as error:
