@@ -49,6 +49,8 @@ class ObjectStore(StoreCalls):
     def __init__(self, url: str):
         super().__init__(url)
         self._once = open_bucket(url, is_once=True)
+        self.lists_from_a_name = self._kind.lists_from_a_name
+        """Does one call tell what has come behind a name, whatever lies before it?"""
         self._checked: set[str] = set()
 
     def __reduce__(self) -> tuple:

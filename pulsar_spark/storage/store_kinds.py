@@ -30,6 +30,8 @@ class Kind(NamedTuple):
     Google is asked for each alone."""
     has_last_bytes: bool = True
     """Does it give the end of what it holds by how many bytes that is?"""
+    lists_from_a_name: bool = True
+    """Does it list from a name on, or always all that there is?"""
 
 
 S3 = Kind(
@@ -62,6 +64,7 @@ AZURE = Kind(
     nobody=frozenset({"AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"}),
     removed_a_call=256,
     has_last_bytes=False,
+    lists_from_a_name=False,
 )
 GOOGLE = Kind(
     scheme="gs",

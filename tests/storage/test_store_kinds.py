@@ -11,6 +11,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.store import store_of
 from pulsar_spark.storage.store_kinds import AZURE, GOOGLE
 from pulsar_spark.storage.sure_append import SureAppend
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, prepare_root
 from tests.object_store import ABFSS, BUCKET, GS, URLS, asking, messages, new_layout, new_root, published
 from tests.s3_proxy import Answer, s3_proxy
@@ -142,6 +143,20 @@ def test_what_is_not_there_keeps_nothing_from_being_removed(layout, monkeypatch,
         path.write_bytes(b"")
     layout.store.remove([layout.root / "x/missing", *paths[:2], layout.root / "x/missing as well", *paths[2:]])
     assert not (layout.root / "x").is_dir()
+
+
+def test_a_store_that_lists_all_is_asked_for_the_next_commit_instead(layout, monkeypatch):
+    """A log has thousands of files, of which Azure lists all, whatever is asked."""
+    topic, store = create_topic(layout, "t"), layout.store
+    for number in range(3):
+        AppendTable(topic.path).append(messages(f"p-{number}"))
+    for is_listed in (True, False):
+        monkeypatch.setattr(store, "lists_from_a_name", is_listed)
+        for known, latest in ((0, 3), (1, 3), (3, 3), (9, 3)):
+            assert TableLog(topic.path).latest(known) == latest
+        before = store.calls.copy()
+        assert TableLog(topic.path).latest(3) == 3
+        assert store.calls - before == ({"list": 1} if is_listed else {"head": 1})
 
 
 def test_the_end_of_what_a_store_holds_without_asking_for_it_as_such(layout, monkeypatch):
