@@ -16,7 +16,8 @@ import pytest
 from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
-from tests.object_store import LOCAL, S3, asking, new_root, s3_server
+from tests.gs_server import gs_server
+from tests.object_store import ABFSS, BUCKET, GS, LOCAL, S3, asking, new_root, s3_server
 
 os.environ.setdefault(ENVIRONMENT, "none")
 """No test but those of durability cuts the power."""
@@ -48,10 +49,11 @@ class Clock:
 def pytest_addoption(parser):
     parser.addoption(
         "--store",
-        choices=(LOCAL, S3),
+        choices=(LOCAL, S3, GS, ABFSS),
         default=LOCAL,
-        help="where roots of tests lie: on the local disk, or on an S3 server in the process of the tests; then those "
-        "that ask for the fixture `root_url` run, and no others",
+        help="where roots of tests lie: on the local disk; on a server in the process of the tests that is S3's, or "
+        "like Google's; or in azurite, where that runs. In a store those that ask for `root_url` or `in_store` run, "
+        "and no others",
     )
 
 
@@ -71,7 +73,9 @@ def pytest_unconfigure():
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--store") != LOCAL:
         on_any = [
-            item for item in items if "root_url" in item.fixturenames and not item.get_closest_marker("local_disk")
+            item
+            for item in items
+            if {"root_url", "in_store"} & {*item.fixturenames} and not item.get_closest_marker("local_disk")
         ]
         config.hook.pytest_deselected(items=[item for item in items if item not in on_any])
         items[:] = on_any
@@ -124,18 +128,47 @@ def s3(s3_url):
         yield s3_url
 
 
+@pytest.fixture(scope="session")
+def gs_url():
+    """The URL of a server like Google's of this run."""
+    with gs_server(BUCKET) as url:
+        yield url
+
+
+@pytest.fixture
+def gs(gs_url):
+    """Stores of this process are on that server."""
+    with asking(gs_url, GS):
+        yield gs_url
+
+
+@pytest.fixture
+def abfss():
+    """Stores of this process are in azurite."""
+    url = os.environ.get("AZURITE_BLOB_STORAGE_URL", "http://127.0.0.1:10000")
+    with asking(url, ABFSS):
+        yield url
+
+
+@pytest.fixture
+def in_store(request):
+    """Stores of this process are those that the run is for, by default on the S3 server."""
+    chosen = request.config.getoption("--store")
+    return request.getfixturevalue(S3 if chosen == LOCAL else chosen)
+
+
 @pytest.fixture
 def root_url(request, tmp_path):
     """Where a root may be made, on the disk or in the store that the run is for."""
     if request.config.getoption("--store") == LOCAL:
         return tmp_path / "root"
-    request.getfixturevalue("s3")
+    request.getfixturevalue("in_store")
     return new_root()
 
 
 @pytest.fixture
 def root(root_url):
-    """An empty root with its bundle's tables: a path, with ``--store s3`` a URL."""
+    """An empty root with its bundle's tables: a path, in a store a URL."""
     prepare_root(Layout(root_url))
     return root_url
 

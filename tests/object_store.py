@@ -1,6 +1,8 @@
-"""An S3 server in the process of the tests (``moto``), for roots in an object store."""
+"""Stores of the tests, for roots that lie in one: an S3 server (``moto``) and one like Google's in this process, and
+an emulator of Azure's, ``azurite``, that somebody has started (``AZURITE_BLOB_STORAGE_URL``) and given a container."""
 
 import contextlib
+import json
 import logging
 import os
 import uuid
@@ -15,14 +17,16 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import MESSAGES
 
-LOCAL, S3 = "local", "s3"
+LOCAL, S3, GS, ABFSS = "local", "s3", "gs", "abfss"
 BUCKET = "pulsar-spark-tests"
+URLS = {S3: f"s3://{BUCKET}", GS: f"gs://{BUCKET}", ABFSS: f"abfss://{BUCKET}@devstoreaccount1.dfs.core.windows.net"}
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "tests",
     "AWS_SECRET_ACCESS_KEY": "not-a-secret-of-anybody",
     "AWS_REGION": "us-east-1",
     "AWS_ALLOW_HTTP": "true",
 }
+_asked = [S3]
 
 
 @contextlib.contextmanager
@@ -50,24 +54,37 @@ def s3_server() -> Iterator[str]:
         server.stop()
 
 
+def environment(store: str, url: str) -> dict[str, str]:
+    """The variables by which a store at *url* is found."""
+    if store == GS:
+        who = {"client_email": "", "private_key": "", "private_key_id": ""}
+        key = json.dumps({"gcs_base_url": url, "disable_oauth": True, **who})
+        return {"GOOGLE_SERVICE_ACCOUNT_KEY": key, "GOOGLE_ALLOW_HTTP": "true"}
+    if store == ABFSS:
+        return {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURE_ALLOW_HTTP": "true", "AZURITE_BLOB_STORAGE_URL": url}
+    return {**CREDENTIALS, "AWS_ENDPOINT_URL": url}
+
+
 @contextlib.contextmanager
-def asking(url: str, **more: str) -> Iterator[None]:
-    """Let the stores of this process, and of those it starts, be at *url*."""
+def asking(url: str, store: str = S3, **more: str) -> Iterator[None]:
+    """Let the stores of this process, and of those it starts, be at *url*, and new roots in one of them."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
             patch.delenv(name)
-        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": url, **more}.items():
+        for name, value in {**environment(store, url), **more}.items():
             patch.setenv(name, value)
         object_store.bucket_at.cache_clear()
+        _asked.append(store)
         try:
             yield
         finally:
+            _asked.pop()
             object_store.bucket_at.cache_clear()
 
 
 def new_root() -> str:
-    """The URL of a root that nobody has used."""
-    return f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}"
+    """The URL of a root that nobody has used, in the store that is asked."""
+    return f"{URLS[_asked[-1]]}/{uuid.uuid4().hex[:12]}"
 
 
 def new_layout() -> Layout:

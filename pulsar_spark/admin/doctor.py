@@ -56,7 +56,6 @@ class Doctor:
         ``command`` (what mends it, or what to do where no command does). None for a root that is sound. Changes
         nothing, and may run beside a broker."""
         _require_any(self.layout)
-        self.layout.require_local("examination")
         findings = examine_root(self.layout)
         return [finding._asdict() for finding in findings or _older_layout(self.layout)]
 
@@ -66,7 +65,6 @@ class Doctor:
         ``version``, ``columns`` that were added and ``error``, why a topic was left as it is. :class:`NotAllowedError`
         while a broker serves the root, unless in a dry run; :class:`OlderLayout` where the disk refuses."""
         require_root(self.layout)
-        self.layout.require_local("migration")
         done = migrate_by_hand(self.layout, dry_run=dry_run)
         changes = [change._asdict() | {"columns": list(change.columns)} for change in done.changes]
         brought = [{"version": version, "what": what} for version, what in done.brought.items()]
@@ -83,7 +81,6 @@ class Doctor:
         *forget* a commit whose data files are gone is replaced by one without rows. :class:`NotAllowedError` while a
         broker serves the root."""
         _require_any(self.layout)
-        self.layout.require_local("repair")
         if table in (DELAY_INDEX.name, "delay-index"):
             return [self._rebuild_delay_index(dry_run)._asdict() | {"files": []}]
         name = table if table is None or table in _BROKERS else str(parse_topic_name(table))
@@ -94,7 +91,7 @@ class Doctor:
         """Have the broker that serves make the delay index anew; without one it is removed, which the next one takes
         for the same."""
         bundles = layouts_of(self.layout)
-        holder = next(filter(None, (BundleLease(bundle, "repair").holder() for bundle in bundles)), None)
+        holder = next(filter(None, (BundleLease(bundle, "repair").sure_holder() for bundle in bundles)), None)
         if dry_run:
             return Repaired(DELAY_INDEX.name, None, True, "it would be made anew from the topics")
         if holder is None:

@@ -21,7 +21,6 @@ same sink. A seek back asks for messages again, and they are written again.
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -36,7 +35,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.slices import by_partition, without_positions
-from pulsar_spark.storage.store_bucket import SCHEMES
+from pulsar_spark.storage.store import path_of
+from pulsar_spark.storage.store_kinds import SCHEMES
 from pulsar_spark.storage.table_lock import append_lock
 
 FENCED = 2**62
@@ -66,7 +66,7 @@ class DeltaSink:
                 f"to_delta({str(path)!r}): the target lies in an object store, where Spark's writer of Delta tables "
                 "may take a version that is another's: give a local folder, or write in a function of your own"
             )
-        self._path = Path(path).expanduser().absolute()
+        self._path = path_of(path).expanduser().absolute()
         self._name = name
         self._transform = transform or (lambda messages: messages)
         self._history: History | None = None

@@ -17,7 +17,6 @@ Source: the Delta protocol, "Delta Log Entries", "Actions".
 
 import contextlib
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -139,20 +138,14 @@ def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | No
     """Put *text* in the place of a commit, in one step: a crash or power loss leaves either.
 
     What was there stays beside it, under a hidden name that nobody reads and that says what it was; with None it goes.
-    For callers that hold the table alone."""
-    log = TableLog(table)
-    target, fresh = log.file(version) if version else log.first_commit(), log.folder / f".{uuid.uuid4().hex}.tmp"
-    try:
-        fresh.write_text(text)
-        sync_file(fresh)
-        if keep_as is not None and target.exists():
-            keep = os.rename if target.is_dir() else os.link
-            keep(target, target.with_name(f".{target.name}.{keep_as}-{time.time_ns()}"))
-        os.replace(fresh, target)
-    finally:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
-    sync_folder(log.folder)
+    For callers that hold the table alone, where that can be; in an object store OSError, and nothing is replaced, where
+    another did so meanwhile."""
+    log, store = TableLog(table), store_of(table)
+    target = log.file(version) if version else log.first_commit()
+    kept = None if keep_as is None else target.with_name(f".{target.name}.{keep_as}-{time.time_ns()}")
+    store.replace_kept(target, text, kept, sync_file)
+    if store.is_local:
+        sync_folder(log.folder)
 
 
 def now_micros() -> int:

@@ -12,8 +12,6 @@ leaves are files that no commit names. A commit is made directly behind the one 
 
 import os
 import re
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
@@ -49,11 +47,9 @@ from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.staged_files import remove_staged
 from pulsar_spark.storage.store import AnyPath, store_of
-from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import DELAY_INDEX
 
@@ -106,14 +102,8 @@ class DelayTable:
 
     def remove(self) -> None:
         """Remove the table, at once: nobody meets half of it."""
-        if isinstance(self.path, ObjectPath):
+        with suppress(FileNotFoundError):
             drop_table(self.path)
-            self._live, self.version = {}, -1
-            return
-        doomed = self.path.with_name(f".deleted-{uuid.uuid4().hex}")
-        with suppress(FileNotFoundError), append_lock(self.path):
-            self.path.rename(doomed)
-            shutil.rmtree(doomed)
         self._live, self.version = {}, -1
 
     def remove_staged(self) -> None:
@@ -277,7 +267,7 @@ def _has_size(path: AnyPath, size: int) -> bool:
 def remove_index(layout: Layout) -> None:
     """Remove the delay index, which the next broker makes anew; :class:`NotAllowedError` while one serves the root."""
     lease = BundleLease(layout, f"repair-{os.getpid()}")
-    if not lease.take():
+    if lease.sure_holder() is not None or not lease.take():
         raise NotAllowedError(f"a broker began to serve {str(layout.root)!r} just now: ask again")
     try:
         DelayTable(layout).remove()

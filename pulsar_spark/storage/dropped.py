@@ -1,21 +1,24 @@
-"""Deleting a table in an object store, where nothing can be renamed and nobody has it for himself.
+"""Deleting a table. On a disk its folder is renamed first, by who has it for himself. In an object store nothing can
+be renamed, and nobody has it for himself.
 
-In one step its first commit says that it is dropped: from then on it is no table for anybody, and who has it open meets
-another first commit before each of his own. What lies in its folder goes then, and that commit last, so a crash in
-between leaves no table, and who deletes or makes one of that name removes the rest. One at a time does, by a lock: else
-what the next maker of the table commits could go, too. A commit whose put was under way all the time may come behind
-all that; where there is no first commit it is nobody's, and goes when the table is made again.
+There, in one step its first commit says that it is dropped: from then on it is no table for anybody, and who has it
+open meets another first commit before each of his own. What lies in its folder goes then, and that commit last, so a
+crash in between leaves no table, and who deletes or makes one of that name removes the rest. One at a time does, by a
+lock: else what the next maker of the table commits could go, too. A commit whose put was under way all the time may
+come behind all that; where there is no first commit it is nobody's, and goes when the table is made again.
 """
 
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 
 from pulsar_spark.storage.layout import LOCK, beside
 from pulsar_spark.storage.log import FIRST_COMMIT, TableLog
 from pulsar_spark.storage.object_path import ObjectPath
-from pulsar_spark.storage.store import store_of
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.store_lock import store_lock
+from pulsar_spark.storage.table_lock import append_lock
 
 OPERATION = "DROP TABLE"
 _A_CALL = 1000
@@ -26,8 +29,12 @@ def is_dropped(first: list[dict] | None) -> bool:
     return bool(first) and first[0].get("commitInfo", {}).get("operation") == OPERATION
 
 
-def drop_table(table: ObjectPath) -> None:
-    """Delete it; nothing where it is dropped already, or was never made."""
+def drop_table(table: AnyPath) -> None:
+    """Delete it, so that nobody meets half of it; nothing in a store, and FileNotFoundError on a disk, where it is
+    dropped already, or was never made."""
+    if not isinstance(table, ObjectPath):
+        store_of(table).drop_folder(table, partial(append_lock, table))
+        return
     with store_lock(beside(table, LOCK)) as renew:
         log = TableLog(table)
         said = json.dumps({"commitInfo": {"operation": OPERATION, "table": str(table)}}) + "\n"

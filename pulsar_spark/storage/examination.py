@@ -8,11 +8,11 @@ What counts is what a reader would meet. A file that no commit names is none of 
 import contextlib
 import json
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, TopicStopped
@@ -30,7 +30,7 @@ from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.needed_runs import last_runs
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING, SCHEMAS
 
 REPAIR = "pulsar-spark repair"
@@ -159,6 +159,8 @@ def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
         except CorruptState as broken:
             yield version, f"cannot be read ({broken.__cause__})"
         except OSError as broken:
+            if not store_of(path).is_local:  # it may be whole: the store does not answer
+                raise
             yield version, f"cannot be read ({broken.strerror})"
     newest = max(log.versions(), default=-1) if log.exists() else -1
     if newest > log.latest():
@@ -187,14 +189,13 @@ def named_files(path: AnyPath, without: set[int] = frozenset()) -> dict[str, int
 
 
 def _broken_files(path: AnyPath, broken: set[int]) -> Iterator[tuple[str, str]]:
-    for name, size in named_files(path, broken).items():
-        try:
-            found = (path / name).stat().st_size
-        except FileNotFoundError:
+    named = named_files(path, broken)
+    found = store_of(path).sizes(path, named)
+    for name, size in named.items():
+        if name not in found:
             yield name, "is gone"
-            continue
-        if found != size:
-            yield name, f"has {found} bytes instead of {size}"
+        elif found[name] != size:
+            yield name, f"has {found[name]} bytes instead of {size}"
 
 
 def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
@@ -211,11 +212,18 @@ def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
 
 def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
     """Checkpoints, and the file that names the latest, that cannot be read."""
-    for file in sorted((path / "_delta_log").glob("*.checkpoint*.parquet")):
+    folder, store, names = path / "_delta_log", store_of(path), []
+    with contextlib.suppress(FileNotFoundError):
+        names = sorted(name for name in store.names(folder) if fnmatchcase(name, "*.checkpoint*.parquet"))
+    for name in names:
         try:
-            pq.read_metadata(file)
-        except (pa.ArrowInvalid, OSError):
-            yield file
+            store.footer(folder / name)
+        except pa.ArrowInvalid:
+            yield folder / name
+        except OSError:
+            if not store.is_local:
+                raise
+            yield folder / name
     last = path / "_delta_log" / "_last_checkpoint"
     if last.exists():
         try:

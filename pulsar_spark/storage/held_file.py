@@ -20,9 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from pulsar_spark.storage.held_object import HeldObject
-from pulsar_spark.storage.lease_file import runs
 from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.store import AnyPath, store_of
+from pulsar_spark.storage.this_machine import runs
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 """Held for reading only, which is enough for a lock and lets an operator make the file system read-only meanwhile."""

@@ -15,15 +15,13 @@ import hashlib
 import logging
 import os
 import re
-import stat
-import tempfile
 from functools import lru_cache
-from pathlib import Path
 
-from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, InvalidUrl, OperationNotSupported
+from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
 from pulsar_spark.storage.root import log, parse_root, without_password
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.this_machine import own_folder
 
 BUNDLES = "_bundles"
 """Folder of a root beside those of tenants; no tenant's name is written like that."""
@@ -66,18 +64,6 @@ def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
         f"shorter or plainer one (at most {most}; small letters, digits, - and . take one byte, other ASCII "
         "characters up to three, all others more)"
     )
-
-
-def own_folder(path: Path) -> Path:
-    """A folder whose name others can guess, made for this user alone; :class:`InvalidConfiguration` where there is
-    another's, or one that others may write to."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise InvalidConfiguration(
-            f"{str(path)!r} is not a folder of this user's alone: remove it, or set TMPDIR to a folder of your own"
-        )
-    return path
 
 
 def beside(table: str | os.PathLike, suffix: str) -> AnyPath:
@@ -129,14 +115,6 @@ class Layout:
         self.store = store_of(self.root)
         self.bundle = bundle
 
-    def require_local(self, what: str) -> None:
-        """:class:`OperationNotSupported` in an object store, for *what* this release has on local disks alone."""
-        if not self.store.is_local:
-            raise OperationNotSupported(
-                f"root {str(self.root)!r} is in an object store, where this release has no {what}: give a root "
-                "on a local disk for that"
-            )
-
     def topic(self, topic: TopicName) -> AnyPath:
         folder = self.root / encode_name(topic.tenant) / encode_name(topic.namespace)
         return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
@@ -171,15 +149,15 @@ class Layout:
         """Path of ``schemas`` or ``reprocessing``, which are of all bundles and lie in the first."""
         return self.root / BUNDLES / DEFAULT_BUNDLE / table
 
-    def local_folder(self) -> Path:
+    def local_folder(self) -> AnyPath:
         """Where a broker keeps what nobody needs behind it: the folder of the bundle; for one in an object store a
         folder of this machine's."""
         if self.store.is_local:
             return self.bundle_folder()
         digest = hashlib.sha256(str(self.bundle_folder()).encode()).hexdigest()[:16]
-        return own_folder(Path(tempfile.gettempdir()) / f"pulsar_spark-{os.getuid()}-{digest}")
+        return own_folder(f"pulsar_spark-{os.getuid()}-{digest}")
 
-    def checkpoint(self) -> Path:
+    def checkpoint(self) -> AnyPath:
         return self.local_folder() / "checkpoint"
 
     def namespaces(self) -> list[tuple[str, str]]:

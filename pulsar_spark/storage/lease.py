@@ -4,12 +4,15 @@ The lease only says who is alive; what keeps two brokers apart is the fenced com
 an idle broker writes no table.
 """
 
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease_file import LeaseFile
 
 LEASE_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
 
 
 class Holder(NamedTuple):
@@ -32,6 +35,15 @@ class BundleLease:
     def holder(self) -> Holder | None:
         """Who holds the lease now; None when nobody alive does."""
         return self._held(self._file.read())
+
+    def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
+        """The same for who has not looked before: in an object store, where a lease that nobody renews is told by
+        looking, after that."""
+        holder = first = self.holder()
+        while holder is not None and holder == first and not self._file.is_told_at_once:
+            pause(_LOOK_SECONDS)
+            holder = self.holder()
+        return holder
 
     def take(self) -> bool:
         """Take or renew the lease; False when another broker holds it."""

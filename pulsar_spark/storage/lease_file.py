@@ -12,10 +12,10 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pulsar_spark.storage.store import AnyPath, store_of
+from pulsar_spark.storage.this_machine import runs
 
 Said = TypeVar("Said", bound=NamedTuple)
 
@@ -30,6 +30,8 @@ class LeaseFile(Generic[Said]):
         self.path, self._kind, self._seconds, self._clock = path, kind, seconds, clock
         self._store = store_of(path)
         self._seen: tuple[Said, float] | None = None
+        self.is_told_at_once = self._store.is_local
+        """Does one look tell whether a holder is there, by a clock and by its process?"""
 
     def read(self) -> Said | None:
         """What it says, alive or not; None for no file, and for one that says nothing."""
@@ -68,21 +70,3 @@ class LeaseFile(Generic[Said]):
         is_held = said.pop("is_held")
         of_here = {"host": socket.gethostname(), "pid": os.getpid(), **said}
         return json.dumps(of_here | {"until": time.time() + self._seconds() if is_held else 0.0})
-
-
-def runs(pid: int) -> bool:
-    """Is there a process of this number on this machine, which has not ended?"""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return not _is_zombie(pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, IndexError):
-        return False

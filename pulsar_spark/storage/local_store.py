@@ -28,6 +28,7 @@ class LocalStore:
     """All that is mounted; it has no state."""
 
     is_local = True
+    lists_from_a_name = False
     look_seconds = 0.0
     """Whoever looks at files in turn need not wait between two looks for the store's sake."""
 
@@ -47,6 +48,15 @@ class LocalStore:
     def size(name: str | os.PathLike) -> int:
         """Its bytes; FileNotFoundError without one."""
         return os.path.getsize(name)
+
+    @staticmethod
+    def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
+        """The bytes of files in a folder, or below it; without those that are not there."""
+        found = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = os.stat(folder / name).st_size
+        return found
 
     @staticmethod
     def names(folder: str | os.PathLike) -> list[str]:
@@ -160,6 +170,15 @@ class LocalStore:
         shutil.rmtree(folder, ignore_errors=True)
 
     @staticmethod
+    def drop_folder(folder: Path, held: Callable[[], AbstractContextManager]) -> None:
+        """Remove it with all that is in it, at once: nobody meets half of it. It goes out of the way inside *held*;
+        FileNotFoundError without it."""
+        doomed = folder.with_name(f".deleted-{uuid.uuid4().hex}")
+        with held():
+            os.rename(folder, doomed)
+        shutil.rmtree(doomed)
+
+    @staticmethod
     def move(source: Path, target: Path) -> None:
         """Let the file be there instead, as if written now."""
         target.parent.mkdir(exist_ok=True)
@@ -192,6 +211,23 @@ class LocalStore:
         try:
             fresh.write_text(content)
             ready(fresh)
+            os.replace(fresh, path)
+        finally:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+
+    @staticmethod
+    def replace_kept(
+        path: Path, content: str, kept: Path | None, ready: Callable[[Path], None] = lambda fresh: None
+    ) -> None:
+        """The same for who has to have what was there beside, as *kept*, if anything was and that is not None: a crash
+        leaves either, and both only before the step."""
+        fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            fresh.write_text(content)
+            ready(fresh)
+            if kept is not None and path.exists():
+                (os.rename if path.is_dir() else os.link)(path, kept)
             os.replace(fresh, path)
         finally:
             with contextlib.suppress(OSError):

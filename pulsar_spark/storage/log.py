@@ -79,7 +79,7 @@ class TableLog:
 
     def latest(self, known: int = -1) -> int:
         """The highest version, at least *known*; -1 for no table. Cheap when little came after *known*."""
-        if not self._store.is_local and known > 0:
+        if self._store.lists_from_a_name and known > 0:
             return self._latest_listed(known)
         if known < 0 or not self.has(known):
             try:
@@ -93,7 +93,8 @@ class TableLog:
         return known
 
     def _latest_listed(self, known: int) -> int:
-        """The same in a store: one call tells whether *known* is still there and what came behind it."""
+        """The same in a store that lists from a name on: one call tells whether *known* is still there, and what came
+        behind it."""
         listed = self._listed_from(known)
         if known not in listed:
             return max(self.versions(), default=-1) if self.exists() else -1

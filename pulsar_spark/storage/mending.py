@@ -26,7 +26,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import check_statistics
 from pulsar_spark.storage.repair import TableRepair
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
-from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.storage.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.topics import Topic
 
 
@@ -44,7 +44,7 @@ def mend_topic(layout: Layout, topic: Topic, *, dry_run: bool = False) -> list[M
     that is well."""
     layout = layout_of(layout, topic.name)
     numbered = read_latest(layout, "topic").numbered_until(topic.topic_id)
-    with append_lock(topic.path):
+    with lock_where_there_is_one(topic.path):
         mended = _mend_commits(topic, numbered, dry_run)
         if dry_run and mended:
             return mended

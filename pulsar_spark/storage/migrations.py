@@ -172,11 +172,12 @@ def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
     """Take the leases of all bundles; :class:`NotAllowedError` where a broker holds one."""
     for lease in leases:
         try:
-            is_ours = lease.take()
+            holder = lease.sure_holder()
+            is_ours = holder is None and lease.take()
         except OSError as fault:
             raise _not_brought_up(layout, layout_version(layout), fault) from fault
         if not is_ours:
-            holder = lease.holder()
+            holder = holder or lease.holder()
             who = f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host})" if holder else "a broker"
             raise NotAllowedError(
                 f"{who} serves {str(layout.root)!r}: stop it first; one of this release migrates itself"
@@ -246,7 +247,7 @@ def _change_tables(layout: Layout, migration: Migration, dry_run: bool) -> Itera
 
 def _change_table(path: AnyPath, spec: TableSpec, migration: Migration, dry_run: bool) -> tuple[str, ...] | None:
     """The columns that the migration added; None for a table that has it already."""
-    with contextlib.nullcontext() if dry_run else append_lock(path):
+    with contextlib.nullcontext() if dry_run else lock_where_there_is_one(path):
         while True:
             table = open_table(path)
             found = table.metadata()

@@ -5,6 +5,7 @@ the store says what became of it: where these bytes are there already, it was ou
 bytes that nobody else's has. Who gets no answer at all meets :class:`UnclearWrite`, after which nothing is known.
 """
 
+import errno
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +16,13 @@ from pulsar_spark.storage import store_bucket
 from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.store_bucket import check_bucket, open_bucket, place_of
-from pulsar_spark.storage.store_calls import StoreCalls
+from pulsar_spark.storage.store_calls import CALLS_AT_ONCE, StoreCalls
 
 TRIES = 3
 """So many times all tries of a call's may take what got no answer is said again."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 HELD_UP_SECONDS = 60.0
 """Whoever took longer from a look to the end of a put looks again: what goes from a log is an hour old at least."""
-COPIES_AT_ONCE = 16
 FOLDER = ".folder"
 """What lies in a folder that is to be there with nothing in it."""
 
@@ -49,6 +49,8 @@ class ObjectStore(StoreCalls):
     def __init__(self, url: str):
         super().__init__(url)
         self._once = open_bucket(url, is_once=True)
+        self.lists_from_a_name = self._kind.lists_from_a_name
+        """Does one call tell what has come behind a name, whatever lies before it?"""
         self._checked: set[str] = set()
 
     def __reduce__(self) -> tuple:
@@ -74,7 +76,7 @@ class ObjectStore(StoreCalls):
     def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
         """Let *clone* have copies, by the store itself, of all that lies in a folder, of which nothing is ever changed
         in place. Commits are listed before the files that they name, so none is there without them."""
-        with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
             list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
 
     def touch(self, name: str) -> None:
@@ -91,6 +93,23 @@ class ObjectStore(StoreCalls):
     def replace(self, path: ObjectPath, content: str, _ready: object = None) -> None:
         """The same, as a local disk has it."""
         self.put(path, content.encode())
+
+    def replace_kept(self, path: ObjectPath, content: str, kept: ObjectPath | None, _ready: object = None) -> None:
+        """The same; OSError, and nothing is replaced, where somebody else has put something there meanwhile. *content*
+        is like nobody else's."""
+        try:
+            was, known = self.get_stamped(path)
+        except FileNotFoundError:
+            was, known = None, None
+        if kept is not None and was is not None:
+            self.put(kept, was)
+        if not self.put_over(path, content.encode(), known):
+            raise OSError(errno.EAGAIN, "somebody else has put something there meanwhile", str(path))
+
+    def sizes(self, folder: ObjectPath, names: Iterable[str]) -> dict[str, int]:
+        """The same, by one call for a thousand files that lie there."""
+        below = self.below(folder)
+        return {name: below[name].st_size for name in names if name in below}
 
     def move(self, source: ObjectPath, target: ObjectPath) -> None:
         """Let it be there instead."""

@@ -11,12 +11,15 @@ guessed: the caller names the files.
 The broken file stays beside under a hidden name. Nothing is done while a broker that is alive holds the bundle,
 because it goes on from what it knows (:class:`BrokerFenced` would end it anyway), and nothing while somebody
 appends. A crash in between leaves the broken commit or the mended one.
+
+In an object store nobody can keep others from appending. What is mended lies before what they append, and is replaced
+only if it is still what was read; their files, which no commit names yet, are not taken for a broken one's, because
+those of the last hour are left alone unless what is left of the text names them.
 """
 
 import contextlib
 import functools
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -34,13 +37,15 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.renumbering import missing_numbers
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.storage.store import AnyPath, store_of
+from pulsar_spark.storage.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.unnamed_files import Group, unnamed_files
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES
 
 _CLOCK_SLACK_SECONDS = 2.0
+_UNDER_WAY_SECONDS = 60 * 60
+"""So old is what a writer in an object store has written and not committed, at most."""
 _IDENTITY = {CURSOR_LEDGER.name: "round", MESSAGES.name: "publish_id"}
 """The column that is the same in all rows of a commit."""
 
@@ -65,7 +70,7 @@ def repair_root(
     With *forget* a commit whose rows are not there is replaced by one without rows. :class:`NotAllowedError` while a
     broker serves the root."""
     for bundle in layouts_of(layout) if not dry_run else ():
-        holder = BundleLease(bundle, "repair").holder()
+        holder = BundleLease(bundle, "repair").sure_holder()
         if holder is not None:
             raise NotAllowedError(
                 f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves "
@@ -120,7 +125,7 @@ class TableRepair:
     def mend(self, files: Sequence[str], forget: bool, dry_run: bool) -> Iterator[Repaired]:
         if self.log.latest() < 0:
             return
-        with append_lock(self.path) if not dry_run else contextlib.nullcontext():
+        with lock_where_there_is_one(self.path) if not dry_run else contextlib.nullcontext():
             broken = self._broken
             if broken and broken[0] == 0:
                 yield Repaired(
@@ -154,8 +159,14 @@ class TableRepair:
         with contextlib.suppress(FileNotFoundError):
             before = self.log.file(version).stat().st_mtime + _CLOCK_SLACK_SECONDS
             groups = [group for group in groups if group.written <= before]
-        if not groups:
+        settled = groups
+        if not store_of(self.path).is_local:
+            settled = [group for group in groups if group.written < time.time() - _UNDER_WAY_SECONDS]
+        if not settled:
+            if groups:
+                return None, "files of the last hour may be its own, or of a writer under way: run it again later"
             return None, "its rows are in no file of the table: they are lost"
+        groups = settled
         if len(groups) <= broken:
             return groups[0], ""
         if version == self.log.latest() or broken == 1:
@@ -188,15 +199,17 @@ class TableRepair:
 
     def _text(self, version: int) -> str:
         try:
-            return self.log.file(version).read_text(errors="replace")
-        except OSError:
+            return self.log.file(version).read_bytes().decode(errors="replace")
+        except OSError as fault:
+            if not (store_of(self.path).is_local or isinstance(fault, FileNotFoundError)):
+                raise  # it may say something: the store does not answer
             return ""
 
     def _replace(self, version: int, group: Group | None, why: str, forget: bool, dry_run: bool) -> Repaired:
         if group is None and not forget:
             remedy = (
                 ""
-                if "--file" in why
+                if "--file" in why or "later" in why
                 else (
                     "; 'pulsar-spark repair --forget' puts a commit without rows in its "
                     "place, and readers go on behind it"
@@ -257,7 +270,7 @@ class TableRepair:
         if not dry_run:
             for file in [*broken, self.log.folder / "_last_checkpoint"]:
                 if file.exists():
-                    os.replace(file, file.with_name(f".{file.name}.broken-{time.time_ns()}"))
+                    store_of(file).move(file, file.with_name(f".{file.name}.broken-{time.time_ns()}"))
             open_table(self.path).create_checkpoint()
         yield Repaired(
             self.name,

@@ -1,7 +1,7 @@
 """A root as people give it: a local folder, as a text or a path, or a URL of an object store; what is neither is
 refused by name and never taken for a folder.
 
-``gs://bucket/x``, ``dbfs:/x`` or ``C:\\x`` are names that a folder could have too, so without this each would quietly
+``s3a://bucket/x``, ``dbfs:/x`` or ``C:\\x`` are names that a folder could have too, so without this each would quietly
 become one below the working directory. Such a folder, if somebody has one, is given as ``./s3:x`` or by its absolute
 path.
 """
@@ -9,14 +9,14 @@ path.
 import logging
 import os
 import re
-from pathlib import Path
 from urllib.parse import unquote
 
 from pulsar_spark.errors import InvalidUrl
 from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.object_store import object_path_of
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.store_bucket import SCHEMES, place_of
+from pulsar_spark.storage.store import AnyPath, path_of
+from pulsar_spark.storage.store_bucket import place_of
+from pulsar_spark.storage.store_kinds import EXAMPLES, SCHEMES, kind_of
 
 MAX_ROOT_BYTES = 3000
 """A path has at most 4,096 bytes on Linux, and a root's tables lie up to some 900 below it."""
@@ -24,7 +24,7 @@ MAX_ROOT_BYTES = 3000
 MAX_URL_BYTES = 300
 """A name in a bucket has at most 1,024 bytes, of which a root's tables take up to some 700."""
 _MAX_NAME_BYTES = 255
-_BUCKET, _KEY = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), re.compile(r"[A-Za-z0-9._=-]+")
+_KEY = re.compile(r"[A-Za-z0-9._=-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
 _FILE_URL = re.compile(r"file:(?://)?(?=/(?!/))", re.IGNORECASE)
@@ -53,7 +53,7 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
         text = unquote(_FILE_URL.sub("", text))
     _check(text)
     try:
-        root = Path(text).expanduser()
+        root = path_of(text).expanduser()
         absolute = root.absolute()
         parts = [os.fsencode(part) for part in absolute.parts]
     except (RuntimeError, FileNotFoundError, UnicodeEncodeError) as error:
@@ -78,18 +78,18 @@ def without_password(text: str) -> str:
 
 
 def _parse_url(text: str) -> ObjectPath:
-    place = place_of(text)
+    place, kind = place_of(text), kind_of(text)
     parts = [part for part in place.key.split("/") if part]
-    if not _BUCKET.fullmatch(place.bucket.partition("://")[2]) or any(
+    if not kind.bucket.fullmatch(place.bucket.partition("://")[2]) or any(
         part in (".", "..") or not _KEY.fullmatch(part) for part in parts
     ):
         raise InvalidUrl(
-            f"root {without_password(text)[:80]!r} is no place in a bucket: give s3://<bucket>/<folder>, in letters, "
-            "digits, and - _ . ="
+            f"root {without_password(text)[:80]!r} is no place in a {kind.bucket_name}: give {kind.example}, the "
+            "folder in letters, digits, and - _ . ="
         )
     if not parts:
         raise InvalidUrl(
-            f"root {text!r} is a bucket, which others use, too: give a folder in it, such as {text}/pulsar"
+            f"root {text!r} is a {kind.bucket_name}, which others use, too: give a folder in it, such as {text}/pulsar"
         )
     if len(text) > MAX_URL_BYTES:
         raise InvalidUrl(f"root {text[:40]!r}... is too long: it takes at most {MAX_URL_BYTES} characters")
@@ -106,6 +106,6 @@ def _check(text: str) -> None:
         )
     if _SCHEME.match(text) or "://" in text or (text.startswith("//") and not text.startswith("///")):
         raise InvalidUrl(
-            f"root {without_password(text)!r} is neither a local folder nor s3://<bucket>/<folder>: other stores and "
-            f"file systems come with a later release; {_ADVICE}, or where the store is mounted"
+            f"root {without_password(text)!r} is neither a local folder nor of a store that is known here "
+            f"({EXAMPLES}); {_ADVICE}, or where the store is mounted"
         )

@@ -42,10 +42,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
 from pulsar_spark.storage.data_files import spark_writer_options
-from pulsar_spark.storage.hadoop_s3 import store_settings
+from pulsar_spark.storage.hadoop_stores import store_settings
 from pulsar_spark.storage.root import parse_root
 from pulsar_spark.storage.session_jars import delta_artifact, jar_settings
 from pulsar_spark.storage.store import store_of
+from pulsar_spark.storage.store_kinds import kind_of
 
 JAVA_VERSIONS = (17, 21)
 DEFAULT_MASTER = "local[2]"
@@ -109,14 +110,15 @@ def spark_session(
     builder = SparkSession.builder.appName(app_name)
     given = {**(dict(pyspark.SparkConf().getAll()) if is_submitted else {}), **(settings or {})}
     master = master or given.get("spark.master") or DEFAULT_MASTER
-    is_in_store = root is not None and not store_of(parse_root(root)).is_local
+    place = None if root is None else parse_root(root)
+    kind = None if place is None or store_of(place).is_local else kind_of(str(place))
     chosen = {
         **_SETTINGS,
         **(_LOCAL_SETTINGS if master.startswith("local") else {}),
         **(_round_settings(master) if for_rounds else {}),
-        **({f"spark.hadoop.{name}": value for name, value in store_settings().items()} if is_in_store else {}),
+        **({f"spark.hadoop.{name}": value for name, value in store_settings(kind).items()} if kind else {}),
         **given,
-        **({} if is_submitted else jar_settings(given, for_store=is_in_store)),
+        **({} if is_submitted else jar_settings(given, store=kind)),
         "spark.master": master,
     }
     if not is_submitted and JAVA_OPTIONS not in given:

@@ -1,4 +1,4 @@
-"""Jars that a Spark session needs beside Spark's own: Delta's, and for a root in S3 those of Hadoop's client of it.
+"""Jars that a Spark session needs beside Spark's own: Delta's, and for a root in a store Hadoop's client of it.
 
 They come from Spark's own resolver the first time, and are given as local files from then on: no look at a package
 registry at each start. Of Delta only two are resolved (``delta-spark`` and ``delta-storage``; the rest of what its
@@ -12,8 +12,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import pyspark
+
+from pulsar_spark.storage.store_kinds import AZURE, GOOGLE, S3, Kind
 
 SDK_VERSION = "2.35.4"
 """Of Amazon's library, with which Hadoop's client was built."""
@@ -23,14 +26,39 @@ _IN_SPARK = ("org.*:*", "com.*:*", "javax.*:*", "commons-*:*")
 NOT_NEEDED = ",".join((*_NOT_OF_DELTA, *_IN_SPARK))
 NOT_OF_STORE = (
     "software.amazon.awssdk:bundle",
+    "com.microsoft.azure:*",
     "org.apache.hadoop:hadoop-client*",
     "org.apache.hadoop:hadoop-common",
+    "org.apache.hadoop.thirdparty:*",
     "org.slf4j:*",
     "io.netty:*",
     "commons-*:*",
     "org.apache.httpcomponents:*",
 )
-"""All of Amazon's library in one jar, and what Spark has."""
+"""All of Amazon's library in one jar, one of Azure's that Hadoop's client names and does not call, and what Spark
+has."""
+
+
+class ClientJars(NamedTuple):
+    """Hadoop's client of a store: its artifact, what else is to be fetched by name, how the names of jars begin that a
+    resolver brings with these, and how many megabytes all have with Delta's."""
+
+    artifact: str
+    parts: tuple[str, ...]
+    beside: tuple[str, ...]
+    megabytes: int
+
+
+_CLIENTS = {
+    S3: ClientJars(
+        "hadoop-aws",
+        tuple(f"software.amazon.awssdk:{part}:{SDK_VERSION}" for part in SDK_PARTS),
+        ("software.amazon.", "org.reactivestreams_", "org.wildfly."),
+        15,
+    ),
+    AZURE: ClientJars("hadoop-azure", (), ("org.wildfly.", "org.hdrhistogram_"), 11),
+    GOOGLE: ClientJars("hadoop-gcp", (), (), 45),
+}
 
 
 def delta_artifact() -> str:
@@ -39,43 +67,46 @@ def delta_artifact() -> str:
     return f"io.delta:delta-spark_{spark_version}_2.13:{version('delta-spark')}"
 
 
-def store_artifacts() -> list[str]:
-    """What a resolver is to fetch for roots in S3, in the version of the Hadoop that is in the installed Spark."""
+def store_artifacts(kind: Kind) -> list[str]:
+    """What a resolver is to fetch for roots in a store, in the version of the Hadoop that is in the installed Spark."""
     in_spark = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     hadoop_version = next(re.sub(r".*-([\d.]+)\.jar", r"\1", jar.name) for jar in in_spark)
-    parts = (f"software.amazon.awssdk:{part}:{SDK_VERSION}" for part in SDK_PARTS)
-    return [f"org.apache.hadoop:hadoop-aws:{hadoop_version}", *parts]
+    client = _CLIENTS[kind]
+    return [f"org.apache.hadoop:{client.artifact}:{hadoop_version}", *client.parts]
 
 
-def jar_settings(given: Mapping[str, str], *, for_store: bool = False) -> dict[str, str]:
-    """Settings that say where the jars come from, beside those that are *given*."""
+def jar_settings(given: Mapping[str, str], *, store: Kind | None = None) -> dict[str, str]:
+    """Settings that say where the jars come from, beside those that are *given*; *store* is of a root that is in
+    one."""
 
     def also(name: str, values: Sequence[object]) -> dict[str, str]:
         return {name: ",".join(filter(None, (given.get(name), *map(str, values))))}
 
-    wanted = [delta_artifact(), *(store_artifacts() if for_store else ())]
+    wanted = [delta_artifact(), *(store_artifacts(store) if store else ())]
     folders = [Path(given["spark.jars.ivy"])] if "spark.jars.ivy" in given else sorted(Path.home().glob(".ivy2*"))
     for folder in folders:
-        jars = _resolved(folder / "jars", for_store)
+        jars = _resolved(folder / "jars", store)
         if jars is not None:
             return also("spark.jars", jars)
-    what = "the jars of Delta Lake and of Hadoop's client of S3 (15 MB)" if for_store else "Delta Lake's jar"
+    what = "Delta Lake's jar"
+    if store:
+        what = f"the jars of Delta Lake and of Hadoop's client of {store.name} ({_CLIENTS[store].megabytes} MB)"
     print(f"resolving {what}, first time only ...", file=sys.stderr, flush=True)
     if "spark.jars.packages" in given:
         return also("spark.jars.packages", wanted)
-    excluded = {"spark.jars.excludes": ",".join((*_NOT_OF_DELTA, *NOT_OF_STORE)) if for_store else NOT_NEEDED}
+    excluded = {"spark.jars.excludes": ",".join((*_NOT_OF_DELTA, *NOT_OF_STORE)) if store else NOT_NEEDED}
     return also("spark.jars.packages", wanted) | excluded
 
 
-def _resolved(folder: Path, for_store: bool) -> list[Path] | None:
+def _resolved(folder: Path, store: Kind | None) -> list[Path] | None:
     """The jars, None where some are missing: what these name in turn a resolver brings with them."""
     _, artifact, delta_version = delta_artifact().split(":")
     jars = [folder / f"io.delta_{name}-{delta_version}.jar" for name in (artifact, "delta-storage")]
-    named = [folder / "{}_{}-{}.jar".format(*each.split(":")) for each in store_artifacts()] if for_store else []
+    named = [folder / "{}_{}-{}.jar".format(*each.split(":")) for each in store_artifacts(store)] if store else []
     if not all(jar.is_file() for jar in [*jars, *named]):
         return None
-    beside = ("software.amazon.", "org.reactivestreams_", "org.wildfly.")
-    more = [jar for jar in sorted(folder.glob("*.jar")) if for_store and jar.name.startswith(beside)]
+    beside = _CLIENTS[store].beside if store else ()
+    more = [jar for jar in sorted(folder.glob("*.jar")) if jar.name.startswith(beside)] if beside else []
     return jars + named[:1] + [jar for jar in more if not _is_of_other_sdk(jar.name)]
 
 

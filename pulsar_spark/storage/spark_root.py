@@ -5,11 +5,15 @@ import os
 from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.storage.hadoop_s3 import CLIENT, SERVED_BY, store_settings
+from pulsar_spark.storage.hadoop_stores import CLIENTS, served_by, store_settings
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta, has_context
 from pulsar_spark.storage.session_jars import NOT_OF_STORE, store_artifacts
 from pulsar_spark.storage.store import AnyPath, store_of
+from pulsar_spark.storage.store_kinds import kind_of
+
+_DEFAULTS = "core-default.xml"
+"""Where Hadoop has what nobody told it."""
 
 
 def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:
@@ -35,14 +39,20 @@ def check_store(spark: SparkSession, root: AnyPath) -> None:
     is told what else it needs; one of somebody else's server says by itself what it lacks."""
     if store_of(root).is_local or not has_context(spark):
         return
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    if hadoop.get(SERVED_BY) or spark.conf.get(SERVED_BY, None):
+    kind, hadoop = kind_of(str(root)), spark.sparkContext._jsc.hadoopConfiguration()
+
+    def is_told(name: str) -> bool:
+        sources = hadoop.getPropertySources(name)
+        return spark.conf.get(name, None) is not None or (sources is not None and sources[-1] != _DEFAULTS)
+
+    if is_told(served_by(kind)):
         return
-    if hadoop.getClassByNameOrNull(CLIENT) is None:
+    if hadoop.getClassByNameOrNull(CLIENTS[kind]) is None:
         raise InvalidConfiguration(
             f"root {str(root)!r}: the Spark session has no client of its store: start it with Delta's jars and "
-            f"spark.jars.packages={','.join(store_artifacts())}, spark.jars.excludes={','.join(NOT_OF_STORE)}, or stop "
-            "it and let pulsar_spark start one: spark_session(root=...)"
+            f"spark.jars.packages={','.join(store_artifacts(kind))}, spark.jars.excludes={','.join(NOT_OF_STORE)}, or "
+            "stop it and let pulsar_spark start one: spark_session(root=...)"
         )
-    for name, value in store_settings().items():
-        spark.conf.set(name, value)
+    for name, value in store_settings(kind).items():
+        if not is_told(name):
+            spark.conf.set(name, value)

@@ -1,24 +1,29 @@
 """Buckets of object stores: their names, opening one by ``obstore``, and whether a root may lie in it.
 
-Who asks, and where the store is, is said by the environment (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
-``AWS_REGION``, ``AWS_ENDPOINT_URL``...), which ``deltalake`` goes by, too; none of it is kept, written or printed.
+Who asks, and where the store is, is said by the environment (``AWS_ACCESS_KEY_ID``..., ``AZURE_STORAGE_ACCOUNT_KEY``,
+``GOOGLE_APPLICATION_CREDENTIALS``...; see store_kinds), which ``deltalake`` goes by, too; none of it is kept, written
+or printed.
 """
 
 import contextlib
 import os
+import re
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsar_spark.errors import InvalidUrl, NotARoot
+from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
 from pulsar_spark.storage.object_path import ObjectPath
+from pulsar_spark.storage.store_kinds import SCHEMES, kind_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Raw
 
-SCHEMES = ("s3://",)
 ANSWER_SECONDS, CONNECT_SECONDS, RETRY_SECONDS = 20, 5, 30
 """How long one request may take, a connection of it, and all tries of one."""
+
+_OF_A_KEY = re.compile(r": Invalid (last )?symbol.*")
+"""Which character of a key is none."""
 
 
 class Place(NamedTuple):
@@ -42,28 +47,33 @@ def place_of(url: str) -> Place | None:
 
 
 def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "Raw":
-    """:class:`InvalidUrl` for a bucket of no such name, or without the library. *is_hasty* soon gives up, *is_once*
-    says nothing again by itself."""
+    """:class:`InvalidUrl` without the library, :class:`ConnectError` for credentials that are none. *is_hasty* soon
+    gives up, *is_once* says nothing again by itself."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
     except ImportError as missing:
         raise InvalidUrl(
-            f"root {url!r} is in an object store, for which a library is missing: pip install 'pulsar_spark[s3]'"
+            f"root {url!r} is in an object store, for which a library is missing: pip install "
+            f"'pulsar_spark[{url.partition(':')[0]}]'"
         ) from missing
+    kind = kind_of(url)
     tries, seconds = (1, 2 * CONNECT_SECONDS) if is_hasty else (0 if is_once else 10, RETRY_SECONDS)
     try:
         return from_url(
             url,
             client_options={
-                "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1"),
+                "allow_http": os.environ.get(kind.allow_http, "").lower() in ("true", "1"),
                 "timeout": f"{ANSWER_SECONDS}s",
                 "connect_timeout": f"{min(2, CONNECT_SECONDS) if is_hasty else CONNECT_SECONDS}s",
             },
             retry_config={"max_retries": tries, "retry_timeout": timedelta(seconds=seconds)},
         )
     except (BaseError, ValueError) as error:
-        raise InvalidUrl(f"root {url!r}: {str(error).partition(chr(10))[0]}: give s3://bucket/folder") from None
+        said = _OF_A_KEY.sub("", str(error).partition("\n")[0])
+        raise ConnectError(
+            f"root {url!r}: what the environment says of its store is not understood ({said}): {kind.who}"
+        ) from None
 
 
 def check_bucket(url: str, root: ObjectPath, folder: ObjectPath) -> None:
@@ -81,8 +91,8 @@ def check_bucket(url: str, root: ObjectPath, folder: ObjectPath) -> None:
         with contextlib.suppress(AlreadyExistsError):
             obstore.put(raw, probe, b"second", mode="create")
             raise NotARoot(
-                f"root {str(root)!r}: the store replaces what is there though it is told to put only if nothing is "
-                "(If-None-Match), on which every commit rests: give a root in a store that knows conditional puts"
+                f"root {str(root)!r}: the store replaces what is there though it is told to put only if nothing is, "
+                "on which every commit rests: give a root in a store that knows conditional puts"
             )
         obstore.delete(raw, [probe])
     except (BaseError, FileNotFoundError) as error:

@@ -11,6 +11,8 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from pulsar_spark.storage import forks
 from pulsar_spark.storage.object_path import ObjectPath, Stat
 from pulsar_spark.storage.ranged_file import RangedFile
 from pulsar_spark.storage.store_bucket import open_bucket
+from pulsar_spark.storage.store_kinds import kind_of
 
 WHOLE_BYTES = 16 * 1024 * 1024
 """A file for Parquet up to this size comes whole, in one call; of a larger one what is asked for."""
@@ -27,6 +30,7 @@ THERE_SECONDS, MOST_THERE = 5.0, 10_000
 """So long what was there counts as there: nothing that is asked for again and again is ever written anew, and what is
 removed is asked for by few. That something is *not* there is never remembered."""
 MOST_MADE = 1000
+CALLS_AT_ONCE = 16
 Answer = TypeVar("Answer")
 
 
@@ -35,7 +39,7 @@ class StoreCalls:
 
     def __init__(self, url: str):
         forks.use()
-        self.url, self._raw = url, open_bucket(url)
+        self.url, self._raw, self._kind = url, open_bucket(url), kind_of(url)
         self.calls: Counter[str] = Counter()
         self._there: OrderedDict[str, float] = OrderedDict()
         self._made: OrderedDict[str, int] = OrderedDict()
@@ -153,7 +157,10 @@ class StoreCalls:
         def read(obstore: Any) -> bytes:
             return bytes(obstore.get(self._raw, key, options={"range": {"suffix": count}}).bytes())
 
-        return self._ask("get", key, read)
+        if self._kind.has_last_bytes:
+            return self._ask("get", key, read)
+        size = self.head(name)["size"]
+        return self._part(key, max(0, size - count), min(size, count))
 
     def footer(self, name: str | ObjectPath) -> pq.FileMetaData:
         """What the end of a Parquet file says; FileNotFoundError without it."""
@@ -172,12 +179,12 @@ class StoreCalls:
         return self._ask("get", key, read)
 
     def _in_parts(self, key: str, size: int) -> pa.NativeFile:
-        def part(start: int, count: int) -> bytes:
-            return self._ask(
-                "get", key, lambda obstore: bytes(obstore.get_range(self._raw, key, start=start, length=count))
-            )
+        return pa.PythonFile(RangedFile(size, partial(self._part, key)), mode="r")
 
-        return pa.PythonFile(RangedFile(size, part), mode="r")
+    def _part(self, key: str, start: int, count: int) -> bytes:
+        return self._ask(
+            "get", key, lambda obstore: bytes(obstore.get_range(self._raw, key, start=start, length=count))
+        )
 
     @contextlib.contextmanager
     def create(self, name: str | ObjectPath) -> Iterator[pa.NativeFile]:
@@ -204,13 +211,20 @@ class StoreCalls:
 
     def remove(self, names: Iterable[str | ObjectPath]) -> None:
         """Remove them, in one call or a few; what is not there is passed over."""
-        keys = [self._key(name) for name in names]
-        if keys:
-            with self._lock:
-                for key in keys:
-                    self._there.pop(key, None)
-            with contextlib.suppress(FileNotFoundError):
-                self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
+        keys, most = [self._key(name) for name in names], self._kind.removed_a_call
+        with self._lock:
+            for key in keys:
+                self._there.pop(key, None)
+        calls = [keys[first : first + most] for first in range(0, len(keys), most)]
+        if len(calls) > 1:
+            with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+                list(pool.map(self._remove, calls))
+        elif calls:
+            self._remove(calls[0])
+
+    def _remove(self, keys: list[str]) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
 
     def remove_folder(self, folder: ObjectPath, but: Collection[ObjectPath] = ()) -> None:
         """Remove what lies below it, all but some."""

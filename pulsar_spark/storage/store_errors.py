@@ -12,15 +12,21 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 
 from pulsar_spark.errors import ConnectError, InvalidRequest, NotARoot
 from pulsar_spark.storage.root import without_password
+from pulsar_spark.storage.store_kinds import kind_of
 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
-_CREDENTIALS = ("169.254.", "/latest/api/token", "ssoCredentials", "AssumeRole", "SecurityTokenService")
-_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "InvalidClientTokenId"}
-_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
-_SAY_WHO = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where they are of a session), or give the "
-    "machine a role"
+_CREDENTIALS = (
+    "169.254.",
+    "/latest/api/token",
+    "ssoCredentials",
+    "AssumeRole",
+    "SecurityTokenService",
+    "token request",
+    "azure-cli",
 )
+_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+_QUERY = re.compile(r"(?<=\w)\?\S*")
+"""Of a URL, where Azure's clients prove who they are."""
 
 
 def as_fault(error: BaseError, name: str) -> OSError:
@@ -37,17 +43,17 @@ def code_of(error: BaseError) -> str:
 
 def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
     """The same of a root's first calls, with what to do about it; *url* is the bucket's."""
-    code, text = code_of(error), str(error)
-    if code == "NoSuchBucket":
-        return NotARoot(f"root {root!r}: there is no bucket {url!r}: make it, or give another root")
+    code, text, kind = code_of(error), str(error), kind_of(url)
+    if code in kind.no_bucket:
+        return NotARoot(f"root {root!r}: there is no {kind.bucket_name} {url!r}: make it, or give another root")
     if code in _REGION or "incorrectly configured region" in text:
         return ConnectError(
             f"root {root!r}: the bucket {url!r} lies in another region ({code}): set AWS_REGION to the bucket's"
         )
-    if code in _KEYS:
-        return ConnectError(f"root {root!r}: the store does not know who asks ({code}): {_SAY_WHO}")
+    if code in kind.nobody:
+        return ConnectError(f"root {root!r}: the store does not know who asks ({code}): {kind.who}")
     if any(words in text for words in _CREDENTIALS):
-        return ConnectError(f"root {root!r}: there are no credentials for {url!r}: {_SAY_WHO}")
+        return ConnectError(f"root {root!r}: there are no credentials for {url!r}: {kind.who}")
     if _is_refused(error):
         return ConnectError(
             f"root {root!r}: the store refuses ({code}): let these credentials list {url!r}, and read, write and "
@@ -55,7 +61,7 @@ def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
         )
     return ConnectError(
         f"root {root!r}: {url!r} does not answer ({_first_line(error)}): see whether the network lets it be reached, "
-        "and AWS_ENDPOINT_URL, where it is not Amazon's"
+        f"and {kind.where}"
     )
 
 
@@ -64,4 +70,5 @@ def _is_refused(error: BaseError) -> bool:
 
 
 def _first_line(error: BaseError) -> str:
-    return without_password(str(error)).partition("\n")[0].partition("<")[0].strip()[:300]
+    line = str(error).partition("\n")[0].partition("<")[0]
+    return _QUERY.sub("?...", without_password(line)).strip()[:300]

@@ -1,5 +1,5 @@
 """A table's inter-process lock, which lies beside it: held alone, or shared with all who append. In an object store
-there is none: who appends needs none, and what would have to hold it alone is refused."""
+there is none: who appends needs none, and who changes what is there does so by what he read."""
 
 import contextlib
 import fcntl
@@ -23,8 +23,7 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
     :class:`OperationNotSupported` in an object store."""
     if not store_of(table).is_local:
         raise OperationNotSupported(
-            f"{str(table)!r} lies in an object store, where nobody can have a table for himself: this release neither "
-            "mends, repairs nor migrates tables there"
+            f"{str(table)!r} lies in an object store, where nobody can have a table for himself"
         )
     with _locked(table, fcntl.LOCK_EX):
         yield
@@ -32,8 +31,8 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_where_there_is_one(table: str | os.PathLike) -> Iterator[None]:
-    """The same for who need not have the table alone, but would have to begin again as often as others append; in an
-    object store, where nobody waits for anybody, nothing."""
+    """The same where there is one; nothing in an object store, for who replaces there only what he read, and need not
+    have the table alone."""
     with append_lock(table) if store_of(table).is_local else contextlib.nullcontext():
         yield
 

@@ -5,8 +5,6 @@ without reading a row. A topic without partitions has no partition column and th
 """
 
 import contextlib
-import shutil
-import uuid
 from typing import NamedTuple
 
 from pulsar_spark.errors import (
@@ -29,7 +27,6 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.staged_files import remove_staged
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
 
 MAX_PARTITIONS = 10_000
@@ -250,14 +247,8 @@ def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
 
 
 def delete_topic(layout: Layout, name: TopicName | str) -> None:
-    """Delete the topic's table. The folder is renamed first, so that nobody meets half a table (in a store: see
-    dropped); :class:`TopicNotFound` when there is none."""
+    """Delete the topic's table, so that nobody meets half a table; :class:`TopicNotFound` when there is none."""
     topic = read_topic(layout, name)
-    if not layout.store.is_local:
-        drop_table(topic.path)
-        return
-    with append_lock(topic.path):
-        doomed = topic.path.with_name(f".deleted-{uuid.uuid4().hex}")
-        topic.path.rename(doomed)
-    shutil.rmtree(doomed)
-    remove_staged(topic.path)
+    drop_table(topic.path)
+    if layout.store.is_local:
+        remove_staged(topic.path)

@@ -1,7 +1,6 @@
 """Data files that no commit names, put together by the publish or round they are of: what is left of a commit that was
 lost, or of a writer that crashed."""
 
-import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.storage.examination import named_files
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store import AnyPath, store_of
 
 
 class Group(NamedTuple):
@@ -31,14 +30,19 @@ def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[G
     }
     known = {file.min_values.get(column) for version in _readable(log, broken) for file in log.commit(version).added}
     found: dict[object, list[str]] = {}
-    for file in sorted(path.rglob("*.parquet")):
-        name = str(file.relative_to(path))
-        if name.startswith(("_", ".")) or name in named:
+    there = store_of(path).below(path, without="_delta_log")
+    for name in sorted(there):
+        if not name.endswith(".parquet") or name.startswith(("_", ".")) or name in named:
             continue
-        with contextlib.suppress(pa.ArrowInvalid, OSError, KeyError):
-            found.setdefault(_identity_of(file, name, column), []).append(name)
+        try:
+            found.setdefault(_identity_of(path / name, name, column), []).append(name)
+        except (pa.ArrowInvalid, FileNotFoundError, KeyError):
+            continue
+        except OSError:
+            if not store_of(path).is_local:  # it may be whole: the store does not answer
+                raise
     groups = [
-        Group(identity, tuple(names), max((path / name).stat().st_mtime for name in names))
+        Group(identity, tuple(names), max(there[name].st_mtime for name in names))
         for identity, names in found.items()
         if column is None or identity not in known
     ]
@@ -58,7 +62,7 @@ def _identity_of(file: AnyPath, name: str, column: str | None) -> object:
     """The one value of the column, or, without one, the file itself; ArrowInvalid for a file that is not whole,
     KeyError for one of other columns."""
     if column is None:
-        pq.read_metadata(file)
+        store_of(file).footer(file)
         return name
-    values = pq.ParquetFile(file).read(columns=[column])[column].unique().to_pylist()
+    values = pq.ParquetFile(store_of(file).parquet(file)).read(columns=[column])[column].unique().to_pylist()
     return values[0] if len(values) == 1 else name

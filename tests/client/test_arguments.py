@@ -156,6 +156,7 @@ HOSTILE_TOPICS = [
 ]
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("topic", HOSTILE_TOPICS)
 def test_hostile_topic_names(lonely_client, topic):
     before = sorted(str(path) for path in lonely_client._layout.root.parent.rglob("*"))
@@ -425,6 +426,7 @@ LONG_BESIDE = [
 ]
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("topic", LONG + LONG_BESIDE)
 def test_names_that_are_too_long_for_their_files_are_refused_by_name(lonely_client, topic):
     admin = Admin(f"delta:{lonely_client._layout.root}", timeout_seconds=1)

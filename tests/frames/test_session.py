@@ -1,6 +1,7 @@
 """The session's settings and its errors; all but the last two tests need no JVM."""
 
 import os
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ from pyspark.sql import SparkSession
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
 from pulsar_spark.storage import session, session_jars
-from pulsar_spark.storage.hadoop_s3 import store_settings
+from pulsar_spark.storage.hadoop_stores import store_settings
+from pulsar_spark.storage.store_kinds import AZURE, GOOGLE, KINDS, S3
 
 
 @pytest.fixture
@@ -65,8 +67,8 @@ def test_a_root_in_a_store_takes_more_jars(tmp_path, capsys):
     """Of Amazon's library the parts that are called, not the one jar of it all; they are found again with what they
     need, and without what another release of Spark has left there."""
     given = {"spark.jars.ivy": str(tmp_path)}
-    first = session_jars.jar_settings(given, for_store=True)
-    assert first["spark.jars.packages"].split(",") == [session_jars.delta_artifact(), *session_jars.store_artifacts()]
+    first = session_jars.jar_settings(given, store=S3)
+    assert first["spark.jars.packages"].split(",") == [session_jars.delta_artifact(), *session_jars.store_artifacts(S3)]
     assert "software.amazon.awssdk:bundle" in first["spark.jars.excludes"]
     assert "Hadoop's client of S3" in capsys.readouterr().err
     named = [each.split(":") for each in first["spark.jars.packages"].split(",")]
@@ -86,17 +88,62 @@ def test_a_root_in_a_store_takes_more_jars(tmp_path, capsys):
     (tmp_path / "jars").mkdir()
     for jar in (*jars, storage, more, *others):
         jar.touch()
-    found = session_jars.jar_settings(given, for_store=True)["spark.jars"].split(",")
+    found = session_jars.jar_settings(given, store=S3)["spark.jars"].split(",")
     assert set(found) == {*map(str, jars), str(storage), str(more)} and len(found) == len(set(found))
     assert session_jars.jar_settings(given)["spark.jars"].split(",") == [str(jars[0]), str(storage)]
 
 
 def test_sessions_find_a_store_as_everybody_else_does():
     said = {"AWS_ENDPOINT_URL": "http://here:9000", "AWS_REGION": "r", "AWS_SECRET_ACCESS_KEY": "secret"}
-    found = store_settings(said)
+    found = store_settings(S3, said)
     assert (found["fs.s3a.endpoint"], found["fs.s3a.endpoint.region"]) == ("http://here:9000", "r")
     assert (found["fs.s3a.path.style.access"], found["fs.s3a.connection.ssl.enabled"]) == ("true", "false")
-    assert "secret" not in str(found) and "fs.s3a.endpoint" not in store_settings({})
+    assert "secret" not in str(found) and "fs.s3a.endpoint" not in store_settings(S3, {})
+
+
+@pytest.mark.parametrize(
+    ("said", "way", "named"),
+    [
+        ({"AZURE_STORAGE_ACCOUNT_KEY": "hidden"}, "SharedKey", "${env.AZURE_STORAGE_ACCOUNT_KEY}"),
+        ({"AZURE_STORAGE_SAS_TOKEN": "hidden"}, "SAS", "${env.AZURE_STORAGE_SAS_TOKEN}"),
+        (
+            {"AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "hidden", "AZURE_TENANT_ID": "t"},
+            "OAuth",
+            "https://login.microsoftonline.com/${env.AZURE_TENANT_ID}/oauth2/token",
+        ),
+        ({}, "OAuth", "org.apache.hadoop.fs.azurebfs.oauth2.MsiTokenProvider"),
+    ],
+    ids=["key", "signature", "client", "machine"],
+)
+def test_sessions_are_told_where_credentials_of_azure_are_and_not_which(said, way, named):
+    found = store_settings(AZURE, said)
+    assert found["fs.azure.account.auth.type"] == way and named in found.values()
+    assert "hidden" not in str(found)
+
+
+def test_sessions_find_google_by_the_file_that_is_named():
+    found = store_settings(GOOGLE, {"GOOGLE_SERVICE_ACCOUNT": "/key.json", "GOOGLE_SERVICE_ACCOUNT_KEY": "hidden"})
+    assert found["fs.gs.auth.service.account.json.keyfile"] == "/key.json" and "hidden" not in str(found)
+    assert store_settings(GOOGLE, {})["fs.gs.auth.type"] == "APPLICATION_DEFAULT"
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.scheme)
+def test_each_store_has_a_client_of_hadoops(kind, tmp_path, capsys):
+    """Of the version of Spark's Hadoop; it is fetched once."""
+    given = {"spark.jars.ivy": str(tmp_path)}
+    wanted = session_jars.jar_settings(given, store=kind)["spark.jars.packages"].split(",")
+    assert f"Hadoop's client of {kind.name}" in capsys.readouterr().err
+    assert wanted[1].startswith("org.apache.hadoop:hadoop-") and wanted[1].count(":") == 2
+    (tmp_path / "jars").mkdir()
+    for group, artifact, number in (
+        each.split(":") for each in [*wanted, "io.delta:delta-storage:" + version("delta-spark")]
+    ):
+        (tmp_path / "jars" / f"{group}_{artifact}-{number}.jar").touch()
+    for name in ("org.wildfly.openssl_wildfly-openssl-2.2.5.Final", "org.hdrhistogram_HdrHistogram-2.1.12"):
+        (tmp_path / "jars" / f"{name}.jar").touch()
+    jars = session_jars.jar_settings(given, store=kind)["spark.jars"]
+    assert ("wildfly" in jars, "HdrHistogram" in jars) == (kind is not GOOGLE, kind is AZURE)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import yaml
 from py4j.protocol import Py4JJavaError
 
 from pulsar_spark.storage import session, session_jars
+from pulsar_spark.storage.store_kinds import S3
 
 PROJECT = Path(__file__).parents[2]
 CONF = PROJECT / "conf"
@@ -37,7 +38,7 @@ def settings_of(path: Path) -> dict[str, str]:
 
 def test_the_file_says_what_a_root_in_a_store_takes(tmp_path):
     said = dict(line[1:].split(None, 1) for line in LOCAL.read_text().splitlines() if line.startswith("#spark."))
-    assert said == session_jars.jar_settings({"spark.jars.ivy": str(tmp_path)}, for_store=True)
+    assert said == session_jars.jar_settings({"spark.jars.ivy": str(tmp_path)}, store=S3)
 
 
 @pytest.mark.parametrize("path", [LOCAL, *CLUSTERS], ids=lambda path: path.stem)

@@ -107,6 +107,7 @@ def test_each_append_is_whole_after_a_power_loss_and_no_earlier_one_is_touched(t
     assert Admin(f"delta:{survivors.root}").doctor() == []
 
 
+@pytest.mark.local_disk
 def test_the_setting_is_the_root_s_and_holds_for_handles_that_are_open(layout, monkeypatch):
     import os
 
@@ -121,6 +122,7 @@ def test_the_setting_is_the_root_s_and_holds_for_handles_that_are_open(layout, m
         assert len(synced) == count, "data file, table's folder, commit, log's folder"
 
 
+@pytest.mark.local_disk
 def test_a_setting_that_is_none_is_refused_and_one_that_is_broken_is_named(layout):
     admin = Admin(f"delta:{layout.root}")
     with pytest.raises(InvalidConfiguration, match="durability 'often': give 'fsync'"):

@@ -32,6 +32,7 @@ def test_it_is_refused_by_name(tmp_path, monkeypatch, is_there, number):
     assert sorted(tmp_path.rglob("*.json")) == before
 
 
+@pytest.mark.local_disk
 def test_a_disk_that_is_full_is_no_such_one(layout, monkeypatch):
     monkeypatch.setattr(local_store, "_checked", set())
     with faults(FULL, first=1, count=1) as full:

@@ -25,6 +25,7 @@ LONGEST = {
 }
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("local_name", LONGEST.values(), ids=LONGEST)
 def test_the_longest_names_there_are(layout, local_name):
     """Whatever the name is made of, there is room for its lock and for what Spark stages."""
@@ -37,6 +38,7 @@ def test_the_longest_names_there_are(layout, local_name):
     delete_topic(layout, local_name)
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize(
     "local_name, too_many",
     [
@@ -59,6 +61,7 @@ def test_a_name_that_cannot_be_is_refused_and_says_by_how_much(layout, local_nam
     assert sorted(layout.root.rglob("*")) == before
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("name", [f"{'T' * 86}/n/t", f"t/{'N' * 86}/t"])
 def test_long_tenants_and_namespaces(layout, name):
     with pytest.raises(InvalidTopicName, match="3 too many"):
@@ -89,6 +92,7 @@ def test_a_topic_of_a_name_as_long_as_may_be_has_partitions(layout):
         resolve_topic(layout, f"{name}-partition-3")
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("capitals", [83, 84, 85])
 def test_a_table_made_before_the_bound_works(layout, capitals):
     """249 to 255 bytes: it is read, appended to and deleted."""

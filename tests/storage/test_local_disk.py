@@ -26,29 +26,22 @@ OF_THIS_MACHINE = {
     "demo/reminders",
     "demo/run",
     "documentation",
-    "storage/session",
-    "storage/session_jars",
-}
-"""Whose files are this machine's wherever a root lies: what people give and are given, jars, what a broker needs no
-longer than it runs."""
-NOT_YET = {
-    "frames/delta_sink",
     "frames/split_folder",
     "frames/split_reads",
-    "storage/commits",
+    "storage/padded",
+    "storage/session",
+    "storage/session_jars",
+    "storage/this_machine",
+}
+"""Whose files are this machine's wherever a root lies: what people give and are given, jars, processes, what a plan or
+a broker needs no longer than it runs."""
+NOT_YET = {
     "storage/compaction_status",
     "storage/definitions",
-    "storage/delay_table",
     "storage/discovery",
     "storage/durability",
     "storage/held_file",
-    "storage/layout",
-    "storage/lease_file",
-    "storage/padded",
-    "storage/repair",
-    "storage/root",
     "storage/table_lock",
-    "storage/topics",
 }
 
 CALLS = {"link", "rename", "replace", "stat", "lstat", "utime", "scandir", "listdir", "unlink", "mkdir", "open"}

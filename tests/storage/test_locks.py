@@ -1,13 +1,14 @@
 """What waits for a table's lock, and what does not."""
 
 import multiprocessing
+import os
 import threading
 
 import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.storage import commits, tables
+from pulsar_spark.storage import tables
 from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
@@ -66,6 +67,7 @@ def test_an_append_does_not_wait_for_one_that_is_under_way(layout, monkeypatch):
     assert done == [3]
 
 
+@pytest.mark.local_disk
 def test_who_holds_the_lock_alone_keeps_appends_away(layout):
     path, done = layout.broker_table("requests"), []
     with append_lock(path):
@@ -116,6 +118,7 @@ def test_a_fenced_append_that_is_overtaken_leaves_no_file(tmp_path, monkeypatch)
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 1 == TableLog(tmp_path / "t").latest()
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("is_made_again", [False, True])
 def test_an_append_to_a_topic_deleted_meanwhile_reaches_no_other(layout, monkeypatch, is_made_again):
     prepare_root(layout)
@@ -136,16 +139,17 @@ def test_an_append_to_a_topic_deleted_meanwhile_reaches_no_other(layout, monkeyp
         assert TableLog(topic.path).latest() == 0 and not list(topic.path.glob("*.parquet"))
 
 
+@pytest.mark.local_disk
 def test_a_link_that_was_made_though_it_failed_is_a_commit(layout, monkeypatch):
     """A network file system may say that a link exists, or that it failed, of the very link it made."""
-    path, link = layout.broker_table("requests"), commits.os.link
+    path, link = layout.broker_table("requests"), os.link
     for version, error in enumerate([FileExistsError(17, "File exists"), OSError(5, "Input/output error")], 1):
 
         def link_and_fail(*arguments, error=error):
             link(*arguments)
             raise error
 
-        monkeypatch.setattr(commits.os, "link", link_and_fail)
+        monkeypatch.setattr(os, "link", link_and_fail)
         assert AppendTable(path).append(ROW) == version
     monkeypatch.undo()
     assert dataset_of(path).to_table().num_rows == 2

@@ -34,7 +34,7 @@ from tests.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, SLOW_DOWN, Answer, As
 
 
 @pytest.fixture
-def layout(s3) -> Layout:
+def layout(in_store) -> Layout:
     return new_layout()
 
 

@@ -34,7 +34,7 @@ N = 8
 
 
 @pytest.fixture
-def layout(s3) -> Layout:
+def layout(in_store) -> Layout:
     return new_layout()
 
 

@@ -38,6 +38,7 @@ def test_a_try_that_raised_before_or_behind_its_commit_counts_once(table, write,
     assert table.append(rows("c"), waits.append) == 3
 
 
+@pytest.mark.local_disk
 def test_whoever_waits_may_give_up(table):
     def give_up(unclear: Exception) -> None:
         raise TimeoutError from unclear
@@ -47,6 +48,7 @@ def test_whoever_waits_may_give_up(table):
     assert there(table) == []
 
 
+@pytest.mark.local_disk
 def test_a_table_that_is_gone_is_not_waited_for(table):
     shutil.rmtree(table.path)
     with pytest.raises(FileNotFoundError):

@@ -20,7 +20,7 @@ REFUSED = Answer(is_passed=False, status=403, code="AccessDenied")
 
 
 @pytest.fixture
-def layout(s3) -> Layout:
+def layout(in_store) -> Layout:
     return new_layout()
 
 

@@ -1,0 +1,90 @@
+"""The kinds of object stores in which a root may lie: how their URLs are written, what the environment says of them,
+and what they do not have in common behind ``obstore``.
+
+A container of Azure's and its account are one name in the URL, as in Hadoop's: ``container@account``. Accounts of
+other clouds than Azure's public one ``obstore`` does not know by their host.
+"""
+
+import re
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """One kind. *bucket* is what stands before the first slash of a URL, such as *example*; *who* and *where* say how
+    the environment tells who asks, and where the store is; of a missing *bucket_name* the store speaks by one of
+    *no_bucket*, of who is nobody it knows by one of *nobody*."""
+
+    scheme: str
+    name: str
+    example: str
+    bucket: re.Pattern[str]
+    allow_http: str
+    """The variable of the environment that lets a store be asked without encryption."""
+    who: str
+    where: str
+    bucket_name: str
+    no_bucket: frozenset[str]
+    nobody: frozenset[str]
+    removed_a_call: int
+    """Where one of several to be removed is not there, S3 says nothing, Azure removes the others of the same call, and
+    Google is asked for each alone."""
+    has_last_bytes: bool = True
+    """Does it give the end of what it holds by how many bytes that is?"""
+    lists_from_a_name: bool = True
+    """Does it list from a name on, or always all that there is?"""
+
+
+S3 = Kind(
+    scheme="s3",
+    name="S3",
+    example="s3://<bucket>/<folder>",
+    bucket=re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
+    allow_http="AWS_ALLOW_HTTP",
+    who="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where they are of a session), or give "
+    "the machine a role",
+    where="AWS_ENDPOINT_URL, where it is not Amazon's",
+    bucket_name="bucket",
+    no_bucket=frozenset({"NoSuchBucket"}),
+    nobody=frozenset(
+        {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "InvalidClientTokenId"}
+    ),
+    removed_a_call=1000,
+)
+AZURE = Kind(
+    scheme="abfss",
+    name="Azure",
+    example="abfss://<container>@<account>.dfs.core.windows.net/<folder>",
+    bucket=re.compile(r"[a-z0-9](?:-?[a-z0-9]){2,62}@[a-z0-9]{3,24}\.dfs\.core\.windows\.net"),
+    allow_http="AZURE_ALLOW_HTTP",
+    who="set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and "
+    "AZURE_TENANT_ID, or give the machine an identity",
+    where="AZURE_STORAGE_ENDPOINT, where it is not Azure's",
+    bucket_name="container",
+    no_bucket=frozenset({"ContainerNotFound", "ContainerBeingDeleted"}),
+    nobody=frozenset({"AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"}),
+    removed_a_call=256,
+    has_last_bytes=False,
+    lists_from_a_name=False,
+)
+GOOGLE = Kind(
+    scheme="gs",
+    name="Google Cloud Storage",
+    example="gs://<bucket>/<folder>",
+    bucket=re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"),
+    allow_http="GOOGLE_ALLOW_HTTP",
+    who="set GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT to the file of a service account's key, or give "
+    "the machine a service account",
+    where="GOOGLE_BASE_URL, where it is not Google's",
+    bucket_name="bucket",
+    no_bucket=frozenset({"NoSuchBucket"}),
+    nobody=frozenset({"AuthenticationRequired", "InvalidSecurity", "ExpiredToken"}),
+    removed_a_call=1,
+)
+KINDS = {f"{kind.scheme}://": kind for kind in (S3, AZURE, GOOGLE)}
+SCHEMES = tuple(KINDS)
+EXAMPLES = ", ".join(kind.example for kind in KINDS.values())
+
+
+def kind_of(url: str) -> Kind:
+    """Of a URL that begins with one of ``SCHEMES``."""
+    return KINDS[url[: url.index("://") + 3]]

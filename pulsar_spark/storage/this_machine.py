@@ -1,0 +1,39 @@
+"""What is this machine's, wherever a root lies: its processes, and its folder for temporary files."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from pulsar_spark.errors import InvalidConfiguration
+
+
+def runs(pid: int) -> bool:
+    """Is there a process of this number on this machine, which has not ended?"""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, IndexError):
+        return False
+
+
+def own_folder(name: str) -> Path:
+    """A folder for temporary files, of a name that others can guess, made for this user alone;
+    :class:`InvalidConfiguration` where there is another's, or one that others may write to."""
+    path = Path(tempfile.gettempdir()) / name
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise InvalidConfiguration(
+            f"{str(path)!r} is not a folder of this user's alone: remove it, or set TMPDIR to a folder of your own"
+        )
+    return path
