@@ -34,8 +34,8 @@ _PROGRESS_BEHIND_BATCHES = {
     "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
 }
 """Spark writes to the checkpoint in the background, once a second, and not before and behind each micro-batch: 20 ms
-less of each. It does so of itself for sinks that may be given a batch twice, which it does not know of this one; a round
-knows by its own row what it has consumed."""
+less of each. It does so for sinks alone that it knows may be given a batch twice, unless it is told to; a round knows
+by its own row what it has consumed."""
 log = logging.getLogger(__name__)
 
 
