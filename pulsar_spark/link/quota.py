@@ -14,7 +14,6 @@ no broker.
 import threading
 import time
 from collections.abc import Callable, Mapping
-from weakref import WeakValueDictionary
 
 from pulsar_spark.errors import (
     ProducerBlockedQuotaExceededError,
@@ -23,6 +22,7 @@ from pulsar_spark.errors import (
     TopicStopped,
 )
 from pulsar_spark.link import interrupts
+from pulsar_spark.link.shared_by_table import SharedByTable
 from pulsar_spark.protocol.policies import (
     BACKLOG_EXCEEDED,
     INACTIVITY_TIMEOUT,
@@ -33,7 +33,6 @@ from pulsar_spark.protocol.policies import (
     policy_number,
     policy_text,
 )
-from pulsar_spark.storage import forks
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.condition import check_not_stopped
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
@@ -66,19 +65,11 @@ class _Policies:
             return self._known[1]
 
 
-_policies: WeakValueDictionary[tuple, _Policies] = WeakValueDictionary()
-_policies_lock = threading.Lock()
+_policies = SharedByTable(_Policies)
 
 
 def _policies_of(layout: Layout) -> _Policies:
-    """Those of a bundle as it is now: others where its tables were made again."""
-    path = layout.broker_table(CURSOR_LEDGER.name)
-    with _policies_lock:
-        key = forks.generation, str(path), TableLog(path).life()
-        found = _policies.get(key)
-        if found is None:
-            found = _policies[key] = _Policies(path)
-        return found
+    return _policies.of(layout.broker_table(CURSOR_LEDGER.name))
 
 
 class BacklogQuota:

@@ -9,15 +9,13 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from pulsar_spark.errors import ConnectError, PulsarSparkError, UnknownError
-from pulsar_spark.storage import forks
+from pulsar_spark.link.shared_by_table import SharedByTable
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.table_specs import REQUESTS
@@ -32,7 +30,7 @@ class RequestWriter:
     def __init__(self, layout: Layout, is_ending: Callable[[], bool] | None):
         path = layout.broker_table(REQUESTS.name)
         self._is_ending = is_ending or (lambda: True)
-        self._table = _SharedTable(path) if is_ending is None else _shared_table(path)
+        self._table = _SharedTable(path) if is_ending is None else _tables.of(path)
 
     @property
     def path(self) -> str:
@@ -132,15 +130,4 @@ class _SharedTable:
             return True
 
 
-_tables: WeakValueDictionary[tuple, _SharedTable] = WeakValueDictionary()
-_tables_lock = threading.Lock()
-
-
-def _shared_table(path: AnyPath) -> _SharedTable:
-    """That of the table as it is now: another one where it was made again. FileNotFoundError without a table."""
-    with _tables_lock:
-        key = forks.generation, str(path), TableLog(path).life()
-        found = _tables.get(key)
-        if found is None:
-            found = _tables[key] = _SharedTable(path)
-        return found
+_tables = SharedByTable(_SharedTable)
