@@ -162,8 +162,8 @@ draining.show()
 shares = spark.sql("""
     SELECT split_part(topic, '/', -1) AS topic, consumer_name, count(*) AS ranges,
         round(sum((range_end - range_start + 1) / sharers / axis_size), 3) AS share
-    FROM hash_ranges GROUP BY ALL ORDER BY topic, consumer_name""")
-shares.show()
+    FROM hash_ranges GROUP BY ALL ORDER BY topic, consumer_name""").toPandas()
+print(shares.to_string(index=False))
 
 # COMMAND ----------
 
