@@ -8,9 +8,10 @@ partition without exchange and broadcast, which keep their first result.
 Small rounds are interpreted: generating code costs 0.1 s a round, whatever the rows. From :data:`COMPILED_FROM` rows on
 that pays, because a compiled plan takes a sixth of the time a row. The first execution of a compiled plan takes some
 seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Then the
-compiled plans are run in: Java compiles what runs often, and till then a plan takes twice as long. Each of the
-two has a session of its own, since Spark takes that choice from the session. Inputs beyond the largest of
-:data:`LENGTHS` get a plan of their own.
+compiled plans are run in: Java compiles what runs often, and till then a plan takes twice as long. Both wait for a
+calm moment, since on two cores a small round beside them takes twice as long; who needs the compiled plans now has
+them prepared at once. Each of the two has a session of its own, since Spark takes that choice from the session. Inputs
+beyond the largest of :data:`LENGTHS` get a plan of their own.
 
 Cursors know nothing of each other, so from :data:`HALVED_FROM` rows on a compiled plan's work is cut into two halves of
 whole cursors, planned side by side by two such plans (on two cores 180,000 rows take 0.7 s instead of 1.1 s; 18,000
@@ -21,8 +22,10 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise, repeat
 from pathlib import Path
@@ -48,6 +51,9 @@ END_SECONDS = 20.0
 COMPILE_AFTER_SECONDS, ENVIRONMENT = 15.0, "PULSAR_SPARK_COMPILE_AFTER_SECONDS"
 """How long after its start a broker prepares the compiled plans, unless a round needs them before; the environment may
 say another number: a broker that lives for seconds need not begin."""
+CALM_SECONDS, PATIENCE_SECONDS = 1.0, 300.0
+"""What is prepared in the background waits until no round was planned for the one; the compiled plans, which a round
+may need at any moment, for the other at most."""
 RUN_IN, PAUSE_SECONDS = 60, 0.05
 """How often each compiled plan is run in, on as many rows as pay it, and the rest that rounds are left in between. When
 Java is done with it a plan of whole acknowledgements takes 33 ms of 2,000 rows, 30 ms of ten."""
@@ -73,10 +79,15 @@ class Planner:
         self._compiled = _Mode(spark, folder / "compiled", _COMPILED)
         self._beside = _Mode(spark, folder / "beside", _COMPILED)
         self._is_compiled, self._is_compiling = threading.Event(), threading.Lock()
-        self._is_ending = threading.Event()
+        self._is_ending, self._is_urgent = threading.Event(), threading.Event()
+        self._calm = Calm()
 
     def run(self, work: Work) -> list[Outcome]:
         """What becomes of each cursor of *work*."""
+        with self._calm.interrupted():
+            return self._run(work)
+
+    def _run(self, work: Work) -> list[Outcome]:
         plan = plan_for(work.rows)
         mode = self._interpreted
         if work.rows.num_rows >= COMPILED_FROM:
@@ -102,19 +113,26 @@ class Planner:
         self._interpreted.warm_up(AT_START)
 
     def compile_soon(self, after_seconds: float = 0.0) -> None:
-        """Prepare the compiled plans in the background, unless that is under way. *after_seconds* leave the processor
-        to the first rounds of a broker that starts: two cores compile and serve at once half as quickly."""
+        """Prepare the compiled plans in the background, unless that is under way: at once, because a round needs them,
+        or when *after_seconds*, in which a broker that starts has its first rounds, a calm moment comes."""
 
         def compile_later() -> None:
-            if not self._is_ending.wait(after_seconds) and not self._is_compiled.is_set():
+            if self._is_ending.wait(after_seconds):
+                return
+            if after_seconds:
+                self._calm.wait(self._is_urgent, PATIENCE_SECONDS)
+            if not self._is_ending.is_set() and not self._is_compiled.is_set():
                 self.compile()
 
+        if not after_seconds:
+            self._is_urgent.set()
         if not self._is_compiling.locked():
             threading.Thread(target=compile_later, name="pulsar-spark-compile", daemon=True).start()
 
     def end(self) -> None:
         """Return when nothing is prepared in the background any more: its folder may go."""
         self._is_ending.set()
+        self._is_urgent.set()
         if self._is_compiling.acquire(timeout=END_SECONDS):
             self._is_compiling.release()
 
@@ -138,9 +156,36 @@ class Planner:
         """Run the compiled plans in, on files of their own, since rounds may use the others by now."""
         apart, rows = _Mode(self._compiled.application, self.folder / "run-in", _COMPILED), _acknowledged_one_by_one()
         for plan in PLANS * RUN_IN:
+            self._calm.wait(self._is_ending)
             if self._is_ending.wait(PAUSE_SECONDS):
                 return
             apart.run(rows, plan)
+
+
+class Calm:
+    """Since when no round has been planned; *clock* counts seconds and never goes back."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock, self._planning, self._since = clock, 0, float("-inf")
+
+    @contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """A round is planned meanwhile."""
+        self._planning += 1
+        try:
+            yield
+        finally:
+            self._since = self._clock()
+            self._planning -= 1
+
+    def wait(self, ended: threading.Event, most_seconds: float = float("inf")) -> None:
+        """Return after :data:`CALM_SECONDS` of calm, when *most_seconds* are over, or when *ended* is set."""
+        until = self._clock() + most_seconds
+        while True:
+            now = self._clock()
+            calm_at = now + CALM_SECONDS if self._planning else self._since + CALM_SECONDS
+            if now >= min(calm_at, until) or ended.wait(min(calm_at, until) - now):
+                return
 
 
 def compile_after_seconds() -> float:

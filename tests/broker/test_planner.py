@@ -1,9 +1,11 @@
 """Work planned in two halves, side by side, is planned as at once; work that only acknowledges by the shorter plan."""
 
+import threading
+
 import pytest
 
 from pulsar_spark.broker import planner as planner_module
-from pulsar_spark.broker.planner import Planner, _middle
+from pulsar_spark.broker.planner import CALM_SECONDS, Calm, Planner, _middle
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.cursor import PENDING, Range
@@ -69,6 +71,60 @@ def test_who_ends_waits_for_the_plan_that_is_being_compiled_and_no_other(monkeyp
     )
     planner.compile()
     assert run == [PLANS[0]] and not planner._is_compiled.is_set()
+
+
+class Ended:
+    """An event that nobody sets; waiting for it moves the clock, and may *begin* something."""
+
+    def __init__(self, begin=lambda: None):
+        self.now, self.begin = 100.0, begin
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        self.begin()
+        return False
+
+
+def test_what_can_wait_does_so_until_rounds_pause():
+    ended = Ended()
+    calm = Calm(lambda: ended.now)
+    calm.wait(ended)
+    assert ended.now == 100.0, "nothing was planned yet"
+    with calm.interrupted():
+        ended.now += 7
+    ended.now += 0.25
+    calm.wait(ended)
+    assert ended.now == 107 + CALM_SECONDS, "a round was over a quarter of a second before"
+
+
+def test_a_round_under_way_is_no_calm_moment():
+    ended = Ended()
+    calm = Calm(lambda: ended.now)
+    with calm.interrupted():
+        calm.wait(ended, 5)
+    assert ended.now == 105.0, "patience ended"
+
+
+def test_rounds_without_a_pause_put_off_what_can_wait_as_long_as_patience_lasts():
+    def round_now():
+        with calm.interrupted():
+            pass
+
+    ended = Ended(round_now)
+    calm = Calm(lambda: ended.now)
+    round_now()
+    calm.wait(ended, 30.5)
+    assert ended.now == 130.5
+
+
+def test_a_round_that_needs_compiled_plans_does_not_wait_for_calm(monkeypatch, tmp_path):
+    planner, compiled = Planner(None, tmp_path), threading.Event()
+    monkeypatch.setattr(planner, "compile", compiled.set)
+    with planner._calm.interrupted():
+        planner.compile_soon(0.01)
+        assert not compiled.wait(0.2)
+        planner.compile_soon()
+        assert compiled.wait(10)
 
 
 @pytest.mark.parametrize("said, seconds", [(None, planner_module.COMPILE_AFTER_SECONDS), ("0", 0.0), ("2.5", 2.5)])
