@@ -76,8 +76,9 @@ class PlainBroker(runner.Broker):
         given = {"now": lambda: runner.now_micros() + self._ahead, "housekeeping": False, **options}
         super().__init__(None, root, **given)
         self._planner = PlainPlans(self._planner.folder)
-        self._stream = PlainStream(self._look, self._run_batch, self._stopping)
-        self._pause = threading.RLock()
+        self._stream = PlainStream(self._batches.look, self._batches.run, self._stopping)
+        self._pause, self._run_round = threading.RLock(), self._batches.run_round
+        self._batches.run_round = self._run_between_pauses
         self._asked = Asked([], 0, [])
 
     @contextlib.contextmanager
@@ -86,13 +87,13 @@ class PlainBroker(runner.Broker):
         with self._pause:
             yield
 
-    def _run_round(self) -> None:
+    def _run_between_pauses(self) -> None:
         with self._pause:
-            super()._run_round()
+            self._run_round()
 
     def requests_version(self) -> int:
         """The version of the latest requests that are committed."""
-        return self._requests_log.latest()
+        return self._batches._requests_log.latest()
 
     def requests(self) -> list[Request]:
         """All requests that are committed now, in order."""

@@ -12,9 +12,8 @@ that is gone, say) is followed by another. A broker that finds the lease taken s
 one that was taken over stops at its next commit, or when it would renew its lease.
 
 A disk that is full, read-only or failing makes the broker wait: what was under way is dropped, and what is committed
-taken over again when it can be written. What else ends a round ends the broker. It never travels through Spark,
-which would say it in its own words and at length, but is kept in :attr:`Broker.failure` and raised by
-:meth:`Broker.wait`.
+taken over again when it can be written. What else ends a round ends the broker, is kept in :attr:`Broker.failure` and
+raised by :meth:`Broker.wait`. What a micro-batch does is micro_batches', when it begins source's and stream's.
 """
 
 import atexit
@@ -22,14 +21,10 @@ import logging
 import os
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable
 
-from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.clock import steady_micros
 from pulsar_spark.broker.compaction_job import SparkCompaction
@@ -39,34 +34,26 @@ from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.housekeeping import Housekeeping
-from pulsar_spark.broker.isolation import is_spark_gone
-from pulsar_spark.broker.journal import Journal
 from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.micro_batches import MAY_PASS, MicroBatches
 from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.planner import Planner, compile_after_seconds
-from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.same_process import replace_former
-from pulsar_spark.broker.source import Moved, News
 from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
-from pulsar_spark.errors import DelayIndexNotReady, InvalidConfiguration, PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.bundles import add_bundle, bundles_of
-from pulsar_spark.storage.checkpoints import checkpoint_behind
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_at_start
-from pulsar_spark.storage.session import check_context, is_running
+from pulsar_spark.storage.session import check_context
 from pulsar_spark.storage.spark_root import can_read
 from pulsar_spark.storage.topics import prepare_root
-from pulsar_spark.table_specs import REQUESTS
 
 STOP_SECONDS = 60.0
-MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
-"""As what a fault of the disk comes; most of these are none."""
 log = logging.getLogger(__name__)
 
 
@@ -128,31 +115,36 @@ class Broker:
         self._is_housekeeping, self._housekeeping = housekeeping, None
         self._compaction: CompactionUpkeep | None = None
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
-        self.spark, self.layout, self.now, self.on_round = spark, _layout(root, bundle), now, on_round
+        self.spark, self.layout, self.now = spark, _layout(root, bundle), now
         self.broker_id = broker_id or new_broker_id()
         self.failure: BaseException | None = None
-        self._stopping, self._between_batches = threading.Event(), threading.Event()
-        self._between_batches.set()
-        self._closing, self._batch = threading.Lock(), threading.Lock()
+        self._stopping, self._closing = threading.Event(), threading.Lock()
         waits = Waits(self.broker_id)
         self._tenure = Tenure(self.layout, self.broker_id, self._stopping, waits, self._fail)
+        self._planner = Planner(spark, self.layout.local_folder() / "inputs" / self.broker_id)
+        self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
+        self._batches = MicroBatches(
+            spark,
+            self.layout,
+            now,
+            self._planner.folder,
+            on_round,
+            self._stopping,
+            self._disk,
+            waits,
+            self._fail,
+            available_now=available_now,
+        )
         self._stream = Stream(
             spark,
             self.layout.checkpoint() / self.broker_id,
             self.broker_id,
-            self._look,
-            self._run_batch,
+            self._batches.look,
+            self._batches.run,
             self._stopping,
             waits,
             self._fail,
         )
-        self._planner = Planner(spark, self.layout.local_folder() / "inputs" / self.broker_id)
-        self._requests_log = TableLog(self.layout.broker_table("requests"))
-        self._journal = Journal()
-        self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
-        self._index = Patience(self._stopping, waits, "something is asked of what waits for its deliver time")
-        self._has_more, self._next_look = False, float("-inf")
-        self._available_now = available_now
 
     def __enter__(self) -> "Broker":
         self.start()
@@ -214,15 +206,18 @@ class Broker:
         return self.spark is not None and can_read(self.spark, self.layout.root)
 
     @property
+    def rounds(self) -> Rounds:
+        """Its rounds, once it has taken its bundle over."""
+        return self._batches.rounds
+
+    @property
     def is_stopping(self) -> bool:
         """Whether it was told to stop, or has failed."""
         return self._stopping.is_set()
 
     def has_news(self) -> bool:
         """Was something asked or published that its rounds have not taken in? For one that has ended, too."""
-        bundle = self.rounds.bundle
-        bundle.ask_all()
-        return bool(bundle.moved()) or self._requests_log.has(bundle.requests_version + 1)
+        return self._batches.has_news()
 
     def stop(self) -> None:
         """Stop after the round under way. Safe to call from a signal handler, and twice."""
@@ -242,14 +237,14 @@ class Broker:
         self._stopping.set()
         with self._closing:
             atexit.unregister(self.close)
-            self._between_batches.wait(STOP_SECONDS)
+            self._batches.wait(STOP_SECONDS)
             self._stream.stop()
             self._planner.end()
             for background in (self._delays, self._housekeeping, self._compaction):
                 if background is not None:
                     background.close()
             self._tenure.end()
-            self._journal.end_minute()
+            self._batches.end()
 
     def _fail(self, failure: BaseException) -> None:
         """Stop because of *failure*; the first one counts."""
@@ -275,98 +270,6 @@ class Broker:
         finally:
             self.close()
 
-    # Rounds
-
-    def _look(self) -> News | None:
-        """What the next round is for; None while there is nothing to do, or a round is under way."""
-        self._journal.look()
-        if time.monotonic() < self._next_look or not self._batch.acquire(blocking=False):
-            return None
-        try:
-            moved = self._moved()
-        except Exception:  # whatever it is, the micro-batch meets it again, and says so
-            log.debug("looking for work failed", exc_info=True)
-            moved = [Moved("fault", 0, 1)]
-        finally:
-            self._batch.release()
-        bundle = self.rounds.bundle
-        if not moved:
-            self._next_look = time.monotonic() + self.layout.store.look_seconds
-            if self._available_now:
-                self._end_or_wait()
-            return None
-        requests = next((each.to_version for each in moved if each.log == REQUESTS.name), bundle.requests_version)
-        return News(moved, {"round": bundle.round + 1, "requests": requests, "clock": self.now() // 1000})
-
-    def _end_or_wait(self) -> None:
-        """Nothing is left to do: end where nobody is connected, and say who is where somebody is. What was asked and
-        waits for the delay index is answered before."""
-        if self.rounds.has_waiting_requests:
-            return
-        cursors = self.rounds.bundle.cursors
-        if any(cursor.consumers for cursor in cursors.values()):
-            self._journal.note_waiting(
-                lambda: [
-                    f"{consumer.name!r} on {key.subscription!r} of {cursor.topic}"
-                    for key, cursor in cursors.items()
-                    for consumer in cursor.consumers.values()
-                ]
-            )
-        else:
-            self._stopping.set()
-
-    def _moved(self) -> list[Moved]:
-        bundle, asked = self.rounds.bundle, self._requests_log
-        if self.rounds.is_waiting:
-            return []
-        if self._available_now:  # it is to end when there is nothing, announced or not
-            bundle.ask_all()
-        moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
-        if asked.has(bundle.requests_version + 1):
-            moved.append(Moved(REQUESTS.name, bundle.requests_version, asked.latest(bundle.requests_version)))
-        if not moved and (self._has_more or bundle.has_new_folders() or self.rounds.is_due()):
-            moved.append(Moved("clock", bundle.now.wall // 1000, self.now() // 1000))
-        return moved
-
-    def _run_batch(self, moved: DataFrame, _batch_id: int) -> None:
-        """One micro-batch: one round. Nothing is raised into Spark: see the module's docstring."""
-        with self._batch:
-            self._between_batches.clear()
-            try:
-                if not self._stopping.is_set():  # else the query may be ended under it at any moment
-                    self._run_patiently()
-                    _count(moved)
-            except Exception as failure:
-                is_there = self.spark is None or is_running(self.spark)  # one that is being stopped still answers
-                if is_there and not is_spark_gone(failure):  # whether it was to go the supervisor knows
-                    self._fail(failure)
-            finally:
-                self._between_batches.set()
-
-    def _run_patiently(self) -> None:
-        try:
-            self._run_round()
-            self._disk.end()
-            self._index.end()
-        except DelayIndexNotReady as not_yet:
-            self._has_more = True
-            self._index.bear(not_yet)
-        except MAY_PASS as fault:
-            self._has_more = True
-            are_inputs_there = self._planner.folder.exists()  # where somebody removed them they are written again
-            (self._disk.bear if are_inputs_there else self._disk.pause)(fault)
-
-    def _run_round(self) -> None:
-        started = time.perf_counter()
-        requests, known = self.layout.broker_table(REQUESTS.name), self.rounds.bundle.requests_version
-        result = self.rounds.run(*read_asked(requests, after=known))
-        seconds = time.perf_counter() - started
-        checkpoint_behind(requests, known, self.rounds.bundle.requests_version)
-        self._journal.note(result, seconds)
-        self._has_more = result.is_committed and self.rounds.has_work()
-        if self.on_round and result.is_committed:
-            self.on_round(result, seconds)
-
     def _take_over(self) -> None:
         """Begin from what is committed, and write what a crash may have left unwritten."""
         index = DelayIndex(self.layout, is_attended=True)
@@ -380,17 +283,7 @@ class Broker:
         )
         rounds.take_over()
         add_bundle(self.layout, rounds.bundle.served)
-        self.rounds = rounds
+        self._batches.rounds = rounds
         build = SparkBuild(self.spark, index.table, index.places) if self._reads_by_spark else None
         self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)
         self._delays.start()
-
-
-def _count(moved: DataFrame | None) -> None:
-    """Read the micro-batch's own rows, so that Spark counts what came in. It is not on the way to the commit: where
-    Spark cannot, as while its executors die, only its own figures suffer."""
-    try:
-        if moved is not None:
-            moved._jdf.queryExecution().toRdd().count()
-    except Py4JJavaError as failed:
-        log.info("the rows of a round's micro-batch were not counted: %s", str(failed).partition("\n")[0])

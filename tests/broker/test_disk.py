@@ -67,8 +67,8 @@ def play(root) -> dict:
             """Is what was asked and published done? And, if that *is_over*, no round to come and no fault waited for?
             Asked between two rounds: a write that failed when it was done is seen before the broker knows."""
             broker.failure and broker.wait()
-            with broker._batch:
-                if is_over and (broker._disk.is_waiting or broker._moved()):
+            with broker._batches.lock:
+                if is_over and (broker._batches.disk.is_waiting or broker._batches.moved()):
                     return False
                 return not broker.rounds.bundle.moved() and consumed(layout) >= last
 

@@ -17,7 +17,6 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.storage.held_file import machine
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_root
 from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, presence_folder
 from tests.client.processes import Program, broker_process, run
@@ -250,17 +249,17 @@ def test_an_idle_broker_has_news_when_a_client_went(tmp_path):
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     engine.round([ON.subscribe("A", "Exclusive", client="client")], 0)
-    idle = Broker(None, engine.layout.root, now=lambda: engine.rounds.bundle.now.wall)
-    idle.rounds, idle._requests_log = engine.rounds, TableLog(engine.layout.broker_table("requests"))
+    idle = Broker(None, engine.layout.root, now=lambda: engine.rounds.bundle.now.wall)._batches
+    idle.rounds = engine.rounds
     engine.rounds.bundle.has_new_folders = lambda: False
     engine.rounds.bundle.liveness = Liveness(engine.layout, Clock())
-    assert not idle._look()
+    assert not idle.look()
     engine.rounds.bundle.liveness = Liveness(engine.layout, Clock())
     leave(engine.layout, "client")
-    assert idle._look()
+    assert idle.look()
     engine.round([], 1)
     assert engine.state(TOPIC, -1, "s")["consumers"] == {}
-    assert not idle._look()
+    assert not idle.look()
 
 
 def test_a_refusal_looks_at_the_holder_first(tmp_path):

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQueryListener
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import delay_index, runner, source
+from pulsar_spark.broker import delay_index, micro_batches, source
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.source import Feed, Moved, News, RoundReader, register_source
@@ -106,7 +106,7 @@ def test_a_broker_for_now_answers_first_what_waits_for_the_delay_index(tmp_path,
     with PlainBroker(engine.layout.root, available_now=True) as broker:
         eventually(lambda: broker.rounds.has_waiting_requests, 60)
         with broker.paused():
-            broker._end_or_wait()
+            broker._batches.end_or_wait()
         assert not broker.is_stopping
         broker._delays.work()
         eventually(lambda: broker.is_stopping, 60)
@@ -124,7 +124,7 @@ class EndedUnderIt:
 def test_a_micro_batch_that_begins_while_the_broker_stops_asks_nothing_of_spark_and_is_no_failure(tmp_path):
     with PlainBroker(tmp_path / "root") as broker:
         broker.stop()
-        broker._run_batch(EndedUnderIt(), 1)
+        broker._batches.run(EndedUnderIt(), 1)
     assert broker.failure is None
 
 
@@ -136,10 +136,10 @@ def test_what_a_batch_meets_while_spark_is_stopped_is_no_failure_of_the_broker(t
         raise RuntimeError("the plan's session is null")
 
     with PlainBroker(tmp_path / "root") as broker, broker.paused():
-        monkeypatch.setattr(runner, "_count", count)
-        monkeypatch.setattr(runner, "is_running", lambda spark: is_running)
-        monkeypatch.setattr(broker, "spark", object())
-        broker._run_batch(None, 0)
+        monkeypatch.setattr(micro_batches, "count_rows", count)
+        monkeypatch.setattr(micro_batches, "is_running", lambda spark: is_running)
+        monkeypatch.setattr(broker._batches, "_spark", object())
+        broker._batches.run(None, 0)
         monkeypatch.undo()
         failure, broker.failure = broker.failure, None
         assert (str(failure) if is_running else failure) == ("the plan's session is null" if is_running else None)

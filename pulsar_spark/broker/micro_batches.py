@@ -1,0 +1,185 @@
+"""The micro-batches of a broker's query, each of which is one round: what the next one is for, and running it.
+
+A disk that is full, read-only or failing makes them wait: what was under way is dropped, and comes again. What else
+ends a round ends the broker. It never travels through Spark, which would say it in its own words and at length, but is
+told to the broker.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_spark.broker.drafts import RoundResult
+from pulsar_spark.broker.isolation import is_spark_gone
+from pulsar_spark.broker.journal import Journal
+from pulsar_spark.broker.patience import Patience, Waits
+from pulsar_spark.broker.reading import read_asked
+from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.broker.source import Moved, News
+from pulsar_spark.errors import DelayIndexNotReady, PulsarSparkError
+from pulsar_spark.storage.checkpoints import checkpoint_behind
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.session import is_running
+from pulsar_spark.table_specs import REQUESTS
+
+MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
+"""As what a fault of the disk comes; most of these are none."""
+log = logging.getLogger(__name__)
+
+
+class MicroBatches:
+    """One broker's, by its ``rounds``, which are there once it has taken its bundle over.
+
+    *inputs* is the folder of its prepared plans. *on_round* is told of each round that committed, and its seconds.
+    None begins once *stopping* is set, which is done here where there is nothing left to do and *available_now*. *disk*
+    waits for the root, one of *waits* for the delay index; *fail* is told what ends the broker.
+    """
+
+    rounds: Rounds
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        layout: Layout,
+        now: Callable[[], int],
+        inputs: Path,
+        on_round: Callable[[RoundResult, float], None] | None,
+        stopping: threading.Event,
+        disk: Patience,
+        waits: Waits,
+        fail: Callable[[BaseException], None],
+        *,
+        available_now: bool,
+    ):
+        self._spark, self._layout, self._now, self._inputs, self._on_round = spark, layout, now, inputs, on_round
+        self._stopping, self.disk, self._fail = stopping, disk, fail
+        self._index = Patience(stopping, waits, "something is asked of what waits for its deliver time")
+        self._between, self.lock = threading.Event(), threading.Lock()
+        self._between.set()
+        self._requests_log = TableLog(layout.broker_table(REQUESTS.name))
+        self._journal = Journal()
+        self._has_more, self._next_look, self._available_now = False, float("-inf"), available_now
+
+    def look(self) -> News | None:
+        """What the next round is for; None while there is nothing to do, or a round is under way."""
+        self._journal.look()
+        if time.monotonic() < self._next_look or not self.lock.acquire(blocking=False):
+            return None
+        try:
+            moved = self.moved()
+        except Exception:  # whatever it is, the micro-batch meets it again, and says so
+            log.debug("looking for work failed", exc_info=True)
+            moved = [Moved("fault", 0, 1)]
+        finally:
+            self.lock.release()
+        bundle = self.rounds.bundle
+        if not moved:
+            self._next_look = time.monotonic() + self._layout.store.look_seconds
+            if self._available_now:
+                self.end_or_wait()
+            return None
+        requests = next((each.to_version for each in moved if each.log == REQUESTS.name), bundle.requests_version)
+        return News(moved, {"round": bundle.round + 1, "requests": requests, "clock": self._now() // 1000})
+
+    def moved(self) -> list[Moved]:
+        """The logs that moved, or the clock where something is due or left to do."""
+        bundle, asked = self.rounds.bundle, self._requests_log
+        if self.rounds.is_waiting:
+            return []
+        if self._available_now:  # it is to end when there is nothing, announced or not
+            bundle.ask_all()
+        moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
+        if asked.has(bundle.requests_version + 1):
+            moved.append(Moved(REQUESTS.name, bundle.requests_version, asked.latest(bundle.requests_version)))
+        if not moved and (self._has_more or bundle.has_new_folders() or self.rounds.is_due()):
+            moved.append(Moved("clock", bundle.now.wall // 1000, self._now() // 1000))
+        return moved
+
+    def has_news(self) -> bool:
+        """Was something asked or published that the rounds have not taken in? For a broker that has ended, too."""
+        bundle = self.rounds.bundle
+        bundle.ask_all()
+        return bool(bundle.moved()) or self._requests_log.has(bundle.requests_version + 1)
+
+    def end_or_wait(self) -> None:
+        """Nothing is left to do: end where nobody is connected, and say who is where somebody is. What was asked and
+        waits for the delay index is answered before."""
+        if self.rounds.has_waiting_requests:
+            return
+        cursors = self.rounds.bundle.cursors
+        if any(cursor.consumers for cursor in cursors.values()):
+            self._journal.note_waiting(
+                lambda: [
+                    f"{consumer.name!r} on {key.subscription!r} of {cursor.topic}"
+                    for key, cursor in cursors.items()
+                    for consumer in cursor.consumers.values()
+                ]
+            )
+        else:
+            self._stopping.set()
+
+    def run(self, moved: DataFrame | None, _batch_id: int) -> None:
+        """One micro-batch: one round. Nothing is raised into Spark: see the module's docstring."""
+        with self.lock:
+            self._between.clear()
+            try:
+                if not self._stopping.is_set():  # else the query may be ended under it at any moment
+                    self._run_patiently()
+                    count_rows(moved)
+            except Exception as failure:
+                is_there = self._spark is None or is_running(self._spark)  # one that is being stopped still answers
+                if is_there and not is_spark_gone(failure):  # whether it was to go the supervisor knows
+                    self._fail(failure)
+            finally:
+                self._between.set()
+
+    def wait(self, seconds: float) -> None:
+        """Return when the one under way is over, or so many seconds are."""
+        self._between.wait(seconds)
+
+    def end(self) -> None:
+        """Say what was not said yet of what happened."""
+        self._journal.end_minute()
+
+    def _run_patiently(self) -> None:
+        try:
+            self.run_round()
+            self.disk.end()
+            self._index.end()
+        except DelayIndexNotReady as not_yet:
+            self._has_more = True
+            self._index.bear(not_yet)
+        except MAY_PASS as fault:
+            self._has_more = True
+            are_inputs_there = self._inputs.exists()  # where somebody removed them they are written again
+            (self.disk.bear if are_inputs_there else self.disk.pause)(fault)
+
+    def run_round(self) -> None:
+        """One round, of what was asked and published until now."""
+        started = time.perf_counter()
+        requests, known = self._layout.broker_table(REQUESTS.name), self.rounds.bundle.requests_version
+        result = self.rounds.run(*read_asked(requests, after=known))
+        seconds = time.perf_counter() - started
+        checkpoint_behind(requests, known, self.rounds.bundle.requests_version)
+        self._journal.note(result, seconds)
+        self._has_more = result.is_committed and self.rounds.has_work()
+        if self._on_round and result.is_committed:
+            self._on_round(result, seconds)
+
+
+def count_rows(moved: DataFrame | None) -> None:
+    """Read the micro-batch's own rows, so that Spark counts what came in. It is not on the way to the commit: where
+    Spark cannot, as while its executors die, only its own figures suffer."""
+    try:
+        if moved is not None:
+            moved._jdf.queryExecution().toRdd().count()
+    except Py4JJavaError as failed:
+        log.info("the rows of a round's micro-batch were not counted: %s", str(failed).partition("\n")[0])
