@@ -1,4 +1,4 @@
-"""Several bundles: each serves its slice of the topics, and what was one is split while no broker serves it."""
+"""Several bundles: each serves its slice of the topics, and what was one is split."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +17,7 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.storage import announcements
 from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
@@ -63,8 +64,39 @@ def test_a_bundle_is_split_in_the_middle_or_at_a_hash(layout):
         split_bundle(layout, 0)
 
 
-def test_a_bundle_that_is_served_is_not_split(root, layout):
-    with PlainBroker(root) as broker, pytest.raises(NotAllowedError, match=broker.broker_id):
+def test_a_bundle_that_a_program_serves_for_itself_is_not_split(root, layout):
+    """Nobody would serve the other part. It serves on."""
+    with PlainBroker(root) as broker:
+        with pytest.raises(NotAllowedError, match=f"{broker.broker_id}, which does not hand it over: stop"):
+            split_bundle(layout)
+        assert not broker.is_stopping and bundles_of(layout).ranges == (WHOLE,)
+
+
+def test_a_bundle_that_is_not_handed_over_in_time_is_not_split(root, layout, monkeypatch):
+    """Its round may take long. It is not handed over later, when nobody waits for it."""
+    monkeypatch.setattr(splitting, "HAND_OVER_SECONDS", 0)
+    serving = BundleLease(layout, "serving")
+    serving.take(hands_over=True)
+    with pytest.raises(NotAllowedError, match="serving, which did not hand it over within 0 s"):
+        split_bundle(layout)
+    serving.take(hands_over=True)
+    assert not serving.is_wanted
+
+
+def test_where_it_cannot_be_split_nobody_is_asked_to_hand_it_over(root, layout):
+    serving = BundleLease(layout, "serving")
+    serving.take(hands_over=True)
+    with pytest.raises(InvalidConfiguration, match="cannot be split at"):
+        split_bundle(layout, 0)
+    serving.take(hands_over=True)
+    assert not serving.is_wanted
+
+
+def test_two_that_want_to_split_one_bundle_are_told_apart(root, layout):
+    serving = BundleLease(layout, "serving")
+    serving.take(hands_over=True)
+    assert BundleLease(layout, "first").ask()
+    with pytest.raises(NotAllowedError, match="serving, which is to hand it over to another split"):
         split_bundle(layout)
 
 
