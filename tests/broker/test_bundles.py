@@ -72,6 +72,7 @@ def test_a_bundle_that_a_program_serves_for_itself_is_not_split(root, layout):
         assert not broker.is_stopping and bundles_of(layout).ranges == (WHOLE,)
 
 
+@pytest.mark.local_disk  # in a store nobody believes a lease that is not renewed
 def test_a_bundle_that_is_not_handed_over_in_time_is_not_split(root, layout, monkeypatch):
     """Its round may take long. It is not handed over later, when nobody waits for it."""
     monkeypatch.setattr(splitting, "HAND_OVER_SECONDS", 0)
@@ -92,6 +93,7 @@ def test_where_it_cannot_be_split_nobody_is_asked_to_hand_it_over(root, layout):
     assert not serving.is_wanted
 
 
+@pytest.mark.local_disk
 def test_two_that_want_to_split_one_bundle_are_told_apart(root, layout):
     serving = BundleLease(layout, "serving")
     serving.take(hands_over=True)

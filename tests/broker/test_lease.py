@@ -22,6 +22,7 @@ def test_a_lease_has_one_holder_until_it_lets_go(layout):
     assert second.take()
 
 
+@pytest.mark.local_disk
 def test_a_lease_that_ran_out_is_free(layout, monkeypatch):
     first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
     first.take()
@@ -31,6 +32,7 @@ def test_a_lease_that_ran_out_is_free(layout, monkeypatch):
     assert not first.take()
 
 
+@pytest.mark.local_disk
 def test_the_lease_of_a_process_that_is_gone_is_free_at_once(layout):
     code = (
         "import sys; from pulsar_spark.storage.lease import BundleLease; from pulsar_spark.storage.layout import "
