@@ -18,6 +18,7 @@ which would say it in its own words and at length, but is kept in :attr:`Broker.
 """
 
 import atexit
+import contextlib
 import logging
 import os
 import socket
@@ -177,8 +178,9 @@ class Broker:
         bundles = bundles_of(self.layout)
 
         def end_if_split() -> None:
-            if bundles_of(self.layout) != bundles:
-                self._hand_over()
+            with contextlib.suppress(OSError):  # it stands by until the disk lets it see
+                if bundles_of(self.layout) != bundles:
+                    self._hand_over()
 
         self._tenure.hand_over_by(self._hand_over)
         self._while_standing_by = end_if_split
