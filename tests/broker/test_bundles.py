@@ -11,10 +11,13 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker import split as splitting
 from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.topic_news import TopicNews
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage import announcements
+from pulsar_spark.storage.announcements import announcement_of, announcements_folder, take_announced
 from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
@@ -256,6 +259,18 @@ def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, ste
     with lower, upper, closing(pulsar.Client(f"delta:{root}")) as client:
         consumer = client.subscribe(HIGH, "s")
         assert [consumer.receive(20_000).data() for _ in range(2)] == [b"2", b"3"]
+
+
+def test_who_announces_a_publish_where_the_topic_was_before_a_split_is_heard(root, layout):
+    """He looks for its bundle again within a minute, in a store, and is told by nobody: he asks for nothing."""
+    table = layout.topic(parse_topic_name(HIGH))
+    split_bundle(layout)
+    files = [announcement_of(table), announcement_of(layout.topic(parse_topic_name(LOW))), "0" * 64, "a,b", "_,_,_"]
+    for name in files:
+        layout.store.touch(f"{announcements_folder(layout)}/{name}")
+    assert TopicNews(layout, {}).moved() == []
+    assert take_announced(layout) == []
+    assert [name for name in take_announced(layout_of(layout, HIGH)) if name in files] == files[:1]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"bundles": []}', '{"bundles": [{"range": "0x1", "folder": "x"}]}'])
