@@ -1,4 +1,4 @@
-"""Bundles: listed, and split while no broker serves them."""
+"""Bundles: listed, and split."""
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
@@ -33,8 +33,9 @@ class BundleVerbs:
 
     def split_bundle(self, bundle: str, at: int | None = None) -> list[str]:
         """Split *bundle*, a range of hashes as :meth:`bundles` names it, so that its second part begins with the hash
-        *at*, or in the middle; the two. No message moves. :class:`NotAllowedError` while a broker serves it,
-        :class:`InvalidConfiguration` for one that there is not."""
+        *at*, or in the middle; the two. No message moves. A broker that serves it is asked for it, and serves on behind
+        the split; :class:`NotAllowedError` for one that does not hand it over, :class:`InvalidConfiguration` for a
+        bundle that there is not."""
         from pulsar_spark.broker.split import split_bundle  # here, because it imports all that a round needs
 
         require_root(self.layout)

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -27,7 +26,7 @@ def run_broker(
     housekeeping: bool = True,
 ) -> None:
     """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks. Where it has
-    several bundles, a share of them, as many as other brokers of the root.
+    several bundles, or is split meanwhile, a share of them, as many as other brokers of the root.
 
     :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
     # Here, because it finds Java, which a caller with a session of its own has.
@@ -51,9 +50,15 @@ def run_broker(
             broker_id=broker_id,
         )
 
-    bundles = bundles_of(Layout(root)).folders
-    share = partial(Shared, root, make, available_now=available_now)
-    broker, is_told = share() if len(bundles) > 1 else make(bundles[0]), False
+    def of_what_there_is() -> "Broker | Shared":
+        folders = bundles_of(Layout(root)).folders
+        if len(folders) > 1:
+            return Shared(root, make, available_now=available_now)
+        alone = make(folders[0])
+        alone.hand_over_when_asked()
+        return alone
+
+    broker, is_told = of_what_there_is(), False
 
     def stop(*_: object) -> None:
         nonlocal is_told
@@ -62,17 +67,24 @@ def run_broker(
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        if broker.start():
-            if isinstance(broker, Broker) and len(bundles_of(Layout(root)).folders) > 1:  # split while it stood by
-                broker.close()
-                broker = share()
-                if is_told:  # by a signal that the one before may have got
-                    broker.stop()
-                broker.start()
-            broker.wait()
+        while _serve(broker):
+            broker = of_what_there_is()
+            if is_told:  # by a signal that the one before may have got
+                broker.stop()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _serve(broker: Broker | Shared) -> bool:
+    """Serve until it ends; whether that is because its bundle is split, or was while it stood by."""
+    is_up, is_alone = broker.start(), isinstance(broker, Broker)
+    if is_up and is_alone and len(bundles_of(broker.layout).folders) > 1:
+        broker.close()
+        return True
+    if is_up:
+        broker.wait()
+    return is_alone and broker.is_handed_over
 
 
 def _leave_streams_to_us(spark: SparkSession) -> None:

@@ -17,6 +17,7 @@ raised by :meth:`Broker.wait`. What a micro-batch does is micro_batches', when i
 """
 
 import atexit
+import contextlib
 import logging
 import os
 import socket
@@ -121,6 +122,9 @@ class Broker:
         self._stopping, self._closing = threading.Event(), threading.Lock()
         waits = Waits(self.broker_id)
         self._tenure = Tenure(self.layout, self.broker_id, self._stopping, waits, self._fail)
+        self._while_standing_by: Callable[[], None] = lambda: None
+        self.is_handed_over = False
+        """Did it let go of its bundle because that is split, or was?"""
         self._planner = Planner(spark, self.layout.local_folder() / "inputs" / self.broker_id)
         self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
         self._batches = MicroBatches(
@@ -160,6 +164,26 @@ class Broker:
         object store nobody else knows that its holder is gone."""
         self._tenure.go_on_with(lease)
 
+    def hand_over_when_asked(self) -> None:
+        """Before it starts: let go of the bundle when somebody is about to split it, and stand by no longer where
+        somebody has. It stops then, :attr:`is_handed_over`, and who started it takes what there is."""
+        bundles = bundles_of(self.layout)
+
+        def end_if_split() -> None:
+            with contextlib.suppress(OSError):  # it stands by until the disk lets it see
+                if bundles_of(self.layout) != bundles:
+                    self._hand_over()
+
+        self._tenure.hand_over_by(self._hand_over)
+        self._while_standing_by = end_if_split
+
+    def _hand_over(self) -> None:
+        """Stop after the round under way, so that the bundle can be split."""
+        if not self._stopping.is_set():
+            log.info("broker %s hands bundle %s of %s over", self.broker_id, self.layout.bundle, self.layout.root)
+            self.is_handed_over = True
+            self._stopping.set()
+
     def start(self, standby_seconds: float | None = None) -> bool:
         """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped
         or out of time meanwhile.
@@ -172,7 +196,7 @@ class Broker:
             replace_former(self)
         try:
             is_ready = self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up)
-            if is_ready and self._tenure.begin(standby_seconds):
+            if is_ready and self._tenure.begin(standby_seconds, self._while_standing_by):
                 remove_what_others_left(self.layout, self.broker_id)
                 is_up = self._patiently(lambda: migrate_at_start(self.layout, self.broker_id))
                 if is_up and self._patiently(self._take_over) and self._patiently(self._stream.start):

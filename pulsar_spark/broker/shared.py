@@ -5,7 +5,8 @@ A process says that it is there by a lease of its own, beside the bundles; which
 the bundles say. What to take and what to give up of what is seen there is a pure rule (protocol.bundles.share), and
 what is seen may be out of date: two that reach for one bundle are told apart by its lease, and whatever leases say, by
 the fence of a round's commit. A bundle that is given up ends its round first and gives its lease back; who takes it
-begins with what is committed, so nothing is lost or done twice, and consumers notice nothing.
+begins with what is committed, so nothing is lost or done twice, and consumers notice nothing. So it is with one that
+somebody wants to split: it is given to who asked, and the two are taken, and shared, when they are free.
 
 A bundle that fails is left alone for a while, by this process, and the others are served on. A process that is to end
 when nothing is left to do ends when all of its bundles are done, and what one of them asked of another, or wrote to its
@@ -137,13 +138,15 @@ class Shared:
             self._next_sign = time.monotonic() + SIGN_SECONDS
         self._drop_ended()
         served: dict[str, list[str]] = {broker: [] for broker in self._there()}
-        free, now = [], time.monotonic()
+        free, is_beside_others, now = [], False, time.monotonic()
         for layout in layouts_of(self.layout):
             holder = self._lease(layout).holder()
             if layout.bundle in self.brokers:
                 served[self.broker_id].append(layout.bundle)
             elif holder is not None:
-                served.setdefault(holder.broker_id, []).append(layout.bundle)
+                is_beside_others = True
+                if holder.broker_id in served:  # else it takes no share: it splits the bundle, or serves that alone
+                    served[holder.broker_id].append(layout.bundle)
             elif now >= self._again_at.get(layout.bundle, 0.0) and not self._is_done(layout.bundle):
                 free.append(layout.bundle)
         self._files = len(self._signs) + len(self._leases)
@@ -155,7 +158,7 @@ class Shared:
             if not self._stopping.is_set():
                 self._take(folder)
         if self._available_now:
-            self._end_or_wait(now, is_idle=not self.brokers and not free, is_beside_others=any(served.values()))
+            self._end_or_wait(now, is_idle=not self.brokers and not free, is_beside_others=is_beside_others)
 
     def _end_or_wait(self, looked: float, *, is_idle: bool, is_beside_others: bool) -> None:
         """End where nothing is left to do. What others serve is theirs, once they were there for as long as a lease
@@ -177,6 +180,7 @@ class Shared:
     def _take(self, folder: str) -> None:
         broker = self._make(folder, self.broker_id)
         broker.go_on_with(self._leases[folder])
+        broker.hand_over_when_asked()
         try:
             if broker.start(standby_seconds=0):
                 self.brokers[folder] = broker
@@ -191,11 +195,11 @@ class Shared:
             self._leave_alone(folder, broker.failure)
 
     def _drop_ended(self) -> None:
-        """Take notice of bundles that are served no more: another took them over, or they failed."""
+        """Take notice of bundles that are served no more: another took them over, or wants them, or they failed."""
         for folder, broker in list(self.brokers.items()):
             if broker.is_stopping:
                 self._let_go(folder)
-                if self._available_now and broker.failure is None:
+                if self._available_now and broker.failure is None and not broker.is_handed_over:
                     self._done[folder] = broker
 
     def _leave_alone(self, folder: str, failed: BaseException) -> None:

@@ -1,4 +1,5 @@
-"""Splitting a bundle: its topics with the higher hashes become a bundle of their own, while no broker serves it.
+"""Splitting a bundle: its topics with the higher hashes become a bundle of their own. A broker that serves it is asked
+for it, ends its round, and takes what there is behind the split; meanwhile nobody serves the bundle.
 
 Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place
 (second names of them, in an object store copies), so that what was delivered and when, and the numbers of rounds, by
@@ -22,6 +23,7 @@ comes again, uncounted.
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable
 
@@ -44,35 +46,62 @@ from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.durability import is_durable, sync_tree
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.lease import BundleLease, Holder
 from pulsar_spark.storage.migrations import migrate_at_start, raise_layout
 from pulsar_spark.storage.table_lock import lock_where_there_is_one
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS, SPLIT_LAYOUT_VERSION
 
 UNLOADED = "unloaded"
+HAND_OVER_SECONDS, LOOK_SECONDS = 60.0, 0.2
+"""How long a broker is waited for that serves the bundle, and between two looks whether it does still."""
 
 
 def split_bundle(
     layout: Layout, at: int | None = None, now: Callable[[], int] = now_micros
 ) -> tuple[BundleRange, BundleRange]:
-    """Split the bundle of *layout* at a hash, or in the middle; the two slices. :class:`NotAllowedError` while a broker
-    serves it, and where a split that came to no end turns out to have been another; :class:`InvalidConfiguration` for a
-    hash that is not inside."""
+    """Split the bundle of *layout* at a hash, or in the middle; the two slices. :class:`NotAllowedError` where a broker
+    serves it and does not hand it over, and where a split that came to no end turns out to have been another;
+    :class:`InvalidConfiguration` for a hash that is not inside."""
+    bundles_of(layout).range_of(layout.bundle).split(at)  # nobody is disturbed for what cannot be
     stopping = threading.Event()
     broker_id = f"{socket.gethostname()}-{os.getpid()}-split-{uuid.uuid4().hex[:8]}"
     tenure = Tenure(layout, broker_id, stopping, Waits(broker_id), lambda fenced: stopping.set())
+    lease = BundleLease(layout, broker_id)
+    tenure.go_on_with(lease)
+    if (holder := lease.sure_holder()) is not None:
+        _have_it_given(layout, lease, holder)
     if not tenure.begin(standby_seconds=0):
-        holder = BundleLease(layout, broker_id).holder()
-        raise NotAllowedError(
-            f"bundle {layout.bundle} is served by {holder.broker_id if holder else 'a broker'}: stop the brokers of "
-            "the root, split, and start them again"
-        )
+        raise _refused(layout, lease.holder(), "took it meanwhile")
     try:
         migrate_at_start(layout, broker_id)
         return _split(layout, at, broker_id, now)
     finally:
         stopping.set()
         tenure.end()
+
+
+def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:
+    """Ask the broker that serves the bundle for it, and wait for the end of its round; :class:`NotAllowedError` where
+    it does not hand it over, as one that a program started for itself, or where another asked before."""
+    until = time.monotonic() + HAND_OVER_SECONDS
+    if not lease.ask():
+        if (other := lease.holder()) is not None:
+            raise _refused(layout, other, "is to hand it over to another split")
+        return
+    while (said := lease.holder()) is not None and said.broker_id != lease.broker_id:
+        if said.broker_id != holder.broker_id or not lease.is_asked(said):
+            raise _refused(layout, said, "does not hand it over")
+        if time.monotonic() > until:
+            lease.withdraw()
+            raise _refused(layout, said, f"did not hand it over within {HAND_OVER_SECONDS:g} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def _refused(layout: Layout, holder: Holder | None, why: str) -> NotAllowedError:
+    return NotAllowedError(
+        f"bundle {layout.bundle} is served by {holder.broker_id if holder else 'a broker'}, which {why}: stop the "
+        "brokers of the root, split, and start them again"
+    )
 
 
 def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int]) -> tuple[BundleRange, BundleRange]:

@@ -30,15 +30,20 @@ class Tenure:
         self._root, self._broker_id, self._stopping = layout.root, broker_id, stopping
         self._waits, self._fail = waits, fail
         self._lease = BundleLease(layout, broker_id)
+        self._hand_over: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
 
     def go_on_with(self, lease: BundleLease) -> None:
         """Ask by this *lease* of the same broker, which has seen for how long it was not renewed."""
         self._lease = lease
 
-    def begin(self, standby_seconds: float | None) -> bool:
+    def hand_over_by(self, hand_over: Callable[[], None]) -> None:
+        """Call *hand_over* when another broker wants the lease: it is the other's once the tenure ends."""
+        self._hand_over = hand_over
+
+    def begin(self, standby_seconds: float | None, look: Callable[[], object] = lambda: None) -> bool:
         """Take the lease and keep it; False if stopped or out of time before. Says for whom the broker stands by, and
-        when it takes over."""
+        when it takes over; calls *look* meanwhile."""
         waited_since, stood_by_for = time.monotonic(), None
         patience = Patience(self._stopping, self._waits, "its lease cannot be taken")
         while not self._take(patience):
@@ -57,6 +62,7 @@ class Tenure:
                     holder.pid,
                     holder.host,
                 )
+            look()
             self._stopping.wait(LOOK_SECONDS)
         if stood_by_for:
             log.info("broker %s takes over %s from %s", self._broker_id, self._root, stood_by_for)
@@ -97,13 +103,15 @@ class Tenure:
         patience = Patience(self._stopping, self._waits, "its lease cannot be renewed")
         while not self._stopping.wait(0 if patience.is_waiting else LEASE_SECONDS / 4):
             try:
-                is_ours = self._lease.take()
+                is_ours = self._lease.take(hands_over=self._hand_over is not None)
             except OSError as fault:
                 patience.pause(fault)  # whatever it is: a thread that ended would let the lease run out without a word
                 continue
             patience.end()
             if not is_ours:
                 self._fail(BrokerFenced(f"another broker holds the lease of {str(self._root)!r}"))
+            elif self._lease.is_wanted:
+                self._hand_over()
 
 
 def remove_what_others_left(layout: Layout, broker_id: str) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pulsar_spark.storage.announcements import announcement_of, take_announced
+from pulsar_spark.storage.announcements import announcement_of, pass_on, take_announced
 from pulsar_spark.storage.layout import Layout
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ class TopicNews:
     def moved(self) -> list[tuple[str, "TopicState"]]:
         """The topics, of those it is time to ask, whose logs hold commits that are not numbered yet. They are asked
         again at each look until they are."""
-        self.ask(self._by_announcement[name] for name in take_announced(self._layout) if name in self._by_announcement)
+        announced = take_announced(self._layout)
+        self.ask(self._by_announcement[name] for name in announced if name in self._by_announcement)
+        pass_on(self._layout, (name for name in announced if name not in self._by_announcement))
         self._ask_in_turn()
         states = ((name, self._topics.get(name)) for name in self._asked)
         moved = [(name, state) for name, state in states if state is not None and state.has_news]

@@ -31,8 +31,8 @@ def split(
     ] = None,
     as_json: Json = False,
 ):
-    """Split a bundle in two, each of which a broker can serve. No broker may serve it meanwhile; no message moves, and
-    consumers of the second part connect again by themselves."""
+    """Split a bundle in two, each of which a broker can serve. One that serves it hands it over as long as that takes;
+    no message moves, and consumers of the second part connect again by themselves."""
     halves = admin(root).split_bundle(bundle, None if at is None else _hash(at))
     if as_json:
         print_json(halves)

@@ -46,6 +46,12 @@ class Backlog:
         self._version = TableLog(topic.path).last_append()  # what is no longer in the log a broker has numbered
         self._began = now_micros()
 
+    def follow(self, layout: Layout, ledgers: LedgerIndex) -> None:
+        """The topic is in another bundle, whose rounds say from now on what is handled."""
+        self._layout, self._ledgers = layout, ledgers
+        self._rounds = TableLog(layout.broker_table("cursor_ledger"))
+        self._looked_at, self._state = -1, LatestRows()
+
     def is_handled(self, consumer_id: str, given_back: Mapping[int, list[tuple[int, int]]]) -> bool:
         """Whether nothing is left for *consumer_id*; looks again only after another round."""
         latest_round = self._rounds.latest(max(self._looked_at, 0))

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady, Timeout, UnknownError
 from pulsar_spark.frames import running, split_reads
 from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.frames.backoff import Backoff
@@ -32,7 +32,9 @@ from pulsar_spark.frames.remaining import Remaining, remaining
 from pulsar_spark.frames.rewinding import Rewinding
 from pulsar_spark.frames.unreadable import Unreadable
 from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.channels import AGAIN_SECONDS
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
+from pulsar_spark.storage.bundles import layout_of, look_again
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.session import is_running
@@ -76,8 +78,7 @@ class Consuming:
         self.start_time = datetime.now(timezone.utc)
         # A failed delivery that is followed by another one would be a gap below the sink's transaction.
         self._stops_on_error = on_error == "stop" or getattr(function, "is_exactly_once", False)
-        if getattr(function, "is_exactly_once", False):
-            function.open(layout, topic.topic_id, options.subscription)
+        self._open_sink()
         # Put into from signal handlers, too, which a Queue's lock does not allow.
         self._events: queue.SimpleQueue[tuple[Membership | None, Delivery | Lost | Failed | None]] = queue.SimpleQueue()
         self._waiting: Delivery | None = None
@@ -107,6 +108,42 @@ class Consuming:
         return f"consumer {options.consumer_name!r} of subscription {options.subscription!r} of {self._topic.name}"
 
     def _join(self) -> None:
+        """Subscribe, in the bundle that the topic is in by now: who asked another is refused there."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                self._join_here()
+                return
+            except ServiceUnitNotReady:
+                if time.monotonic() > deadline:
+                    raise
+            if self._stopping.wait(AGAIN_SECONDS):
+                return
+            self._follow_topic()
+
+    def _follow_topic(self) -> None:
+        """From now on ask, and read what is numbered by, the bundle that the topic is in."""
+        look_again(self._layout)
+        layout = layout_of(self._layout, self._topic.name)
+        if layout.bundle == self._layout.bundle:
+            return
+        self._channel.stop(self._timeout)
+        self._layout, self._channel = layout, Channel(layout, uuid.uuid4().hex)
+        if self._thread.is_alive():
+            self._channel.hurry(1)
+        self._ledgers = self._caller.ledgers = self._ledgers.of(self._topic)
+        if self._key_order is not None:
+            self._key_order.follow(self._ledgers)
+        if self._backlog is not None:
+            self._backlog.follow(layout, self._ledgers)
+        self._open_sink()
+
+    def _open_sink(self) -> None:
+        """Tell a function that writes exactly once whose rounds say what it was given."""
+        if getattr(self._caller.function, "is_exactly_once", False):
+            self._caller.function.open(self._layout, self._topic.topic_id, self._options.subscription)
+
+    def _join_here(self) -> None:
         self._membership = Membership(
             self._channel, self._topic, self._partitions, self._options, lambda *event: self._events.put(event)
         )
@@ -129,7 +166,7 @@ class Consuming:
         try:
             permits = self._share([*self._partitions, *self._added])
             self._membership.join_added(self._added, self._timeout, permits)
-        except Timeout as late:
+        except (Timeout, ServiceUnitNotReady) as late:
             log.warning("%s: partitions %s were added and are not consumed yet: %s", self._who(), self._added, late)
             return
         added, self._added = self._added, []

@@ -43,6 +43,10 @@ class KeyOrder:
         self._topic, self._ledgers, self._is_final = topic, ledgers, is_final
         self._guards: list[_Guard] = []
 
+    def follow(self, ledgers: LedgerIndex) -> None:
+        """The topic is in another bundle, which numbers it from now on."""
+        self._ledgers = ledgers
+
     def forget(self) -> None:
         """The consumer begins again: everything it held comes again."""
         self._guards.clear()

@@ -88,7 +88,7 @@ class FrameLetters:
     def _messages(self, partition: int, spans: Positions) -> Iterator[Message]:
         name = str(self._topic.name.partition(partition))
         for first, last in spans:
-            for run in self._ledgers.runs(self._topic.topic_id, partition, first, last):
+            for run in self._ledgers.of(self._topic).runs(self._topic.topic_id, partition, first, last):
                 for rows in self._entries.rows_of(self._topic.path, run):
                     block = Block(rows, name, partition, run.ledger_id)
                     for index, position in enumerate(block.column("position")):

@@ -14,6 +14,7 @@ release), is found when its log has its turn (see broker.topic_news).
 import contextlib
 import hashlib
 import os
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from pulsar_spark.errors import CorruptState
@@ -64,13 +65,29 @@ def _place_of(table: str) -> tuple[Layout, str, str] | None:
     folder = path_of(table).absolute()
     if folder.parents[1].name == BUNDLES:
         return None
-    try:
-        topic = str(TopicName(*map(decode_name, folder.parts[-3:])))
-    except ValueError:
-        return None
-    return Layout(folder.parents[2]), topic, announcement_of(folder)
+    topic = _topic_named(folder.parts[-3:])
+    return None if topic is None else (Layout(folder.parents[2]), topic, announcement_of(folder))
 
 
 def take_announced(layout: Layout) -> list[str]:
     """The files there are, removed: logs that are asked from now on have what they are about."""
     return layout.store.take_names(f"{layout.bundle_folder()}/{_NAME}")
+
+
+def pass_on(layout: Layout, names: Iterable[str]) -> None:
+    """Make these files, which were taken, anew in the bundles that their topics are in, where that is another one: who
+    made them here looked for the bundle before a split, and may do so for a while. One with a digest for a name is left
+    to its topic's turn."""
+    with contextlib.suppress(OSError, CorruptState):
+        for name in names:
+            topic = _topic_named(name.split(","))
+            folder = layout.bundle if topic is None else bundles_of(layout).folder_of(topic)
+            if folder != layout.bundle:
+                layout.store.touch(f"{layout.root}/{BUNDLES}/{folder}/{_NAME}/{name}")
+
+
+def _topic_named(folders: Sequence[str]) -> str | None:
+    try:
+        return str(TopicName(*map(decode_name, folders)))
+    except (TypeError, ValueError):
+        return None

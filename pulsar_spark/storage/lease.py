@@ -2,8 +2,14 @@
 
 The lease only says who is alive; what keeps two brokers apart is the fenced commit of a round. So a file is enough, and
 an idle broker writes no table.
+
+Who wants the bundle of a broker that serves it says so in the file, which that broker reads whenever it renews its
+lease. One that hands bundles over leaves the wish there, ends its round, and lets its lease be the other's, so that no
+third one is quicker; one that does not renews it without the wish, by which who asked knows.
 """
 
+import os
+import socket
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,6 +28,9 @@ class Holder(NamedTuple):
     host: str
     pid: int
     until: float
+    wanted: dict | None = None
+    """By which broker, with its ``host`` and ``pid``, it is wanted next. The file has it only then: releases that do
+    not know it read such a file as none."""
 
 
 class BundleLease:
@@ -30,6 +39,8 @@ class BundleLease:
     def __init__(self, layout: Layout, broker_id: str):
         self.path = layout.bundle_folder() / "lease.json"
         self.broker_id = broker_id
+        self.is_wanted = False
+        """Was it wanted by another when it was renewed, and was that left there?"""
         self._file = LeaseFile(self.path, Holder, lambda: LEASE_SECONDS)
 
     def holder(self) -> Holder | None:
@@ -45,15 +56,54 @@ class BundleLease:
             holder = self.holder()
         return holder
 
-    def take(self) -> bool:
-        """Take or renew the lease; False when another broker holds it."""
-        return self._file.change(lambda said: None if self._is_others(said) else self._said(is_held=True))
+    def take(self, *, hands_over: bool = False) -> bool:
+        """Take or renew the lease; False when another broker holds it. That it is wanted stays in it if this broker
+        *hands_over*."""
+
+        def taken(said: Holder | None) -> dict | None:
+            self.is_wanted = False
+            if self._is_others(said):
+                return None
+            wanted = said.wanted if hands_over and self._held(said) else None
+            self.is_wanted = wanted is not None
+            return {**self._said(is_held=True), **({"wanted": wanted} if wanted else {})}
+
+        return self._file.change(taken)
 
     def let_go(self) -> None:
-        """End the lease, if it is this broker's."""
-        self._file.change(
-            lambda said: self._said(is_held=False) if self._held(said) and not self._is_others(said) else None
-        )
+        """End the lease, if it is this broker's; then it is of who wanted it."""
+
+        def ended(said: Holder | None) -> dict | None:
+            if not self._held(said) or self._is_others(said):
+                return None
+            return {**said.wanted, "is_held": True} if said.wanted else self._said(is_held=False)
+
+        self._file.change(ended)
+
+    def ask(self) -> bool:
+        """Ask the broker that has the lease for it; False where none has it, or another has asked."""
+        me = {"broker_id": self.broker_id, "host": socket.gethostname(), "pid": os.getpid()}
+
+        def asked(said: Holder | None) -> dict | None:
+            if not self._is_others(said) or said.wanted not in (None, me):
+                return None
+            return {**said._asdict(), "wanted": me, "is_held": True}
+
+        return self._file.change(asked)
+
+    def withdraw(self) -> None:
+        """Want it no more."""
+
+        def withdrawn(said: Holder | None) -> dict | None:
+            if not self._is_others(said) or not self.is_asked(said):
+                return None
+            return {name: value for name, value in said._asdict().items() if name != "wanted"} | {"is_held": True}
+
+        self._file.change(withdrawn)
+
+    def is_asked(self, holder: Holder) -> bool:
+        """Does the lease say still that this broker wants it?"""
+        return holder.wanted is not None and holder.wanted.get("broker_id") == self.broker_id
 
     def _held(self, said: Holder | None) -> Holder | None:
         return said if self._file.is_held(said) else None

@@ -18,15 +18,16 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, shown
+from pulsar_spark.protocol.bundles import BundleRange
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
-from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.layout import Layout, encode_name
 from pulsar_spark.storage.session import check_delta, quoted
 from pulsar_spark.storage.spark_root import check_store
 from pulsar_spark.storage.store import AnyPath, path_of
 from pulsar_spark.storage.topics import layout_version, list_topics
-from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION
-from pulsar_spark.views.latest import VIEW_TEXTS, view_text
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, TableSpec
+from pulsar_spark.views.latest import VIEW_TEXTS, view_over
 from pulsar_spark.views.view_specs import VIEWS
 
 BROKER_SCHEMA = "pulsar_spark"
@@ -41,8 +42,8 @@ def register(
     schemas: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*, and the views that are SQL, these once the root
-    has this release's layout and where it has one bundle; where each lies, by its name in SQL. The tables of further
-    bundles have the bundle's folder behind their names.
+    has this release's layout; where each lies, by its name in SQL. The tables of further bundles have the bundle's
+    folder behind their names; the views are of all bundles there are.
 
     Schemas are created as needed. *schemas* names those of some namespaces (``{"public/default": "broker"}``);
     *prefix* goes before the names of all others, for several roots in one catalog. :class:`InvalidConfiguration` when a
@@ -60,17 +61,19 @@ def register(
     schema = _schema(catalog, prefix + BROKER_SCHEMA)
     bundles = layouts_of(layout)
     tables = {
-        spec.name if bundle.bundle == layout.bundle else f"{spec.name}_{bundle.bundle}": bundle.broker_table(spec.name)
-        for bundle in bundles
-        for spec in BROKER_TABLES
+        _table_of(spec, bundle, layout): bundle.broker_table(spec.name) for bundle in bundles for spec in BROKER_TABLES
     }
     registered |= _register_tables(spark, schema, layout.root, {name: at for name, at in tables.items() if at.exists()})
-    rows = f"{schema}.{quoted(CURSOR_LEDGER.name)}"
-    if (
-        rows in registered and len(bundles) == 1 and layout_version(layout) >= LAYOUT_VERSION
-    ):  # an older one lacks columns of theirs
-        registered |= _register_views(spark, schema, rows, registered[rows])
+    ranges = bundles_of(layout).ranges
+    rows = [f"{schema}.{quoted(_table_of(CURSOR_LEDGER, bundle, layout))}" for bundle in bundles]
+    if registered.keys() >= {*rows} and all(layout_version(bundle) >= LAYOUT_VERSION for bundle in bundles):
+        # an older one lacks columns of theirs
+        registered |= _register_views(spark, schema, dict(zip(ranges, rows, strict=True)), registered[rows[0]])
     return registered
+
+
+def _table_of(spec: TableSpec, bundle: Layout, first: Layout) -> str:
+    return spec.name if bundle.bundle == first.bundle else f"{spec.name}_{bundle.bundle}"
 
 
 def _schemas(layout: Layout, prefix: str, schemas: Mapping[str, str]) -> dict[tuple[str, str], str]:
@@ -134,10 +137,10 @@ def _register_tables(spark: SparkSession, schema: str, root: AnyPath, tables: di
     return {f"{schema}.{quoted(name)}": str(path) for name, path in tables.items()}
 
 
-def _register_views(spark: SparkSession, schema: str, rows: str, location: str) -> dict[str, str]:
+def _register_views(spark: SparkSession, schema: str, rows: Mapping[BundleRange, str], location: str) -> dict[str, str]:
     views = [view for view in VIEWS if view.name in VIEW_TEXTS]
     for view in views:
-        text = view_text(view).format(rows=rows)
+        text = view_over(view, rows)
         spark.sql(f"CREATE OR REPLACE VIEW {schema}.{quoted(view.name)} COMMENT {_literal(view.row)} AS {text}")
     return {f"{schema}.{quoted(view.name)}": location for view in views}
 

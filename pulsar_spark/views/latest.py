@@ -2,17 +2,21 @@
 that the key is gone, or what it hangs on is.
 
 These are texts, because a text is what a catalog keeps of a view (see catalog). ``{rows}`` stands for the table: its
-name, or a frame that ``SparkSession.sql`` is given.
+name, or a frame that ``SparkSession.sql`` is given. Where a root has several bundles it stands for the rows of all
+their tables: of a topic those alone that its bundle says, because one that was split off has what was said before, and
+so has the one that it was part of.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from pulsar_spark.protocol.bundles import HIGHEST, BundleRange
 from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey
 from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.view_specs import ViewSpec
 
 _CURSOR = CursorKey._fields
+_ALL = "all_bundles"
 
 
 def latest(kind: str) -> str:
@@ -74,3 +78,20 @@ VIEW_TEXTS = {
 def view_text(view: ViewSpec) -> str:
     """A view of :data:`VIEW_TEXTS` with the columns that people are shown."""
     return f"SELECT {_names(view.column_names)} FROM ({VIEW_TEXTS[view.name]})"
+
+
+def view_over(view: ViewSpec, tables: Mapping[BundleRange, str]) -> str:
+    """The same over tables of this name, one for each bundle of a root."""
+    if len(tables) == 1:
+        return view_text(view).format(rows=next(iter(tables.values())))
+    names = _names(CURSOR_LEDGER.schema.names)
+    rows = (f"SELECT {names} FROM {table} WHERE {is_of_bundle(served)}" for served, table in tables.items())
+    return f"WITH {_ALL} AS ({' UNION ALL '.join(rows)}) {view_text(view).format(rows=_ALL)}"
+
+
+def is_of_bundle(served: BundleRange) -> str:
+    """Whether a row with a ``topic`` is the bundle's to say: it names one of its topics, or none (a namespace, say, or
+    a table of the bundle)."""
+    last = served.upper - (served.upper != HIGHEST)
+    is_its = f"crc32(CAST(topic AS BINARY)) BETWEEN {served.lower} AND {last}"
+    return f"(topic IS NULL OR NOT contains(topic, '://') OR {is_its})"

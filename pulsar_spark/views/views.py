@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.protocol.bundles import HIGHEST
 from pulsar_spark.protocol.cursor import PENDING, REPLAY
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.membership import KEY_SHARED
@@ -30,7 +29,7 @@ from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
 from pulsar_spark.views.lane_rows import with_positions
-from pulsar_spark.views.latest import VIEW_TEXTS, cursors, latest, of_cursors_there, view_text
+from pulsar_spark.views.latest import VIEW_TEXTS, cursors, is_of_bundle, latest, of_cursors_there, view_text
 from pulsar_spark.views.scheduled import all_scheduled
 from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
 
@@ -68,15 +67,13 @@ def together(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list[DataFrame]:
-    """The rows of a broker's table of each bundle of a root; of a topic those alone that its bundle says, because one
-    that was split off has what was said before, and so has the one that it was part of."""
+    """The rows of a broker's table of each bundle of a root; of a topic those alone that its bundle says (see
+    latest)."""
     found = []
     for served, bundle in zip(bundles_of(layout).ranges, layouts_of(layout), strict=True):
         rows = spark.read.format("delta").load(str(bundle.broker_table(spec.name)))
         if not served.is_whole and "topic" in rows.columns:
-            last = served.upper - (served.upper != HIGHEST)
-            its = F.crc32(F.col("topic").cast("binary")).between(served.lower, last)
-            rows = rows.filter(F.col("topic").isNull() | its)
+            rows = rows.filter(is_of_bundle(served))
         found.append(rows)
     return found
 

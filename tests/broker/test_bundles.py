@@ -1,4 +1,4 @@
-"""Several bundles: each serves its slice of the topics, and what was one is split while no broker serves it."""
+"""Several bundles: each serves its slice of the topics, and what was one is split."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +11,16 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker import split as splitting
 from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.broker.topic_news import TopicNews
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage import announcements
+from pulsar_spark.storage.announcements import announcement_of, announcements_folder, take_announced
 from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
@@ -63,8 +67,41 @@ def test_a_bundle_is_split_in_the_middle_or_at_a_hash(layout):
         split_bundle(layout, 0)
 
 
-def test_a_bundle_that_is_served_is_not_split(root, layout):
-    with PlainBroker(root) as broker, pytest.raises(NotAllowedError, match=broker.broker_id):
+def test_a_bundle_that_a_program_serves_for_itself_is_not_split(root, layout):
+    """Nobody would serve the other part. It serves on."""
+    with PlainBroker(root) as broker:
+        with pytest.raises(NotAllowedError, match=f"{broker.broker_id}, which does not hand it over: stop"):
+            split_bundle(layout)
+        assert not broker.is_stopping and bundles_of(layout).ranges == (WHOLE,)
+
+
+@pytest.mark.local_disk  # in a store nobody believes a lease that is not renewed
+def test_a_bundle_that_is_not_handed_over_in_time_is_not_split(root, layout, monkeypatch):
+    """Its round may take long. It is not handed over later, when nobody waits for it."""
+    monkeypatch.setattr(splitting, "HAND_OVER_SECONDS", 0)
+    serving = BundleLease(layout, "serving")
+    serving.take(hands_over=True)
+    with pytest.raises(NotAllowedError, match="serving, which did not hand it over within 0 s"):
+        split_bundle(layout)
+    serving.take(hands_over=True)
+    assert not serving.is_wanted
+
+
+def test_where_it_cannot_be_split_nobody_is_asked_to_hand_it_over(root, layout):
+    serving = BundleLease(layout, "serving")
+    serving.take(hands_over=True)
+    with pytest.raises(InvalidConfiguration, match="cannot be split at"):
+        split_bundle(layout, 0)
+    serving.take(hands_over=True)
+    assert not serving.is_wanted
+
+
+@pytest.mark.local_disk
+def test_two_that_want_to_split_one_bundle_are_told_apart(root, layout):
+    serving = BundleLease(layout, "serving")
+    serving.take(hands_over=True)
+    assert BundleLease(layout, "first").ask()
+    with pytest.raises(NotAllowedError, match="serving, which is to hand it over to another split"):
         split_bundle(layout)
 
 
@@ -222,6 +259,18 @@ def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, ste
     with lower, upper, closing(pulsar.Client(f"delta:{root}")) as client:
         consumer = client.subscribe(HIGH, "s")
         assert [consumer.receive(20_000).data() for _ in range(2)] == [b"2", b"3"]
+
+
+def test_who_announces_a_publish_where_the_topic_was_before_a_split_is_heard(root, layout):
+    """He looks for its bundle again within a minute, in a store, and is told by nobody: he asks for nothing."""
+    table = layout.topic(parse_topic_name(HIGH))
+    split_bundle(layout)
+    files = [announcement_of(table), announcement_of(layout.topic(parse_topic_name(LOW))), "0" * 64, "a,b", "_,_,_"]
+    for name in files:
+        layout.store.touch(f"{announcements_folder(layout)}/{name}")
+    assert TopicNews(layout, {}).moved() == []
+    assert take_announced(layout) == []
+    assert [name for name in take_announced(layout_of(layout, HIGH)) if name in files] == files[:1]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"bundles": []}', '{"bundles": [{"range": "0x1", "folder": "x"}]}'])

@@ -1,7 +1,10 @@
 """The lease of a bundle: one holder, taken over when it ends or its process is gone."""
 
+import json
 import subprocess
 import sys
+
+import pytest
 
 from pulsar_spark.storage import lease as lease_module
 from pulsar_spark.storage import lease_file
@@ -19,6 +22,7 @@ def test_a_lease_has_one_holder_until_it_lets_go(layout):
     assert second.take()
 
 
+@pytest.mark.local_disk
 def test_a_lease_that_ran_out_is_free(layout, monkeypatch):
     first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
     first.take()
@@ -28,6 +32,7 @@ def test_a_lease_that_ran_out_is_free(layout, monkeypatch):
     assert not first.take()
 
 
+@pytest.mark.local_disk
 def test_the_lease_of_a_process_that_is_gone_is_free_at_once(layout):
     code = (
         "import sys; from pulsar_spark.storage.lease import BundleLease; from pulsar_spark.storage.layout import "
@@ -44,3 +49,65 @@ def test_a_broken_lease_file_holds_nothing(layout):
     lease.path.write_text("{")
     assert lease.holder() is None
     assert lease.take()
+
+
+def test_a_lease_that_is_wanted_is_the_other_s_when_its_holder_hands_it_over(layout):
+    first, second, third = (BundleLease(layout, name) for name in ("first", "second", "third"))
+    assert not second.ask(), "nobody has it"
+    first.take()
+    assert second.ask() and second.ask()
+    assert not third.ask(), "another has asked"
+    assert first.take(hands_over=True) and first.is_wanted
+    assert second.is_asked(second.holder()) and second.holder().broker_id == "first"
+    assert not second.take() and not third.take()
+    first.let_go()
+    assert not third.take() and not first.take()
+    assert second.holder().broker_id == "second"
+    assert second.take(hands_over=True) and not second.is_wanted
+    second.let_go()
+    assert third.take()
+
+
+def test_who_does_not_hand_over_renews_a_lease_without_the_wish(layout):
+    first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
+    first.take()
+    second.ask()
+    assert first.take() and not first.is_wanted
+    assert not second.is_asked(second.holder())
+    first.let_go()
+    assert second.holder() is None
+
+
+def test_who_wants_a_lease_no_more_does_not_get_it(layout):
+    first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
+    first.take()
+    second.ask()
+    second.withdraw()
+    assert first.take(hands_over=True) and not first.is_wanted
+    first.let_go()
+    assert second.holder() is None
+
+
+def test_a_lease_that_nobody_wants_says_what_it_always_said(layout):
+    """Releases that know of no wishes read one with anything else in it as none."""
+    first, second = BundleLease(layout, "first"), BundleLease(layout, "second")
+    for change in (first.take, second.ask, first.take, second.ask, second.withdraw, second.ask, first.let_go):
+        change()
+    assert second.take()
+    assert json.loads(first.path.read_text()).keys() == {"broker_id", "host", "pid", "until"}
+
+
+@pytest.mark.local_disk
+def test_a_lease_that_was_handed_over_to_a_process_that_is_gone_is_free(layout):
+    first = BundleLease(layout, "first")
+    first.take()
+    code = (
+        "import sys; from pulsar_spark.storage.lease import BundleLease; from pulsar_spark.storage.layout import "
+        "Layout; "
+        "print(BundleLease(Layout(sys.argv[1]), 'gone').ask())"
+    )
+    said = subprocess.run([sys.executable, "-c", code, str(layout.root)], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "True"
+    first.take(hands_over=True)
+    first.let_go()
+    assert BundleLease(layout, "next").take()

@@ -96,7 +96,9 @@ def test_who_comes_gets_a_share_and_who_goes_gives_it_back(four):
         eventually(lambda: served(root) == {first.broker_id: 4}, 30)
         exchange("alone again")
         assert sorted(received) == sorted(sent)
-    assert os.listdir(Layout(root).root / BUNDLES / "brokers") == [], "nothing is left of who was there"
+    layout = Layout(root)
+    left = layout.store.names(layout.root / BUNDLES / "brokers")
+    assert not [name for name in left if name.endswith(".json")], "nothing is left of who was there"
 
 
 def test_a_full_disk_ends_nothing(four, monkeypatch):
@@ -176,6 +178,7 @@ def test_a_run_until_nothing_is_left_is_of_all_bundles_and_of_what_one_asks_of_a
     assert stats(letters)["subscriptions"]["read"]["msgBacklog"] == 2
 
 
+@pytest.mark.local_disk
 def test_a_run_until_nothing_is_left_waits_for_what_a_broker_that_is_gone_seems_to_serve(four, monkeypatch):
     """One of another machine, of which only its lease can tell; one that is there is not waited for to end."""
     root, topics = four
@@ -210,6 +213,86 @@ def test_a_run_until_nothing_is_left_ends_with_what_went_wrong(four):
     run.start()
     with pytest.raises(CorruptState, match="bundle 0x"):
         run.wait()
+
+
+def test_a_bundle_is_split_while_it_is_served_and_a_broker_comes(root):
+    """What flows meanwhile is delivered, and all that is acknowledged is done with."""
+    topics = [name for half in WHOLE.split() for name in topics_in(half)]
+    with sharing(root) as first, closing(pulsar.Client(f"delta:{root}")) as client, ThreadPoolExecutor() as pool:
+        consumer = client.subscribe(topics, "s", pulsar.ConsumerType.Shared)
+        producers, received, is_over = [client.create_producer(name) for name in topics], set(), threading.Event()
+
+        def receive() -> None:
+            while not is_over.is_set():
+                try:
+                    message = consumer.receive(200)
+                except pulsar.Timeout:
+                    continue
+                received.add(message.data())
+                consumer.acknowledge(message)
+
+        receiving, sent = pool.submit(receive), set()
+
+        def send(word: str) -> None:
+            for name, producer in zip(topics * 5, producers * 5, strict=True):
+                sent.add(content := f"{word} {len(sent)} {name}".encode())
+                producer.send(content)
+
+        send("before")
+        splitting = pool.submit(Admin(f"delta:{root}").split_bundle, str(WHOLE))
+        send("meanwhile")
+        halves = splitting.result(30)
+        with sharing(root) as second:
+            quarters = Admin(f"delta:{root}").split_bundle(halves[1])
+            send("behind")
+            eventually(lambda: sorted(served(root).values()) == [1, 2], 30)
+            assert served(root).keys() == {first.broker_id, second.broker_id}
+            eventually(lambda: received >= sent, 60)
+            admin = Admin(f"delta:{root}")
+            eventually(lambda: all(admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 0 for name in topics), 30)
+        is_over.set()
+        receiving.result(30)
+    assert [each["bundle"] for each in Admin(f"delta:{root}").bundles()] == [halves[0], *quarters]
+    assert received == sent
+
+
+def test_brokers_of_a_root_of_one_bundle_share_it_once_it_is_split(root):
+    """One serves it, and one stands by."""
+    topics = [name for half in WHOLE.split() for name in topics_in(half)]
+    command = [sys.executable, "-m", "tests.broker.serving_broker", str(root)]
+    brokers = [subprocess.Popen(command) for _ in range(2)]
+    try:
+        with closing(pulsar.Client(f"delta:{root}")) as client:
+            consumer = client.subscribe(topics, "s")
+            for name in topics:
+                client.create_producer(name).send(name.encode())
+            Admin(f"delta:{root}").split_bundle(str(WHOLE))
+            eventually(lambda: sorted(served(root).values()) == [1, 1], 60)
+            found = set()
+            while len(found) < 2:
+                message = consumer.receive(30_000)
+                found.add(message.data().decode())
+                consumer.acknowledge(message)
+        assert found == set(topics)
+        for each in brokers:
+            each.send_signal(signal.SIGTERM)
+        assert [each.wait(30) for each in brokers] == [0, 0] and served(root) == {}
+    finally:
+        for each in brokers:
+            each.kill()
+            each.wait()
+
+
+def test_a_bundle_that_somebody_serves_alone_is_no_share_of_his(four):
+    """Else it were for him to take one more, which he does not."""
+    root, _ = four
+    with PlainBroker(root, bundle=layouts_of(Layout(root))[0].bundle) as alone, sharing(root) as sharer:
+        eventually(lambda: served(root) == {alone.broker_id: 1, sharer.broker_id: 3}, 30)
+        looked = Mock(wraps=shared.share)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shared, "share", looked)
+            eventually(lambda: looked.call_count >= 3)
+        assert served(root) == {alone.broker_id: 1, sharer.broker_id: 3}
 
 
 @pytest.mark.parametrize("when", ["close", "make"])

@@ -1,5 +1,6 @@
-"""``python -m tests.cluster.on_a_cluster FOLDER``: a broker, publishers and consumers on a cluster of two executors,
-which are killed, by SIGKILL, while they work; a line of JSON says what came of it."""
+"""``python -m tests.cluster.on_a_cluster ROOT FOLDER``: a broker, publishers and consumers on a cluster of two
+executors, which are killed, by SIGKILL, while they work. The root is on the disk or in a store, FOLDER on the disk; a
+line of JSON says what came of it."""
 
 import json
 import os
@@ -57,7 +58,7 @@ def through(messages: DataFrame, killer: Callable) -> DataFrame:
     return messages.mapInArrow(killer, messages.schema)
 
 
-def published(spark: SparkSession, root: Path, flag: Path) -> dict:
+def published(spark: SparkSession, root: str, flag: Path) -> dict:
     """Messages of which a task was killed half-way."""
     numbers = spark.range(0, MESSAGES, 1, 2)
     messages = numbers.selectExpr("cast(id as string) payload", f"concat('k', id % {KEYS}) partition_key")
@@ -66,7 +67,7 @@ def published(spark: SparkSession, root: Path, flag: Path) -> dict:
     return {"was_killed": flag.exists(), "said": done.messages, "stored": stored[0], "different": stored[1]}
 
 
-def consumed_by_key(spark: SparkSession, root: Path, flag: Path) -> dict:
+def consumed_by_key(spark: SparkSession, root: str, flag: Path) -> dict:
     """What two consumers got, a task of whose was killed half-way, and all executors as they were dealt to."""
     found: dict[str, list] = {"a": [], "b": []}
     lock = threading.Lock()
@@ -100,7 +101,7 @@ def consumed_by_key(spark: SparkSession, root: Path, flag: Path) -> dict:
     }
 
 
-def chunked(spark: SparkSession, root: Path) -> list[int]:
+def chunked(spark: SparkSession, root: str) -> list[int]:
     """Sizes of messages that went in chunks, as they were delivered."""
     big = spark.range(0, CHUNKED, 1, 2).selectExpr("repeat('x', 2500 + cast(id as int)) payload")
     publish(big, root, "big", chunking=True, chunk_max_message_size=1000)
@@ -114,7 +115,7 @@ def chunked(spark: SparkSession, root: Path) -> list[int]:
     return sorted(sizes)
 
 
-def sent_back(spark: SparkSession, root: Path, flag: Path) -> dict:
+def sent_back(spark: SparkSession, root: str, flag: Path) -> dict:
     """Dead letters that a job sent back, whose executor was killed."""
     write_letters(Layout(root), range(LETTERS))
     done = reprocess_dead_letters(
@@ -130,10 +131,9 @@ def sent_back(spark: SparkSession, root: Path, flag: Path) -> dict:
     return {"was_killed": flag.exists(), "sent": done.sent, "stored": there[0], "different": there[1]}
 
 
-def main(folder: Path) -> dict:
+def main(root: str, folder: Path) -> dict:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS)}
-    spark = spark_session("pulsar_spark on a cluster", master="local-cluster[2,1,1024]", settings=settings)
-    root = folder / "root"
+    spark = spark_session("pulsar_spark on a cluster", master="local-cluster[2,1,1024]", settings=settings, root=root)
     create_topic(Layout(root), "keys", 2)
     try:
         with Broker(spark_session(for_rounds=True), root) as broker:
@@ -150,4 +150,4 @@ def main(folder: Path) -> dict:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]))), flush=True)
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]))), flush=True)

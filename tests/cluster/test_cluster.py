@@ -1,19 +1,24 @@
-"""Publishing, dealing, consuming and sending back on a cluster whose executors are killed while they work: nothing is
-lost, and nothing there twice."""
+"""Publishing, dealing, consuming and sending back on a cluster whose executors are killed while they work, on a disk
+that all of it sees and in an object store: nothing is lost, and nothing there twice."""
 
 import pytest
 
 from tests.applications import said_by
 from tests.cluster.on_a_cluster import CHUNKED, KEYS, LETTERS, MESSAGES
+from tests.object_store import LOCAL, S3, asking, new_root
 
 SIZES = [2500 + number for number in range(CHUNKED)]
 pytestmark = pytest.mark.java
 
 
-@pytest.fixture(scope="module")
-def said(tmp_path_factory):
-    """What came of it: all in one application, because to start one takes longer than the rest."""
-    return said_by("tests.cluster.on_a_cluster", str(tmp_path_factory.mktemp("cluster")))
+@pytest.fixture(scope="module", params=[LOCAL, S3])
+def said(request, tmp_path_factory):
+    """What came of it: all in one application a place, because to start one takes longer than the rest."""
+    folder = tmp_path_factory.mktemp("cluster")
+    if request.param == LOCAL:
+        return said_by("tests.cluster.on_a_cluster", str(folder / "root"), str(folder))
+    with asking(request.getfixturevalue("s3_url")):
+        return said_by("tests.cluster.on_a_cluster", new_root(), str(folder))
 
 
 def test_a_publish_whose_executor_is_killed_stores_each_message_once(said):
@@ -22,7 +27,7 @@ def test_a_publish_whose_executor_is_killed_stores_each_message_once(said):
 
 def test_consumers_whose_executors_are_killed_get_each_message_once(said):
     """A task that is lost is run again, so the functions see nothing of it; a key stays with its consumer."""
-    found = said["consumed_by_key"]
+    found = dict(said["consumed_by_key"])
     assert found.pop("was_killed") >= 1
     assert found == {"errors": [], "different": MESSAGES, "most_often": 1, "redelivered": 0, "keys": [KEYS, 0]}
 

@@ -10,10 +10,13 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.broker.process import run_broker
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.split import split_bundle
+from pulsar_spark.frames import to_delta
+from pulsar_spark.protocol.bundles import WHOLE
 from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.views.views import create_views
+from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import HIGH, LOW
 from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
@@ -83,3 +86,31 @@ def test_a_broker_process_with_spark_serves_all_bundles_until_nothing_is_left(sp
         assert [admin.stats(name)["subscriptions"]["s"]["msgBacklog"] for name in (LOW, HIGH)] == [1, 1]
         served_by = {read_latest(layout).round_row["broker_id"] for layout in layouts_of(Layout(root))}
         assert len(served_by) == 1, "one process served both"
+
+
+def test_consumers_follow_a_topic_whose_bundle_is_split_while_it_is_served(spark, root, tmp_path):
+    """What they had not acknowledged comes again, and a sink that writes once does not write it again."""
+    found: list[str] = []
+
+    def handle(messages, _) -> None:
+        found.extend(bytes(row.payload).decode() for row in messages.select("payload").collect())
+
+    def send(part: range) -> None:
+        for number in part:
+            producer.send(str(number).encode(), partition_key=f"k{number % 3}")
+
+    with sharing(root) as broker, closing(pulsar.Client(f"delta:{root}")) as client, ExitStack() as consumers:
+        producer = client.create_producer(HIGH)
+        by_key = dict(subscription_type="KeyShared", timeout=60)
+        running = consumers.enter_context(frames.consume(spark, root, HIGH, "keys", handle, **by_key))
+        sink = to_delta(str(tmp_path / "sink"))
+        writing = consumers.enter_context(frames.consume(spark, root, HIGH, "sink", sink, timeout=60))
+        send(range(10))
+        eventually(lambda: len({*found}) == 10 and sink.rows_written == 10, 60)
+        Admin(f"delta:{root}").split_bundle(str(WHOLE))
+        send(range(10, 20))
+        eventually(lambda: len({*found}) == 20 and sink.rows_written == 20, 60)
+        assert running.exception() is None and writing.exception() is None
+        assert {*broker.brokers} == {each.bundle for each in layouts_of(Layout(root))}
+    rows = spark.read.format("delta").load(str(tmp_path / "sink")).selectExpr("cast(payload as string)").collect()
+    assert sorted(int(row.payload) for row in rows) == [*range(20)]

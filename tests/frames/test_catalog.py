@@ -1,13 +1,17 @@
 """Topics and broker tables under names of a catalog."""
 
 import json
+from contextlib import ExitStack, closing
 
 import pytest
 from chispa import assert_df_equality
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames import publish
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_root
@@ -15,6 +19,7 @@ from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root
 from pulsar_spark.views import create_views
 from pulsar_spark.views.catalog import broker_table, register, topic_table
 from pulsar_spark.views.latest import VIEW_TEXTS
+from tests.broker.test_bundles import HIGH, LOW
 from tests.commands import say
 from tests.first_release import unpack
 from tests.plain_broker import PlainBroker
@@ -129,6 +134,37 @@ def test_views_in_the_catalog_say_what_those_of_a_session_say(spark, tmp_path):
             found = spark.sql(f"SELECT topic, subscription, consumer_name FROM {schema}.consumers").collect()
         client.close()
     assert [tuple(row) for row in found] == [("persistent://public/default/t", "s", "c")]
+
+
+def test_views_in_the_catalog_are_of_all_bundles_once_a_split_root_is_registered_again(spark, tmp_path):
+    """The table that a bundle was split off goes on saying what was so of the other's topics."""
+    root, schema = tmp_path / "root", "split_pulsar_spark"
+    with PlainBroker(root) as broker, closing(pulsar.Client(f"delta:{root}")) as client:
+        for name in (LOW, HIGH):
+            client.subscribe(name, "before").close()
+        register(spark, broker.layout, prefix="split_", schemas={"public/default": "split_topics"})
+    split_bundle(Layout(root))
+    with ExitStack() as stack, closing(pulsar.Client(f"delta:{root}")) as client:
+        brokers = [stack.enter_context(PlainBroker(root, bundle=each.bundle)) for each in layouts_of(Layout(root))]
+        for broker in brokers:
+            broker.rounds.note_housekeeping("requests", "joined", 1)
+        for name in (LOW, HIGH):
+            client.create_producer(name).send(name.encode())
+            client.subscribe(name, "behind", consumer_name="c")
+        Admin(f"delta:{root}").unsubscribe(HIGH, "before")
+        register(spark, Layout(root), prefix="split_", schemas={"public/default": "split_topics"})
+        for broker in brokers:
+            stack.enter_context(broker.paused())
+        found = {tuple(row) for row in spark.sql(f"SELECT topic, subscription FROM {schema}.cursors").collect()}
+        assert found == {(LOW, "before"), (LOW, "behind"), (HIGH, "behind")}
+        create_views(spark, root)
+        for name in VIEW_TEXTS:
+            there, shown = (sorted(map(str, spark.table(each).collect())) for each in (f"{schema}.{name}", name))
+            assert there == shown and there
+    assert spark.table(f"{schema}.housekeeping").count() == 2
+    for name in (LOW, HIGH):
+        local = name.rpartition("/")[2]
+        assert [bytes(row.payload).decode() for row in spark.table(f"split_topics.{local}").collect()] == [name]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Outcomes of scenarios that were recorded on Apache Pulsar, beside ours."""
