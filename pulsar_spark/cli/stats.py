@@ -12,8 +12,8 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
         print_json(found)
         return
     typer.echo(
-        f"{visible(topic)}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
-        f"partitions: {len(found.get('partitions', ())) or 'none'}"
+        f"{visible(topic)}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, "
+        f"{found['storageSize']} bytes, partitions: {len(found.get('partitions', ())) or 'none'}"
     )
     for name, text in (
         ("error", "{}"),

@@ -3,16 +3,20 @@ made: names of topics, subscriptions, consumers, producers and properties."""
 
 import contextlib
 import json
+import re
+from itertools import cycle
 
 import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.admin.upkeep import optimize, vacuum
 from pulsar_spark.protocol.topic_name import MAX_OWN_NAME_LENGTH
 from tests.client.waiting import eventually
 from tests.commands import say
 from tests.plain_broker import PlainBroker
 
+EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 SHARED = pulsar.ConsumerType.Shared
 ODD = {
     "a space": "a b",
@@ -51,8 +55,7 @@ def admin(root_url, broker):
     return Admin(f"delta:{root_url}", timeout_seconds=10)
 
 
-@odd_names
-@pytest.mark.parametrize("partitions", [0, 2])
+@pytest.mark.parametrize("name, partitions", zip(ODD.values(), cycle([0, 2])), ids=ODD)
 def test_a_topic(client, admin, name, partitions):
     full_name = f"persistent://public/default/{name}"
     admin.create_partitioned_topic(name, partitions) if partitions else admin.create_topic(name)
@@ -160,6 +163,30 @@ def test_deduplication_and_access_by_a_producers_name(client, admin, name):
     producer.send(b"first again", sequence_id=5)
     producer.send(b"second", sequence_id=6)
     assert [reader.read_next(10_000).data() for _ in range(2)] == [b"first", b"second"]
+
+
+@odd_names
+def test_what_administrators_do_to_a_topic(client, admin, name):
+    full_name = f"persistent://public/default/{name}"
+    consumer = client.subscribe(name, name, pulsar.ConsumerType.KeyShared, consumer_name=name)
+    producer = client.create_producer(name, schema=pulsar.schema.StringSchema())
+    assert admin.get_schema_info(name)["version"] == 0
+    for _ in range(2):
+        producer.send("text", partition_key=name)
+    consumer.receive(10_000)
+    admin.set_policy(full_name, "message_ttl_seconds", 1000)
+    assert admin.get_policies(full_name) == {"message_ttl_seconds": "1000"}
+    assert {each["consumer_name"] for each in admin.hash_ranges(name, name)} == {name}
+    assert admin.partition_for_key(name, name) == full_name
+    assert (admin.describe(name)["topic"], admin.lost_messages(name), admin.mend(name)) == (full_name, [], [])
+    admin.compact(name)
+    assert client.create_reader(name, pulsar.MessageId.earliest, is_read_compacted=True).read_next(10_000)
+    for tend in (optimize, vacuum):
+        assert tend(admin.layout, topic=name)
+    admin.unload(name)
+    assert admin.doctor() == []
+    pattern = re.compile(f"public/default/{re.escape(name)}")
+    assert client.subscribe(pattern, "by pattern", **EARLIEST).receive(10_000).topic_name() == full_name
 
 
 @odd_names
