@@ -55,7 +55,7 @@ def admin(root_url, broker):
     return Admin(f"delta:{root_url}", timeout_seconds=10)
 
 
-@pytest.mark.parametrize("name, partitions", zip(ODD.values(), cycle([0, 2])), ids=ODD)
+@pytest.mark.parametrize("name, partitions", [*zip(ODD.values(), cycle([0, 2]))], ids=ODD)
 def test_a_topic(client, admin, name, partitions):
     full_name = f"persistent://public/default/{name}"
     admin.create_partitioned_topic(name, partitions) if partitions else admin.create_topic(name)
