@@ -133,7 +133,8 @@ def parse_topic_name(name: str) -> TopicName:
         parts = [*DEFAULT_NAMESPACE, *parts]
     if len(parts) != 3:
         raise InvalidTopicName(
-            f"topic {shown(name)} is neither 'topic' nor 'tenant/namespace/topic' nor 'persistent://tenant/namespace/topic'"
+            f"topic {shown(name)} is neither 'topic' nor 'tenant/namespace/topic' nor "
+            "'persistent://tenant/namespace/topic', of which none has a further '/': clusters are no part of names here"
         )
     found = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
     _check_local_name(found.partitioned_topic.local_name)  # the longest name there is has partitions, too
