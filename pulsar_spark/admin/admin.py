@@ -23,7 +23,7 @@ from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.policies import deduplication_status
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
-from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, check_name, parse_namespace, parse_topic_name
+from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, check_subscription, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -240,7 +240,7 @@ class Admin(
     def backlog(self, topic: str, subscription: str, at: int | MessageId = 0) -> Iterator[Message]:
         """What :meth:`peek_messages` gives, *at* a place or all of it, one by one: who keeps none needs the memory of
         one."""
-        check_name("subscription", subscription)
+        check_subscription(subscription)
         found, first = place_of(self.layout, topic, at)
         return found.backlog(subscription, first)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from pulsar_spark.errors import SubscriptionNotFound
-from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -30,7 +30,7 @@ class KeyHashes:
     def _of_key_shared(
         self, topic: str, subscription: str, rows_of: Callable[[KeyShared], Iterable[dict]]
     ) -> list[dict]:
-        check_name("subscription", subscription)
+        check_subscription(subscription)
         found, partitions = resolve_topic(self.layout, topic)
         layout = layout_of(self.layout, found.name)
         latest = read_latest(layout)

@@ -19,7 +19,7 @@ from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS
 from pulsar_spark.protocol.instants import deliver_millis, to_micros
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.packing import named
-from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
@@ -127,7 +127,7 @@ class ScheduledMessages:
 
     def _look(self, topic: str, subscription: str | None, chosen: Selection) -> Iterator[Found]:
         if subscription is not None:
-            check_name("subscription", subscription)
+            check_subscription(subscription)
         topic_, partitions = resolve_topic(self.layout, topic)
         layout = layout_of(self.layout, topic_.name)
         latest, index = read_latest(layout), LedgerIndex(layout)

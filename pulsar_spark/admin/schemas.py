@@ -8,7 +8,7 @@ messages that name them.
 import json
 from collections.abc import Mapping
 
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_kept_properties, check_type, check_type_or_none
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.errors import InvalidConfiguration, SchemaNotFound, shown
 from pulsar_spark.protocol.instants import to_millis
@@ -59,7 +59,7 @@ class Schemas:
         says, with *properties* and a *name*, the type's where none is given; its version.
         :class:`IncompatibleSchema` where it does not fit, :class:`InvalidConfiguration` for no such type."""
         check_type((str, Mapping, list), schema, "schema")
-        check_properties(properties)
+        check_kept_properties(properties)
         kind = SchemaType.__members__.get(str(schema_type).upper())
         if kind is None or kind.value <= 0:
             raise InvalidConfiguration(f"schema type {shown(schema_type)}: a topic keeps one of {_KEPT}")

@@ -6,7 +6,7 @@ from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.link.requester import Requester
-from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
@@ -28,6 +28,7 @@ class Subscriptions:
         does not exist."""
         if str(initial_position).lower() not in POSITIONS:
             raise InvalidConfiguration(f"initial position {initial_position!r}: give 'earliest' or 'latest'")
+        check_subscription(subscription)
         resolve_topic(self.layout, topic, create=True)
         self._ask(topic, subscription, "create_subscription", {"initial_position": str(initial_position).capitalize()})
 
@@ -58,7 +59,7 @@ class Subscriptions:
     def skip_lost(self, topic: str, subscription: str) -> int:
         """Acknowledge the messages behind mark-delete that are lost (see :meth:`lost_messages`), so that nobody waits
         for them; how many they are."""
-        check_name("subscription", subscription)
+        check_subscription(subscription)
         found, partitions = resolve_topic(self.layout, topic)
         acknowledged = {
             key.partition: cursor["mark_delete_position"]
@@ -108,7 +109,7 @@ class Subscriptions:
         self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None
     ) -> list[Reply]:
         if subscription is not None:
-            check_name("subscription", subscription)
+            check_subscription(subscription)
         found, partitions = resolve_topic(self.layout, topic)
         return self._requester.ask(
             [

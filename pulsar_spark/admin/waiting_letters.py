@@ -4,7 +4,7 @@ is requests to it."""
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.letters import dead_letters_to, letters_in
-from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
+from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
 from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.cursor_ledger import WaitingKey, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -61,7 +61,7 @@ class WaitingLetters:
 
     def _ask_waiting(self, kind: str, topic: str | None, subscription: str | None, properties: dict[str, str]) -> int:
         if subscription is not None:
-            check_name("subscription", subscription)
+            check_subscription(subscription)
         name = None if topic is None else str(parse_topic_name(topic).partitioned_topic)
         (reply,) = self._requester.ask(
             [{"kind": kind, "topic": name, "subscription": subscription, "properties": properties}]

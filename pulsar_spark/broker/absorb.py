@@ -96,7 +96,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
             written = {page.page for page in rows.pages if page.key == cursor.key}
             rows.add_pages(cursor, [page for page in cursor.pages if page.held and page.first not in written], [])
         if asked.dropped_pages:
-            kept = {page.first for page in cursor.pages}
+            kept = {page.first for page in cursor.pages} | {*map(page_of, cursor.lanes.lanes if cursor.lanes else ())}
             rows.add_pages(cursor, [], [page for page in asked.dropped_pages if page not in kept])
         if asked.is_changed:
             if cursor.chunked:
@@ -174,9 +174,15 @@ def _absorb_lanes(asked: CursorDraft, work: LaneWork | RangeWork, outcome: Outco
     rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
     rows.delivered += outcome.delivered
     rows.acknowledged += work.acknowledged(outcome.ranges)
-    before = cursor.mark_delete
+    before, lanes = cursor.mark_delete, [*cursor.lanes.lanes]
     stored = work.store(outcome.ranges)
-    if stored.changed or stored.gone or work.form.base - 1 != before:
+    if not cursor.is_key_shared:  # the last consumer left, and what it had lies side by side again
+        cursor.stored(work.form)
+        cursor.keep_exact()
+        cursor.advance_read_position()
+        asked.dropped_pages += map(page_of, lanes)
+        asked.is_rewritten = asked.is_changed = True
+    elif stored.changed or stored.gone or work.form.base - 1 != before:
         asked.is_changed = True
         rows.add_lanes(cursor, *stored)
         cursor.stored(work.form)

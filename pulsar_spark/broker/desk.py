@@ -17,7 +17,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import initial_read_position
 from pulsar_spark.protocol.request_properties import MOST, number_in
-from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.set_aside import SetAside
@@ -118,7 +118,7 @@ class Desk:
             first=self.first_position(state, request.partition, reads_compacted=reads_compacted),
             end=state.end_position(request.partition),
         )
-        check_name("subscription", request.subscription)
+        check_subscription(request.subscription)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
         cursor.last_active, cursor.reads_compacted = self.draft.now, reads_compacted
         self.bundle.attach_chunks(cursor)

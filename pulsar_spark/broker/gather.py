@@ -31,7 +31,7 @@ from pulsar_spark.protocol.shared import turns
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
 
-LANES_FROM, EXACT_BELOW = 4000, 1000
+LANES_FROM, EXACT_BELOW = 500, 250
 """Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""
 
 
@@ -59,7 +59,7 @@ class _Gathering:
         for consumer_id in caught_up(cursor.recently_joined, cursor.visible_mark_delete):
             del cursor.recently_joined[consumer_id]
             self.draft.of(cursor).changed_consumers.add(consumer_id)
-        if cursor.lanes and not (_stays_by_lane(cursor) and self._may_be_by_lane(cursor)):
+        if cursor.lanes and not (self._stays_by_lane(cursor) and self._may_be_by_lane(cursor)):
             asked = self.draft.of(cursor)
             asked.dropped_pages += cursor.keep_exact()
             asked.is_rewritten = asked.is_changed = True
@@ -145,6 +145,15 @@ class _Gathering:
         self._add_requests(number, asked, affected.planned, by_key)
         self.rows.extend("unread", number, unread)
 
+    def _stays_by_lane(self, cursor: Cursor) -> bool:
+        """Is a cursor kept by lane still worth it, and are its lanes of hashes as they are owned now? Also in the round
+        in which the last consumer leaves: all that it had comes back, as few rows, and is a few exact ranges then."""
+        if cursor.lanes.end - cursor.lanes.base < EXACT_BELOW:
+            return False
+        if cursor.is_key_shared:
+            return cursor.lanes.parts.axis in (None, cursor.selector.axis)
+        return not cursor.consumers and bool(self.draft.of(cursor).left)
+
     def _may_be_by_lane(self, cursor: Cursor) -> bool:
         """Not with a due lane, nor where one may begin, nor where chunks are to be passed over."""
         ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
@@ -160,7 +169,7 @@ class _Gathering:
         if work is None:
             by_lane = KeyedByLane(*given)
             work = by_lane.plan()
-        if by_lane.found_nothing or cursor.is_blocked:
+        if cursor.is_key_shared and (by_lane.found_nothing or cursor.is_blocked):
             note_in_vain(self.bundle, cursor, takers, self.draft.wall)
         elsewhere = _unacked_elsewhere(by_lane.unacked, work.planned)
         number = self._begin(asked, takers, work, elsewhere, by_lane.first_new)
@@ -275,11 +284,6 @@ def _is_ready(cursor: Cursor) -> bool:
     """Can all that the cursor keeps be read? Not with a due lane while the delay index is made anew: then it is given
     nothing, and of what is asked only acknowledgements count."""
     return cursor.due is None or cursor.due.promotion.is_ready
-
-
-def _stays_by_lane(cursor: Cursor) -> bool:
-    """Is a cursor kept by lane still worth it?"""
-    return cursor.is_key_shared and cursor.lanes.end - cursor.lanes.base >= EXACT_BELOW
 
 
 def _find_delivered(asked: CursorDraft) -> None:

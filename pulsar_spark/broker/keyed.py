@@ -51,9 +51,11 @@ class Keyed(ABC):
     _most: int
     """The most that one round hands out, of what :meth:`_counts` counts."""
 
-    def __init__(self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]):
+    def __init__(
+        self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], selector: Selector
+    ):
         self._bundle, self._draft, self._asked, self._cursor = bundle, draft, asked, asked.cursor
-        self._owners = owners_of(self._cursor.selector)
+        self._selector, self._owners = selector, owners_of(selector)
         self._hashes = _hashes_of(bundle, self._cursor)
         permits = permits_of(draft, asked, takers)
         self._permits = {self._owners.number(consumer_id): count for consumer_id, count in permits.items()}

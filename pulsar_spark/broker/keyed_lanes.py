@@ -3,8 +3,9 @@
 The plan counts positions that adjoin. So here it is given *places* instead: the entries that are asked for or come
 back, lane by lane, in order of position, numbered from 0; behind them the new ones, owner by owner in the same order.
 On this axis a lane's entries adjoin, whatever lies between them in the topic, and the plan is the same as everybody's.
-Those that are acknowledged, and those that are given back until later, can be offered to nobody in this round: they
-come first, each of one state behind the other, so that they are a few rows though one lies between others all along.
+Those that are acknowledged, and those that are given back until later, can be offered to nobody in this round, nor
+can any where nobody takes one: they come first, each of one state behind the other, so that they are a few rows though
+one lies between others all along.
 What it says of places is turned back into the states of entries, and these into the ranges of lanes.
 
 A round costs a few passes over the numbers of all entries in flight, and work for those alone that it changes. With
@@ -31,7 +32,9 @@ from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out
+from pulsar_spark.protocol.hash_ranges import SLOTS
 from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.selectors import Sticky
 
 _MOST_ROWS = 10_000
 """Of a cursor, as far as looking ahead makes them."""
@@ -68,7 +71,8 @@ class KeyedByLane(Keyed):
         states = form.states
         self._is_pending, self._is_replay = states.are(PENDING), states.are(REPLAY)
         self._holders, self._dues, self._rounds = states.consumers(), states.due(), states.rounds()
-        super().__init__(bundle, draft, asked, takers)
+        # Where nobody is connected any more, nobody owns anything.
+        super().__init__(bundle, draft, asked, takers, asked.cursor.selector or Sticky(axis=form.parts.axis or SLOTS))
 
     def plan(self) -> LaneWork:
         """Work out what is planned. Afterwards :meth:`requests` and :attr:`new` are rows on the axis of places."""
@@ -78,7 +82,7 @@ class KeyedByLane(Keyed):
         self.found_nothing = not len(offered) and not len(positions)
         self._extend(int(positions[-1]) + 1 - self._base if len(positions) else 0)
         codes, wanted = self._codes, self._wanted
-        parts = self._form.parts.of_entries(self._base, len(codes), self._cursor.selector)
+        parts = self._form.parts.of_entries(self._base, len(codes), self._selector)
         is_asked = wanted.acked | (wanted.back != NEVER)
         is_asked[[position - self._base for position in self._left_of_batches()]] = True
         is_asked[offered - self._base] = True
@@ -101,9 +105,11 @@ class KeyedByLane(Keyed):
 
     def _in_order(self, entries: np.ndarray, parts: np.ndarray, returns: np.ndarray) -> np.ndarray:
         """*entries*, which ascend, place by place, of whose states *returns* says which come back by themselves: first
-        those of which none can be offered, whatever the order, by state, so that many are few rows."""
+        those of which none can be offered, whatever the order, by state, so that many are few rows. Where nobody takes
+        anything that is all of them."""
         codes, wanted = self._codes[entries], self._wanted
         comes_later = (wanted.back[entries] > self._draft.now) & (wanted.back[entries] != NEVER) & ~returns[codes]
+        comes_later |= not self._permits
         comes_later &= ~np.isin(entries, np.array(self._left_of_batches(), np.int64) - self._base)
         is_acked = wanted.acked[entries]
         stays = is_acked | comes_later
@@ -243,7 +249,7 @@ class KeyedByLane(Keyed):
 
     def _out(self) -> Out:
         asked, now = self._asked, self._draft.now
-        if not asked.returns and self._form.is_with_owners(self._cursor.selector):
+        if not asked.returns and self._form.is_with_owners(self._selector):
             return Out(NO_HASHES, NO_POSITIONS, np.empty(0, bool))
         codes, hashes = self._codes, self._hash_of()
         acked, back, _ = self._wanted

@@ -35,7 +35,7 @@ class KeyedByPage(Keyed):
     def __init__(
         self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], most: int = MOST_RUNS
     ):
-        super().__init__(bundle, draft, asked, takers)
+        super().__init__(bundle, draft, asked, takers, asked.cursor.selector)
         self._most = most
         self._met: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         """Of the windows looked at for new entries: the positions, which are passed over, and which may be read."""
@@ -159,7 +159,7 @@ class KeyedByPage(Keyed):
         """The entries that keep their hashes, after what this round acknowledges and brings back."""
         asked, now = self._asked, self._draft.now
         pages = [page for page in self._cursor.pages if page.unacked]
-        found = [_out_of(page, self._cursor.selector, self._hashes_at) for page in pages]
+        found = [_out_of(page, self._selector, self._hashes_at) for page in pages]
         positions, hashes, elsewhere, dues, holders = (
             (np.concatenate(columns) for columns in zip(*found)) if found else _NOTHING_OUT
         )

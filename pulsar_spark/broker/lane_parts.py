@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
-from pulsar_spark.protocol.hash_ranges import HashTable
+from pulsar_spark.protocol.hash_ranges import Axis, HashTable
 from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, number_type, split
 from pulsar_spark.protocol.selectors import Selector
 
@@ -49,6 +49,11 @@ class LaneParts:
     def owners(self) -> list[str | None]:
         """The owner of each lane."""
         return [part.owner for part in self._parts]
+
+    @property
+    def axis(self) -> Axis | None:
+        """Where their hashes lie, None without any."""
+        return self._parts[0].hashes.axis if self._parts else None
 
     def number(self, index: int) -> int:
         """The number of the lane with an index."""

@@ -14,7 +14,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import ReconsumeLater, reconsume_later_of
-from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.topics import resolve_topic
 
 
@@ -68,7 +68,7 @@ class LetterRequests(Acknowledgements):
         """Make the letter topic if it is missing, so that nothing is promised that cannot be written; refused where
         there cannot be one."""
         if asked.initial_subscription_name:
-            check_name("initial subscription", asked.initial_subscription_name)
+            check_subscription(asked.initial_subscription_name, "initial subscription")
         if asked.letter_topic not in self._letter_topics:
             resolve_topic(self.bundle.layout, asked.letter_topic, create=True)
             self._letter_topics.add(asked.letter_topic)

@@ -33,7 +33,7 @@ from pulsar_spark.protocol.membership import (
 )
 from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.request_properties import MOST, is_said
-from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
+from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
 from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
 from pulsar_spark.table_specs import VALID_UNTIL
 
@@ -160,7 +160,7 @@ class Members(Desk):
         policy = {name: request.properties[name] for name in DEAD_LETTER_POLICY if request.properties.get(name)}
         number_of(request, "max_redeliver_count", 0, least=0, most=MOST_INT32)
         if "initial_subscription_name" in policy:
-            check_name("initial subscription", policy["initial_subscription_name"])
+            check_subscription(policy["initial_subscription_name"], "initial subscription")
         if "dead_letter_topic" in policy and parse_topic_name(policy["dead_letter_topic"]).partition_index >= 0:
             resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
         if int(policy.get("max_redeliver_count", 0)):

@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import functools
 import json
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
 
 ASKS_BROKER = "waiting for the broker's answer"
+
+_MOVES = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 progress_console = Console(stderr=True)
 """Progress goes to standard error, so that standard output holds only what was asked for."""
@@ -99,6 +102,15 @@ def print_listed(found: Any, as_json: bool, columns: Sequence[str], rows: Sequen
         print_table(columns, rows)
 
 
+def visible(text: str) -> str:
+    """*text* without what moves a terminal's cursor or turns its writing round, which names may have.
+
+    >>> visible("a\\x1b[31m\\u202eb")
+    'a\\\\x1b[31m\\\\u202eb'
+    """
+    return _MOVES.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, none: str = "none"
 ) -> None:
@@ -108,7 +120,8 @@ def print_table(
         typer.echo(f"{title}: {none}" if title else none)
         return
     console = Console(markup=False)
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    title = title and visible(title)
+    cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
     is_number = [
         all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
         for index in range(len(columns))

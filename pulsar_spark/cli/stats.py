@@ -2,7 +2,7 @@
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json, print_table
+from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json, print_table, visible
 
 
 def stats(topic: Topic, root: Root, as_json: Json = False):
@@ -12,8 +12,8 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
         print_json(found)
         return
     typer.echo(
-        f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
-        f"partitions: {len(found.get('partitions', ())) or 'none'}"
+        f"{visible(topic)}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, "
+        f"{found['storageSize']} bytes, partitions: {len(found.get('partitions', ())) or 'none'}"
     )
     for name, text in (
         ("error", "{}"),

@@ -8,7 +8,7 @@ requests are committed: what becomes of them is settled then.
 
 from collections.abc import Callable
 
-from pulsar_spark.client.arguments import check_properties
+from pulsar_spark.client.arguments import check_kept_properties
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.places import Place, Places
@@ -42,7 +42,7 @@ class Acknowledger:
 
     def acknowledge(self, message: Message | MessageId | list, properties: dict[str, str] | None) -> None:
         """Acknowledge a message, or each of a list; nothing when one of them cannot be."""
-        check_properties(properties)
+        check_kept_properties(properties)
         if isinstance(message, list):
             places = [self._places.find(one) for one in message]
             receipts = [self._acknowledge(place, properties) for place in places]
@@ -78,7 +78,7 @@ class Acknowledger:
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict[str, str] | None) -> None:
         """Acknowledge everything of the message's partition up to and including it."""
         self.check_cumulative()
-        check_properties(properties)
+        check_kept_properties(properties)
         place = self._places.find(message)
         subscription, position, batch_index, bits = place
         last, receipt = subscription.tracker.acknowledge_cumulative(position, batch_index, bits, properties)

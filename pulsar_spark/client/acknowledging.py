@@ -7,7 +7,13 @@ else goes to the consumer's :class:`Acknowledger`.
 from typing import Any
 
 from pulsar_spark.client.acknowledger import Acknowledger
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none, interrupted, public_call
+from pulsar_spark.client.arguments import (
+    check_kept_properties,
+    check_type,
+    check_type_or_none,
+    interrupted,
+    public_call,
+)
 from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.receiver import Receiver
@@ -125,7 +131,7 @@ class Acknowledging:
         for each in messages:
             check_type(Message, each, "message")
         check_type_or_none(int, delay_millis, "delay_millis")
-        check_properties(properties)
+        check_kept_properties(properties)
         delay_ms = max(0, delay_millis or 0)
         if delay_ms > LONGEST_DELAY_MS:
             raise ValueError(f"argument delay_millis: {delay_millis} is above {LONGEST_DELAY_MS}")

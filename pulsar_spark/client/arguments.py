@@ -5,8 +5,9 @@ Like the ``pulsar`` package, a wrong type or an impossible combination is a Valu
 
 import functools
 from collections.abc import Callable, Iterable
+from itertools import chain
 
-from pulsar_spark.errors import Interrupted, InvalidConfiguration
+from pulsar_spark.errors import Interrupted, InvalidConfiguration, InvalidTopicName
 from pulsar_spark.storage import forks
 
 
@@ -48,6 +49,14 @@ def checked_each(wanted: type, values: object, name: str) -> tuple:
     return values
 
 
+def check_given(check: Callable, *args: str) -> None:
+    """*check* a name that an application gave its own: one that cannot be is :class:`InvalidConfiguration`."""
+    try:
+        check(*args)
+    except InvalidTopicName as refused:
+        raise InvalidConfiguration(str(refused)) from refused
+
+
 def check_properties(properties: object) -> None:
     """ValueError unless *properties* is None or maps texts to texts."""
     if properties is None:
@@ -56,6 +65,22 @@ def check_properties(properties: object) -> None:
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise ValueError(f"argument properties: {name!r} = {value!r} is not a text for a text")
+
+
+def check_kept_properties(properties: object) -> None:
+    """The same of what is not looked at again before it is written: texts that UTF-8 can hold."""
+    check_properties(properties)
+    for text in chain.from_iterable((properties or {}).items()):
+        check_utf8(text, "properties")
+
+
+def check_utf8(text: str, name: str) -> None:
+    """ValueError for a *text* with half of a surrogate pair."""
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as broken:
+            raise ValueError(f"argument {name}: {text!r} is no text that UTF-8 can hold") from broken
 
 
 def public_call(method: Callable) -> Callable:

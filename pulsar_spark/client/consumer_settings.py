@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_spark.client.acknowledgement_tracker import Grouping
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_given, check_kept_properties, check_type, check_type_or_none
 from pulsar_spark.client.enums import ConsumerType, InitialPosition
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import (
@@ -14,12 +14,12 @@ from pulsar_spark.client.policies import (
     ConsumerDeadLetterPolicy,
     ConsumerKeySharedPolicy,
 )
-from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, named
+from pulsar_spark.errors import InvalidConfiguration, named
 from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
 from pulsar_spark.protocol.compaction import IS_READ_COMPACTED, reads_compacted_refusal
 from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
+from pulsar_spark.protocol.topic_name import check_own_name, check_subscription, parse_topic_name
 from pulsar_spark.schema import Schema
 
 MIN_UNACKED_TIMEOUT_MS = 10_000
@@ -168,7 +168,7 @@ def check_consumer_settings(
             "or 0 for no timeout"
         )
     _check_count(negative_ack_redelivery_delay_ms, "negative_ack_redelivery_delay_ms")
-    check_properties(properties)
+    check_kept_properties(properties)
     check_type(InitialPosition, initial_position, "initial_position")
     check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
     check_type_or_none(ConsumerBatchReceivePolicy, batch_receive_policy, "batch_receive_policy")
@@ -188,9 +188,9 @@ def check_consumer_settings(
     check_type(int, max_pending_chunked_message, "max_pending_chunked_message")
     check_type(bool, auto_ack_oldest_chunked_message_on_queue_full, "auto_ack_oldest_chunked_message_on_queue_full")
     _check_count(expire_time_of_incomplete_chunked_message_ms, "expire_time_of_incomplete_chunked_message_ms")
-    _check_own_name("subscription", subscription_name)
+    check_given(check_subscription, subscription_name)
     if consumer_name:
-        _check_own_name("consumer", consumer_name)
+        check_given(check_own_name, "consumer", consumer_name)
     if dead_letter_policy is not None:
         _check_letter_names(dead_letter_policy)
         if unacked_messages_timeout_ms is None:
@@ -232,17 +232,10 @@ def _check_letter_names(policy: ConsumerDeadLetterPolicy) -> None:
     for name in filter(None, (policy.dead_letter_topic, policy.retry_letter_topic)):
         parse_topic_name(name)
     if policy.initial_subscription_name:
-        _check_own_name("initial subscription", policy.initial_subscription_name)
+        check_given(check_subscription, policy.initial_subscription_name, "initial subscription")
 
 
 def _check_count(value: object, name: str) -> None:
     check_type(int, value, name)
     if value < 0:
         raise ValueError(f"argument {name}: {value} is below 0")
-
-
-def _check_own_name(what: str, name: str) -> None:
-    try:
-        check_name(what, name)
-    except InvalidTopicName as broken:
-        raise InvalidConfiguration(str(broken)) from broken

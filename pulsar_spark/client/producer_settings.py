@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_kept_properties, check_type, check_type_or_none, check_utf8
 from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, ProducerAccessMode
 from pulsar_spark.client.payloads import AS_IT_IS, payload_encoder
 from pulsar_spark.payloads.encoding import PayloadEncoder
@@ -69,8 +69,10 @@ def check_producer_settings(
     crypto_key_reader,
     crypto_failure_action,
 ) -> ProducerSettings:
-    """The settings; ValueError for a wrong type or number, :class:`CryptoError` for a public key that is not there."""
+    """The settings; ValueError for a wrong type, number or text, :class:`CryptoError` for a public key that is not
+    there."""
     check_type_or_none(str, producer_name, "producer_name")
+    check_utf8(producer_name or "", "producer_name")
     check_type(Schema, schema, "schema")
     check_type_or_none(int, initial_sequence_id, "initial_sequence_id")
     for name, value in (
@@ -95,7 +97,7 @@ def check_producer_settings(
     check_type(BatchingType, batching_type, "batching_type")
     check_type(ProducerAccessMode, access_mode, "access_mode")
     check_type(HashingScheme, hashing_scheme, "hashing_scheme")
-    check_properties(properties)
+    check_kept_properties(properties)
     if message_router is not None and not callable(message_router):
         raise ValueError("argument message_router: a function of a message and the number of partitions expected")
     if message_routing_mode is PartitionsRoutingMode.CustomPartition and message_router is None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from pulsar_spark.client.arguments import check_properties, check_type
+from pulsar_spark.client.arguments import check_properties, check_type, check_utf8
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.delays import MAX_MS
@@ -87,11 +87,7 @@ def deliver_at_ms(deliver_at: object, deliver_after: object, now_ms: int) -> int
 
 def _check_text(value: object, name: str) -> None:
     check_type(str, value, name)
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as broken:
-            raise ValueError(f"argument {name}: {value!r} is no text that UTF-8 can hold") from broken
+    check_utf8(value, name)
 
 
 def _check_number(value: object, name: str, highest: int) -> None:

@@ -27,7 +27,7 @@ from pulsar_spark.protocol.letters import (
     REPLAYS,
     dead_letter_topic,
 )
-from pulsar_spark.protocol.topic_name import TopicName, check_name, parse_topic_name
+from pulsar_spark.protocol.topic_name import TopicName, check_subscription, parse_topic_name
 from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
@@ -121,7 +121,7 @@ def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
     name = parse_topic_name(topic)
     if subscription is None:
         return name
-    return parse_topic_name(dead_letter_topic(str(name), check_name("subscription", subscription)))
+    return parse_topic_name(dead_letter_topic(str(name), check_subscription(subscription)))
 
 
 def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic | None:

@@ -22,7 +22,7 @@ from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.packing import unpacked_pairs
-from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.protocol.topic_name import check_own_name, check_subscription
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
@@ -65,9 +65,9 @@ class SubscribeOptions(NamedTuple):
         check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
         asked = KEY_SHARED if subscription_type == "Key_Shared" else subscription_type  # as Java's client spells it
         options = cls(
-            check_name("subscription", subscription),
+            check_subscription(subscription),
             one_of("subscription_type", asked, SUBSCRIPTION_TYPES),
-            consumer_name or uuid.uuid4().hex[:10],
+            check_own_name("consumer", consumer_name) if consumer_name else uuid.uuid4().hex[:10],
             one_of("initial_position", initial_position, INITIAL_POSITIONS),
             priority_level,
             key_shared_policy=key_shared_policy,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
 from pulsar_spark.protocol.letters import DEAD_LETTER_SUFFIX, RETRY_SUFFIX, retry_letter_topic
-from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
+from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
 from pulsar_spark.storage.reprocessing import Claim
 
 ORIGIN, SUBSCRIPTION, TOPIC = "origin", "subscription", "topic:"
@@ -118,6 +118,6 @@ def _destination(letter: Letter, topic: str, to: str) -> str | None:
             return None
         if topic.endswith(f"-{letter.subscription}{DEAD_LETTER_SUFFIX}"):
             return topic.removesuffix(DEAD_LETTER_SUFFIX) + RETRY_SUFFIX
-        return retry_letter_topic(str(origin.partitioned_topic), check_name("subscription", letter.subscription))
+        return retry_letter_topic(str(origin.partitioned_topic), check_subscription(letter.subscription))
     except InvalidTopicName:
         return None

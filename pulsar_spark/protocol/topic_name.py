@@ -1,21 +1,31 @@
-"""Topic names: ``persistent://tenant/namespace/topic``, with Pulsar's short forms and the ``-partition-N`` suffix.
+"""Names: ``persistent://tenant/namespace/topic``, with Pulsar's short forms and the ``-partition-N`` suffix, and those
+of subscriptions and consumers.
 
 Rule: TopicName and NamedEntity of Apache Pulsar. A short name ``topic`` is ``persistent://public/default/topic``;
-``tenant/namespace/topic`` gets the scheme. Left out: non-persistent topics (nothing here lives outside a table) and the
-old four-part names with a cluster. Stricter than Pulsar: a local name keeps to NamedEntity's letters too, so that no
-name can leave the root, hide or be mistaken for another.
+``tenant/namespace/topic`` gets the scheme. Tenants and namespaces keep to NamedEntity's ASCII letters; a local name may
+hold anything but ``/``, as long as it is not blank. Left out: non-persistent topics (nothing here lives outside a
+table) and the old four-part names with a cluster, which is what a further ``/`` makes of a name.
+
+Subscriptions, consumers and producers may be called anything that can be sent: PersistentTopic refuses a subscription
+that is blank or has a name of its own cursors, and no more than that. Names get into paths only as the layout encodes
+them, so none can leave the root, hide or be mistaken for another. Ours are the bounds of their lengths.
 """
 
 import re
 from typing import NamedTuple
 
-from pulsar_spark.errors import InvalidTopicName
+from pulsar_spark.errors import InvalidTopicName, shown
 
 MAX_NAME_LENGTH = 200
 SCHEME = "persistent"
 DEFAULT_NAMESPACE = ("public", "default")
-_NAMED_ENTITY = re.compile(r"[-=:.\w]+")
-_PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<index>0|[1-9][0-9]{0,8})")
+MAX_OWN_NAME_LENGTH = 1000
+"""Characters of a subscription's or a consumer's name."""
+RESERVED_SUBSCRIPTIONS = re.compile(r"pulsar\.repl.*|pulsar\.dedup", re.DOTALL)
+"""Cursors that brokers of Pulsar keep for themselves."""
+_NAMED_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<index>0|[1-9][0-9]{0,8})", re.DOTALL)
 
 
 class TopicName(NamedTuple):
@@ -52,11 +62,55 @@ class TopicName(NamedTuple):
 def check_name(what: str, name: str) -> str:
     """*name* if it is a valid NamedEntity of at most 200 characters; else :class:`InvalidTopicName`."""
     if not isinstance(name, str) or not _NAMED_ENTITY.fullmatch(name) or name in (".", ".."):
-        raise InvalidTopicName(f"{what} {name!r} is not a valid name: use letters, digits and - = : . _")
-    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidTopicName(f"{what} {shown(name)} is not a valid name: use letters, digits and - = : . _")
+    return _checked_length(what, name, MAX_NAME_LENGTH)
+
+
+def check_own_name(what: str, name: str) -> str:
+    """*name* if a consumer may be called so; else :class:`InvalidTopicName`."""
+    if not isinstance(name, str):
+        raise InvalidTopicName(f"{what} {shown(name)} is not a valid name: give a text")
+    _check_can_be_sent(what, name)
+    return _checked_length(what, name, MAX_OWN_NAME_LENGTH)
+
+
+def check_subscription(name: str, what: str = "subscription") -> str:
+    """*name* if a subscription may have it; else :class:`InvalidTopicName`.
+
+    >>> check_subscription("billing / 2024 %")
+    'billing / 2024 %'
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidTopicName(f"{what} {shown(name)} is not a valid name: give a text that is not blank")
+    check_own_name(what, name)
+    if RESERVED_SUBSCRIPTIONS.fullmatch(name):
         raise InvalidTopicName(
-            f"{what} {name[:20]!r}... has {len(name)} characters, {len(name) - MAX_NAME_LENGTH} too many: "
-            f"use at most {MAX_NAME_LENGTH}"
+            f"{what} {shown(name)} is not a valid name: those that begin with 'pulsar.repl', and 'pulsar.dedup', are "
+            "reserved for brokers"
+        )
+    return name
+
+
+def _check_local_name(name: str) -> None:
+    if not name.strip() or name in (".", ".."):
+        raise InvalidTopicName(
+            f"topic {shown(name)} is not a valid name: give one that is neither blank nor dots alone"
+        )
+    _check_can_be_sent("topic", name)
+    _checked_length("topic", name, MAX_NAME_LENGTH)
+
+
+def _check_can_be_sent(what: str, name: str) -> None:
+    if not name.isascii() and _SURROGATE.search(name):
+        raise InvalidTopicName(
+            f"{what} {shown(name)} is not a valid name: it has half of a surrogate pair, which is no character"
+        )
+
+
+def _checked_length(what: str, name: str, most: int) -> str:
+    if len(name) > most:
+        raise InvalidTopicName(
+            f"{what} {name[:20]!r}... has {len(name)} characters, {len(name) - most} too many: use at most {most}"
         )
     return name
 
@@ -69,20 +123,21 @@ def parse_topic_name(name: str) -> TopicName:
     """
     if not isinstance(name, str):
         raise InvalidTopicName(
-            f"topic {name!r} is not a text: give a name such as 'persistent://public/default/orders'"
+            f"topic {shown(name)} is not a text: give a name such as 'persistent://public/default/orders'"
         )
     scheme, found, rest = name.partition("://")
     if found and scheme != SCHEME:
-        raise InvalidTopicName(f"topic {name!r}: only persistent:// topics exist here, a topic is a table")
+        raise InvalidTopicName(f"topic {shown(name)}: only persistent:// topics exist here, a topic is a table")
     parts = (rest if found else name).split("/")
     if not found and len(parts) == 1:
         parts = [*DEFAULT_NAMESPACE, *parts]
     if len(parts) != 3:
         raise InvalidTopicName(
-            f"topic {name!r} is neither 'topic' nor 'tenant/namespace/topic' nor 'persistent://tenant/namespace/topic'"
+            f"topic {shown(name)} is neither 'topic' nor 'tenant/namespace/topic' nor "
+            "'persistent://tenant/namespace/topic', of which none has a further '/': clusters are no part of names here"
         )
     found = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
-    check_name("topic", found.partitioned_topic.local_name)  # the longest name there is has partitions, too
+    _check_local_name(found.partitioned_topic.local_name)  # the longest name there is has partitions, too
     return found
 
 
@@ -90,5 +145,5 @@ def parse_namespace(name: str) -> tuple[str, str]:
     """``tenant/namespace`` as a pair; :class:`InvalidTopicName` otherwise."""
     parts = name.split("/") if isinstance(name, str) else []
     if len(parts) != 2:
-        raise InvalidTopicName(f"namespace {name!r} is not of the form 'tenant/namespace'")
+        raise InvalidTopicName(f"namespace {shown(name)} is not of the form 'tenant/namespace'")
     return check_name("tenant", parts[0]), check_name("namespace", parts[1])

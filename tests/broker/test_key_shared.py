@@ -10,6 +10,7 @@ from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, Consis
 from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
+from tests.broker.test_key_shared_dues import keys
 from tests.requests import On, leave
 from tests.spark_engine import SparkEngine, cursor_of
 
@@ -263,3 +264,16 @@ def test_who_came_of_late_is_forgotten_as_it_leaves_and_when_one_is_left(engine)
     run(engine, ON.close("a"), ON.close("d"))
     assert cursor_of(engine).recently_joined == {}
     assert facts_after_a_crash(engine)[2] == {}
+
+
+def test_what_fills_a_queue_at_each_of_two_consumers_is_planned_as_few_rows(engine, monkeypatch):
+    """Keys in turns: entry by entry it would be a row each."""
+    planned, plan = [], engine.rounds.plan
+    monkeypatch.setattr(engine.rounds, "plan", lambda work: planned.append(work.rows.num_rows) or plan(work))
+    engine.round([sticky("a", "0-32767"), sticky("b", "32768-65535"), ON.flow("a", 1000), ON.flow("b", 1000)], 0)
+    in_turns = [key for pair in zip(keys(True)[:9], keys(False)[:9]) for key in pair]
+    engine.publish(TOPIC, -1, [1] * 1000, keys=[in_turns[at % 18] for at in range(1000)])
+    assert len(engine.round([], 0)["deliveries"]) == 1000
+    engine.round([ON.ack(at, at, consumer="ab"[at % 2]) for at in range(0, 1000, 3)], 0)
+    assert sorted(engine.state(TOPIC, -1, "s")["pending"]) == [at for at in range(1000) if at % 3]
+    assert max(planned) <= 10

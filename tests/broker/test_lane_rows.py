@@ -83,3 +83,63 @@ def test_what_is_acknowledged_and_given_back_in_turns_is_planned_as_few_rows(eng
     again = [each for _ in range(2) for each in engine.round([], 2000)["deliveries"]]  # back, then dealt
     assert [(each.position, each.redelivery_count) for each in again] == [(at, 1) for at in range(0, 300, 10)]
     assert max(planned) <= 8
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_the_last_consumers_leave_comes_back_as_few_rows_and_is_exact_then(engine, monkeypatch, is_restarted):
+    """As when a client's process is killed: entry by entry it would be a row an entry, of two consumers in turns."""
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 1000), ON.flow("b", 1000)], 0)
+    mine, others = keys(True), keys(False)
+    engine.publish(TOPIC, -1, [1] * 300, keys=[(mine, others)[at % 2][at % 7] for at in range(300)])
+    engine.round([], 0)
+    engine.round([ON.ack(at, at, consumer="ab"[at % 2]) for at in range(1, 300, 10)], 0)
+    if is_restarted:
+        engine.restart(0)
+    planned, plan = [], engine.rounds.plan
+    monkeypatch.setattr(engine.rounds, "plan", lambda work: planned.append(work.rows.num_rows) or plan(work))
+    gone = [ON.ack(at, at, consumer="a") for at in range(2, 300, 10)]
+    engine.round([*gone, ON.close("a"), ON.close("b")], 1)
+    assert max(planned) <= 7
+    (cursor,) = engine.rounds.bundle.cursors.values()
+    assert cursor.lanes is None
+    done = {*range(1, 300, 10), *range(2, 300, 10)}
+    state = engine.state(TOPIC, -1, "s")
+    assert (state["pending"], state["replay"]) == ({}, dict.fromkeys({*range(300)} - done, 0))
+    engine.restart(2)
+    result = engine.round([join("c", "0-65535"), ON.flow("c", 1000)], 2)
+    assert delivered(result) == sorted({*range(300)} - done)
+
+
+def test_who_joins_as_the_last_one_leaves_may_have_hashes_that_lie_elsewhere(engine):
+    """Of slots and of the hash itself: lanes of the one mean nothing on the axis of the other."""
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 9), ON.flow("b", 9)], 0)
+    mine, others = keys(True), keys(False)
+    engine.publish(TOPIC, -1, [1] * 8, keys=[key for pair in zip(mine[:4], others[:4]) for key in pair])
+    engine.round([], 0)
+    leave_and_join = [ON.close("a"), ON.close("b"), ON.subscribe("c", "KeyShared"), ON.subscribe("d", "KeyShared")]
+    dealt = engine.round([*leave_and_join, ON.flow("c", 9), ON.flow("d", 9)], 1)["deliveries"]
+    dealt += engine.round([], 2)["deliveries"]
+    assert sorted(each.position for each in dealt) == [*range(8)]
+    (cursor,) = engine.rounds.bundle.cursors.values()
+    before = engine.state(TOPIC, -1, "s")
+    assert {lane.hashes.axis for lane in cursor.lanes.lanes.values()} == {cursor.selector.axis}
+    engine.restart(3)
+    engine.round([ON.flow("c", 1)], 3)
+    assert engine.state(TOPIC, -1, "s")["pending"] == before["pending"]
+
+
+def test_a_cursor_that_is_kept_exact_and_by_lane_again_in_one_round_keeps_its_lanes(engine, monkeypatch):
+    """Few are in flight and many go out: lanes that are dropped have the numbers of those that are made."""
+    monkeypatch.setattr(gather, "LANES_FROM", 4)
+    monkeypatch.setattr(gather, "EXACT_BELOW", 5)
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 99), ON.flow("b", 99)], 0)
+    in_turns = [key for pair in zip(keys(True)[:5], keys(False)[:5]) for key in pair]
+    engine.publish(TOPIC, -1, [1] * 10, keys=in_turns)
+    assert sorted(delivered(engine.round([], 0))) == [*range(10)]
+    engine.round([ON.ack(at, at, consumer="ab"[at % 2]) for at in range(8)], 0)
+    engine.publish(TOPIC, -1, [1] * 10, keys=in_turns)
+    assert sorted(delivered(engine.round([], 0))) == [*range(10, 20)]
+    assert [*engine.state(TOPIC, -1, "s")["pending"]] == [*range(8, 20)]
+    engine.restart(1)
+    engine.round([ON.ack(8, 19)], 1)
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 19

@@ -25,10 +25,10 @@ def test_without_a_broker_subscribing_times_out_and_says_what_to_start(lonely_cl
     assert eventually(lambda: rows.latest() == 2)
 
 
-def test_a_consumer_that_gave_up_is_not_left_behind(tmp_path, lonely_client):
+def test_a_consumer_that_gave_up_is_not_left_behind(root_url, lonely_client):
     with pytest.raises(pulsar.Timeout):
         lonely_client.subscribe("t", "s")
-    with PlainBroker(tmp_path / "root") as broker:
+    with PlainBroker(root_url) as broker:
         assert len(eventually(lambda: broker.asked("close"))) == 1
         lonely_client._timeout = 10
         lonely_client.subscribe("t", "s")
@@ -181,6 +181,7 @@ def _kept(broker, service_url, lease_seconds: float, signs: int) -> tuple[int, i
     return after[0] - before[0], after[1] - before[1]
 
 
+@pytest.mark.local_disk
 def test_a_sign_of_life_costs_no_commit(broker, service_url):
     files = len(list(broker.layout.root.rglob("*")))
     assert _kept(broker, service_url, 0.6, 5) == (0, 0)
@@ -238,6 +239,7 @@ def test_closing_the_client_closes_everything(client, broker):
     other.close()
 
 
+@pytest.mark.local_disk
 def test_a_broken_line_is_told_to_everybody(client, broker):
     consumer = client.subscribe("t", "s")
     with broker.paused():

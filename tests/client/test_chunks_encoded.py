@@ -5,10 +5,10 @@ import random
 import tracemalloc
 
 import pytest
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.payloads.compression import COMPRESSIONS
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import read_topic
 from tests.client.test_payloads import EARLIEST, Damaging, encrypting, rows_of
 from tests.client.waiting import DEADLINE_SECONDS
@@ -51,9 +51,9 @@ def everybody_gets(client, expected: list[bytes | type], *keys: str) -> None:
 
 
 @pytest.mark.parametrize("options", [COMPRESSED, encrypting("a"), COMPRESSED | encrypting("a")])
-def test_what_is_encoded_before_it_is_cut_comes_plain(client, tmp_path, options):
+def test_what_is_encoded_before_it_is_cut_comes_plain(client, root_url, options):
     send(client, FIRST, b"small", SECOND, **options)
-    rows = rows_of(tmp_path).to_pylist()
+    rows = rows_of(root_url).to_pylist()
     chunks = [row for row in rows if row["uuid"] is not None]
     for uuid in {row["uuid"] for row in chunks}:
         mine = [row for row in chunks if row["uuid"] == uuid]
@@ -64,11 +64,11 @@ def test_what_is_encoded_before_it_is_cut_comes_plain(client, tmp_path, options)
     everybody_gets(client, [FIRST, b"small", SECOND], "a")
 
 
-def test_damaged_ciphertext_and_wrong_keys_are_errors_of_their_messages(client, tmp_path):
+def test_damaged_ciphertext_and_wrong_keys_are_errors_of_their_messages(client, root_url):
     send(client, FIRST, SECOND, **encrypting("a"))
     send(client, b"behind")
-    table = DeltaTable(str(read_topic(client._layout, "t").path))
-    (damaged, *_) = [row for row in rows_of(tmp_path).to_pylist() if row["chunk_id"] == 1]
+    table = open_table(read_topic(client._layout, "t").path)
+    (damaged, *_) = [row for row in rows_of(root_url).to_pylist() if row["chunk_id"] == 1]
     other = bytes(byte ^ 1 for byte in damaged["payload"]).hex()
     where = f"uuid = '{damaged['uuid']}' and chunk_id = 1"
     table.update({"payload": f"decode('{other}', 'hex')"}, predicate=where)

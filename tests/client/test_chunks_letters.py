@@ -108,6 +108,7 @@ def test_a_crash_between_the_letters_of_a_round_writes_none_twice_and_loses_none
     assert len(begun_again) == 1 and nothing_comes(letters)
 
 
+@pytest.mark.local_disk
 def test_a_letter_waits_while_chunks_of_its_message_are_lost(client, broker, service_url):
     consumer = subscribe(client, **MORTAL)
     ids = publish(client, "t", "A:0:2:a0", "A:1:2:a1", "x")

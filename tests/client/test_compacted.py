@@ -205,6 +205,7 @@ def test_what_was_trimmed_is_read_from_the_view(client, broker, admin, send):
     assert take(client.subscribe("t", "plain", **EARLIEST), 3)[0] == ("c", b"1"), "who does not begins behind it"
 
 
+@pytest.mark.local_disk
 def test_a_view_that_cannot_be_opened_keeps_the_broker_from_nothing_else(client, broker, admin, send):
     send(("a", b"1"), ("b", b"1"))
     admin.create_subscription("t", "first", "earliest")
@@ -235,8 +236,8 @@ def test_a_topic_that_was_trimmed_and_never_compacted_begins_where_it_does(clien
     eventually(lambda: broker.cursor("t", "s").mark_delete == 1)
 
 
-def test_a_restart_keeps_who_reads_compacted(tmp_path, service_url):
-    with PlainBroker(tmp_path / "root"):
+def test_a_restart_keeps_who_reads_compacted(root_url, service_url):
+    with PlainBroker(root_url):
         client = pulsar.Client(service_url)
         producer, admin = client.create_producer("t"), Admin(service_url)
         producer.send(b"1", partition_key="a")
@@ -249,7 +250,7 @@ def test_a_restart_keeps_who_reads_compacted(tmp_path, service_url):
         trim(admin.layout, "t")
         client.subscribe("t", "s", **COMPACTED).close()
         client.close()
-    with PlainBroker(tmp_path / "root") as broker:
+    with PlainBroker(root_url) as broker:
         assert broker.cursor("t", "s").reads_compacted and broker.cursor("t", "s").mark_delete == -1
         client = pulsar.Client(service_url)
         client.create_producer("t").send(b"2", partition_key="b")

@@ -9,6 +9,7 @@ from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.faults import FULL, READ_ONLY, faults
 
+pytestmark = pytest.mark.local_disk
 PUBLISHER = "pulsar-spark-publisher-p"
 WRITES_OF_A_SEND = 7
 

@@ -183,6 +183,7 @@ def all_that_comes(consumer) -> list:
             return found
 
 
+@pytest.mark.local_disk
 @pytest.mark.parametrize("is_hash_known", [True, False])
 def test_lost_entries_are_named_to_those_who_may_miss_them(client, broker, monkeypatch, is_hash_known):
     hand = Hand(client, broker, *"abcdefghi")

@@ -20,18 +20,18 @@ from tests.client.waiting import eventually, in_background
 from tests.plain_broker import PlainBroker
 
 
-def test_a_broker_that_is_gone_and_one_that_is_back_are_seen_and_said(tmp_path, service_url, caplog):
+def test_a_broker_that_is_gone_and_one_that_is_back_are_seen_and_said(root_url, service_url, caplog):
     caplog.set_level(logging.INFO, "my")
-    with PlainBroker(tmp_path / "root") as first:
+    with PlainBroker(root_url) as first:
         client = pulsar.Client(service_url, logger=logging.getLogger("my"), operation_timeout_seconds=10)
         consumer = client.subscribe("t", "s", consumer_name="c")
         assert consumer.is_connected()
     eventually(lambda: not consumer.is_connected())
-    with PlainBroker(tmp_path / "root") as second:
+    with PlainBroker(root_url) as second:
         eventually(consumer.is_connected)
     client.close()
     said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "my"]
-    root, subscription = str(tmp_path / "root"), "subscription 's' of 'persistent://public/default/t'"
+    root, subscription = str(root_url), "subscription 's' of 'persistent://public/default/t'"
     assert said[:4] == [
         ("INFO", f"connected to broker {first.broker_id} of root {root!r}"),
         ("INFO", f"{subscription}: consumer 'c' subscribed"),
@@ -154,6 +154,7 @@ def test_a_program_without_a_logger_is_warned_on_standard_error(service_url):
     assert error.startswith("no broker serves root") and len(error.splitlines()) == 1
 
 
+@pytest.mark.local_disk
 def test_nothing_is_left_of_a_client_that_was_closed(tmp_path, broker, service_url):
     import threading
 

@@ -8,7 +8,6 @@ import tracemalloc
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
@@ -19,7 +18,7 @@ from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encoding import PayloadDecoder, Stored
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import dataset_of, open_table
 from tests.client.waiting import eventually, nothing_comes
 from tests.payloads.keys import Keys, key_pair
 
@@ -34,9 +33,9 @@ def encrypting(*names: str) -> dict:
     return dict(encryption_key=list(names), crypto_key_reader=Keys(*names))
 
 
-def rows_of(tmp_path, topic: str = "t") -> pa.Table:
+def rows_of(root_url, topic: str = "t") -> pa.Table:
     """What is stored, in order of entries."""
-    rows = dataset_of(Layout(tmp_path / "root").topic(parse_topic_name(topic))).to_table()
+    rows = dataset_of(Layout(root_url).topic(parse_topic_name(topic))).to_table()
     return rows.sort_by([("publish_id", "ascending"), ("entry_id", "ascending")])
 
 
@@ -64,7 +63,7 @@ def send_stored(client, payload: bytes, topic: str = "t", **columns) -> pulsar.M
 
 
 @pytest.mark.parametrize("batching", [False, True], ids=["alone", "batched"])
-def test_payloads_are_stored_compressed_and_every_reader_gets_them_plain(client, service_url, tmp_path, batching):
+def test_payloads_are_stored_compressed_and_every_reader_gets_them_plain(client, service_url, root_url, batching):
     consumer = client.subscribe("t", "s")
     for compression in CompressionType:
         producer = client.create_producer("t", compression_type=compression, batching_enabled=batching)
@@ -81,7 +80,7 @@ def test_payloads_are_stored_compressed_and_every_reader_gets_them_plain(client,
     assert [message.data() for message in admin.peek_messages("t", "s", len(expected))] == expected
     one = messages[3].message_id()
     assert admin.get_message_by_id("t", one.ledger_id(), one.entry_id()).data() in expected[:4]
-    rows = rows_of(tmp_path)
+    rows = rows_of(root_url)
     said = [name for each in CompressionType for name in [None if each is CompressionType.NONE else each.name.upper()]]
     assert rows["compression"].to_pylist() == [name for each in said for name in (each, each, None)]
     sizes = {
@@ -92,9 +91,9 @@ def test_payloads_are_stored_compressed_and_every_reader_gets_them_plain(client,
     assert all(stored < size / 5 for (_, size), stored in sizes.items()) and len(sizes) == len(COMPRESSED)
 
 
-def test_a_topic_without_compression_has_no_columns_for_it(client, tmp_path):
+def test_a_topic_without_compression_has_no_columns_for_it(client, root_url):
     client.create_producer("t").send(TEXT)
-    [path] = DeltaTable(str(Layout(tmp_path / "root").topic(parse_topic_name("t")))).file_uris()
+    [path] = open_table(Layout(root_url).topic(parse_topic_name("t"))).file_uris()
     assert not {"compression", "encryption_keys"} & set(pq.read_schema(path).names)
 
 
@@ -118,7 +117,7 @@ def test_the_stored_size_counts_for_the_maximum_and_the_router_sees_the_plain_pa
     assert reader.read_next(5000).data() == bytes(6 << 20) and not reader.has_message_available()
 
 
-def test_chunks_are_cut_from_what_is_compressed_and_encrypted(client, tmp_path):
+def test_chunks_are_cut_from_what_is_compressed_and_encrypted(client, root_url):
     noise = os.urandom(300_000)
     producer = client.create_producer(
         "t",
@@ -129,7 +128,7 @@ def test_chunks_are_cut_from_what_is_compressed_and_encrypted(client, tmp_path):
     )
     producer.send(noise + bytes(1_000_000))
     producer.send(bytes(1_000_000))
-    rows = rows_of(tmp_path).to_pylist()
+    rows = rows_of(root_url).to_pylist()
     *chunks, small = rows
     total = sum(len(row["payload"]) for row in chunks)
     assert {row["total_chunk_msg_size"] for row in chunks} == {total} and 300_000 < total < 320_000
@@ -154,10 +153,10 @@ def test_chunks_are_cut_from_what_is_compressed_and_encrypted(client, tmp_path):
     without.acknowledge(failed.value.message_id)
 
 
-def test_who_has_a_key_reads_and_who_has_none_is_told_of_each_message_and_gets_the_rest(client, tmp_path):
+def test_who_has_a_key_reads_and_who_has_none_is_told_of_each_message_and_gets_the_rest(client, root_url):
     client.create_producer("t", compression_type=CompressionType.ZSTD, **encrypting("a", "b")).send(TEXT)
     client.create_producer("t").send(b"for all")
-    assert TEXT not in rows_of(tmp_path)["payload"].to_pylist()
+    assert TEXT not in rows_of(root_url)["payload"].to_pylist()
     for number, name in enumerate("ab"):
         consumer = client.subscribe("t", f"s{number}", crypto_key_reader=Keys(name), **EARLIEST)
         message = consumer.receive(5000)
@@ -242,8 +241,8 @@ def test_what_cannot_be_decompressed_is_an_error_for_that_message_only(client, s
         looked[1].data()
 
 
-def test_the_command_line_shows_what_can_be_read_and_says_why_the_rest_cannot(client, tmp_path):
-    root = str(tmp_path / "root")
+def test_the_command_line_shows_what_can_be_read_and_says_why_the_rest_cannot(client, root_url):
+    root = str(root_url)
     client.subscribe("t", "looked-at")
     client.create_producer("t", compression_type=CompressionType.LZ4).send(TEXT)
     send_stored(client, *BAD["damaged"][:1], **BAD["damaged"][1])
@@ -261,8 +260,8 @@ def test_the_command_line_shows_what_can_be_read_and_says_why_the_rest_cannot(cl
     assert "13 bytes of ZSTD" in run.stderr and "crypto_key_reader" in run.stderr
 
 
-def test_the_command_line_holds_no_more_than_two_payloads_however_many_it_shows(client, tmp_path):
-    root, size, count = str(tmp_path / "root"), 8 << 20, 9
+def test_the_command_line_holds_no_more_than_two_payloads_however_many_it_shows(client, root_url):
+    root, size, count = str(root_url), 8 << 20, 9
     client.subscribe("t", "looked-at")
     producer = client.create_producer("t", compression_type=CompressionType.ZSTD)
     for _ in range(count):
@@ -278,7 +277,7 @@ def test_the_command_line_holds_no_more_than_two_payloads_however_many_it_shows(
         tracemalloc.stop()
 
 
-def test_an_unreadable_message_can_be_given_back_until_it_is_a_dead_letter_as_it_is_stored(client, tmp_path):
+def test_an_unreadable_message_can_be_given_back_until_it_is_a_dead_letter_as_it_is_stored(client, root_url):
     payload, columns = BAD["damaged"]
     send_stored(client, payload, **columns)
     policy = pulsar.ConsumerDeadLetterPolicy(1, dead_letter_topic="dead")
@@ -298,7 +297,7 @@ def test_an_unreadable_message_can_be_given_back_until_it_is_a_dead_letter_as_it
     with pytest.raises(pulsar.DecompressionError) as failed:
         dead.receive(5000)
     assert failed.value.message_id.topic_name().endswith("/dead")
-    [row] = rows_of(tmp_path, "dead").to_pylist()
+    [row] = rows_of(root_url, "dead").to_pylist()
     assert row["payload"] == payload and columns.items() <= row.items()
 
 
@@ -337,7 +336,7 @@ def test_a_listener_gets_the_rest_and_the_log_says_what_it_does_not_get(client, 
         (dict(encryption_key="a", crypto_key_reader=pulsar.CryptoKeyReader("/no/such", "/none")), pulsar.CryptoError),
     ],
 )
-def test_options_that_say_nothing_are_refused_before_anything_is_made(lonely_client, tmp_path, options, error):
+def test_options_that_say_nothing_are_refused_before_anything_is_made(lonely_client, root_url, options, error):
     with pytest.raises(error):
         lonely_client.create_producer("t", **options)
-    assert not Layout(tmp_path / "root").topic(parse_topic_name("t")).exists()
+    assert not Layout(root_url).topic(parse_topic_name("t")).exists()

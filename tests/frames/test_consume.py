@@ -251,7 +251,7 @@ def test_into_delta_each_message_once(spark, served, topic, tmp_path):
         ({"initial_position": "Middle"}, InvalidConfiguration),
         ({"on_error": "ignore"}, InvalidConfiguration),
         ({"max_messages": 0}, InvalidConfiguration),
-        ({"subscription": "a/b"}, InvalidTopicName),
+        ({"subscription": " "}, InvalidTopicName),
         ({"topic": "none", "create": False}, TopicNotFound),
     ],
 )

@@ -84,7 +84,7 @@ def test_what_is_behind_the_limit_is_not_counted():
         ("nowhere", InvalidConfiguration),
         (None, InvalidConfiguration),
         ("topic:", InvalidTopicName),
-        ("topic:a b", InvalidTopicName),
+        ("topic:a b/c", InvalidTopicName),
     ],
 )
 def test_other_targets_are_refused(to, error):
