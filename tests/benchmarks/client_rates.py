@@ -41,7 +41,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
                 repeats, lambda: rig.rate(kind, processes=PROCESSES), lambda: rig.rate(kind), warm_up=0
             )
             yield rig.figure(f"{kind}, {PROCESSES} processes, each acknowledged", many, "one process", one)
-            some, none = in_turns(repeats, lambda: rig.rate(kind, "tenth"), lambda: rig.rate(kind), warm_up=0)
+            some, none = in_turns(repeats, lambda: rig.rate(kind, "tenth"), lambda: rig.rate(kind))
             yield rig.figure(f"{kind}, a tenth given back once", some, "none given back", none, GIVEN_BACK)
         for way, what in (("listener", "by a listener, each acknowledged"), ("batch", "by batch_receive of 1,000")):
             (rates,) = in_turns(repeats, lambda: rig.rate("Shared", way), warm_up=0)
