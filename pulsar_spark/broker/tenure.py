@@ -115,16 +115,19 @@ class Tenure:
 
 
 def remove_what_others_left(layout: Layout, broker_id: str) -> None:
-    """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its
-    inputs again when it needs them."""
+    """Files of brokers that have gone, once they are old: one that starts beside this one, to stand by or to share its
+    bundles, reads what it has just written. One that stands by for long, or does not know yet that it was taken over,
+    makes its inputs again when it needs them."""
     before = time.time() - STALE_SECONDS
-    inputs, checkpoints = layout.local_folder() / "inputs", layout.checkpoint()
-    for folder, is_stale in ((inputs, lambda _: True), (checkpoints, lambda found: _changed(found) < before)):
+    for folder in (layout.local_folder() / "inputs", layout.checkpoint()):
         for found in folder.iterdir() if folder.is_dir() else ():
-            if found.name != broker_id and is_stale(found):
+            if found.name != broker_id and _changed(found) < before:
                 shutil.rmtree(found, ignore_errors=True)
 
 
 def _changed(folder: AnyPath) -> float:
-    """When something in the folder changed last."""
-    return max((path.lstat().st_mtime for path in (folder, *folder.rglob("*")) if path.exists()), default=0)
+    """When something in the folder changed last; now, where it is going."""
+    try:
+        return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
+    except FileNotFoundError:
+        return time.time()

@@ -1,11 +1,14 @@
 """The lease of a bundle: one holder, taken over when it ends or its process is gone."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 
+from pulsar_spark.broker.tenure import STALE_SECONDS, remove_what_others_left
 from pulsar_spark.storage import lease as lease_module
 from pulsar_spark.storage import lease_file
 from pulsar_spark.storage.lease import BundleLease
@@ -111,3 +114,18 @@ def test_a_lease_that_was_handed_over_to_a_process_that_is_gone_is_free(layout):
     first.take(hands_over=True)
     first.let_go()
     assert BundleLease(layout, "next").take()
+
+
+def test_what_a_broker_has_just_written_stays_beside_one_that_begins(layout):
+    """Two that share bundles prepare their plans at the same time: who has the bundle first must not take the inputs of
+    the other."""
+    inputs, old = layout.local_folder() / "inputs", time.time() - STALE_SECONDS - 60
+    for broker_id in ("gone", "starting", "mine"):
+        file = inputs / broker_id / "interpreted" / "inputs-65536.parquet"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"rows")
+        if broker_id != "starting":
+            for path in (file, file.parent, file.parent.parent):
+                os.utime(path, (old, old))
+    remove_what_others_left(layout, "mine")
+    assert sorted(os.listdir(inputs)) == ["mine", "starting"]
