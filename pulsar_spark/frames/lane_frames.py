@@ -1,11 +1,12 @@
 """Reading what was delivered by lane: rows between two positions that have the hashes of a lane.
 
 Which rows are the lane's Spark tells by the stored hash of each; the keys are read too, to compute hashes, only where
-a file has rows without one. Files that are as they were published are read by themselves (published_files), all of
-them. Else bounds of positions are pushed down as for any range (storage.slices). In a file whose rows are in order of
-hash, as ``publish(sort_by_key=True)`` writes them, these are bounds around the lane's own rows, which the driver finds
-by reading the hashes first: the pages of others in the widest gaps between them are not read. Each such file has bounds
-of its own, as many as a read may have.
+a file has rows without one. Of the lane of an only consumer, which has every hash, no row is asked for its own. Files
+that are as they were published are read by themselves (published_files), all of them. Else bounds of positions are
+pushed down as for any range (storage.slices). In a file whose rows are in order of hash, as
+``publish(sort_by_key=True)`` writes them, these are bounds around the lane's own rows, which the driver finds by
+reading the hashes first: the pages of others in the widest gaps between them are not read. Each such file has bounds of
+its own, as many as a read may have.
 
 Measured for one of 32 consumers by the ring of hashes, 2 * 10^6 entries in order of hash in two files: rows between its
 bounds 600,000 to 720,000, of which 56,000 are its own. Twice as many bounds leave 180,000 rows, and first deliveries
@@ -61,10 +62,11 @@ def read_lane(
     every row."""
     runs = [run for held in ranges for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last)]
     wanted = list(DELIVERED if columns is None else columns)
-    keys = unhashed_keys(topic.path, runs)
-    needed = list(dict.fromkeys([*wanted, HASH, *(keys or ())]))
-    is_mine = is_of_lane(F.col(HASH).bitwiseAND(F.lit(MAX_HASH)), lane)
     with_chunks = not any(run.may_have_chunks for run in runs)
+    is_looked_at = HASH in wanted or not lane.is_everything
+    keys = unhashed_keys(topic.path, runs) if is_looked_at else None
+    needed = list(dict.fromkeys([*wanted, *([HASH] if is_looked_at else []), *(keys or ())]))
+    is_mine = None if lane.is_everything else is_of_lane(F.col(HASH).bitwiseAND(F.lit(MAX_HASH)), lane)
     where = is_mine if keys is None else None
 
     def read(held: Sequence[PositionRange]) -> DataFrame:
@@ -82,9 +84,11 @@ def read_lane(
     held = [each.held for each in ranges]
     messages = read_published(spark, topic, ledgers, held, needed, with_payload, with_chunks=with_chunks, where=where)
     if messages is None:
-        messages = reduce(DataFrame.unionByName, map(read, _parts(topic, ledgers, lane, held)))
+        parts = [held] if lane.is_everything else _parts(topic, ledgers, lane, held)
+        messages = reduce(DataFrame.unionByName, map(read, parts))
     if keys is not None:
-        messages = with_hash(messages, keys).filter(is_mine)
+        messages = with_hash(messages, keys)
+        messages = messages if is_mine is None else messages.filter(is_mine)
     return messages.drop(*(set(needed) - set(wanted)))
 
 

@@ -55,6 +55,16 @@ class LaneHashes(NamedTuple):
         """
         return _table_of(self).of(hashes) == 0
 
+    @property
+    def is_everything(self) -> bool:
+        """Does it hold every hash, as that of the only consumer does? Then its ranges are ranges of positions.
+
+        >>> from pulsar_spark.protocol.hash_ranges import SLOTS
+        >>> [LaneHashes(SLOTS, (HashRange(0, end),)).is_everything for end in (65534, 65535)]
+        [False, True]
+        """
+        return self.ranges == (HashRange(self.axis.start, self.axis.last),)
+
 
 def are_told(found: int | np.ndarray, entries: int | np.ndarray) -> bool | np.ndarray:
     """Do hashes tell which entries a range of a lane means, if so many were *found* between its ends and it counts so

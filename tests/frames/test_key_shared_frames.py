@@ -202,11 +202,13 @@ def test_of_a_lane_those_rows_are_read_that_have_its_hashes(spark, root, layout,
         LaneHashes(SLOTS, (HashRange(0, 32767, 2, 1), HashRange(32768, 65535))),
         LaneHashes(SLOTS, (HashRange(0, 32767, 2, 0),)),
         LaneHashes(HASHES, tuple(HashRange(start, start + 40_000_000) for start in range(0, 2**31, 90_000_000))),
+        LaneHashes(HASHES, (HashRange(0, 2**31 - 1),)),
     ]
     ledgers = LedgerIndex(layout)
     hashes = read_hashes(topic.path, ledgers.runs(topic.topic_id, -1, 0, end - 1))
     whole, part = (0, end - 1), (250, 620)
     cases = ((lanes[0], whole, 2), (lanes[0], part, 0), (lanes[1], part, 2), (lanes[2], whole, 2), (lanes[2], part, 0))
+    cases += ((lanes[3], whole, 2), (lanes[3], part, 0))
     for lane, (first, last), redeliveries in cases:
         mine = first + np.flatnonzero(lane.holds(hashes[first : last + 1]))
         middle = int(mine[len(mine) // 2])
@@ -216,6 +218,8 @@ def test_of_a_lane_those_rows_are_read_that_have_its_hashes(spark, root, layout,
         ]
         chosen = read_lane(spark, topic, ledgers, lane, held, ["payload"], True)
         assert chosen.columns == ["payload", "partition", "ledger_id", "position", "redelivery_count"]
+        are_asked = "sticky_key_hash" in chosen._jdf.queryExecution().executedPlan().toString()
+        assert are_asked == (lane != lanes[3]), "of a lane that has every hash no row is asked for its own"
         read = read_lane(spark, topic, ledgers, lane, held, ["sticky_key_hash"], False)
         rows = read.select("position", "sticky_key_hash", "redelivery_count").collect()
         assert sorted(map(tuple, rows)) == [
