@@ -10,7 +10,7 @@ that pays, because a compiled plan takes a sixth of the time a row. The first ex
 seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Then the
 compiled plans are run in: Java compiles what runs often, and till then a plan takes twice as long. Both wait for a
 calm moment, since on two cores a small round beside them takes twice as long; who needs the compiled plans now has
-them prepared at once. Each of the two has a session of its own, since Spark takes that choice from the session. Inputs
+them prepared at once. Each way has a session of its own, since Spark takes that choice from the session. Inputs
 beyond the largest of :data:`LENGTHS` get a plan of their own.
 
 Cursors know nothing of each other, so from :data:`HALVED_FROM` rows on a compiled plan's work is cut into two halves of

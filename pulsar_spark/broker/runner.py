@@ -3,7 +3,7 @@
 The query's source waits until something is asked, published or due (see source), so a micro-batch begins when there is
 work and runs one round, which makes one commit or none. What is left to do behind a round, a backlog of requests for
 instance, is for the next micro-batch. So Spark's progress, its listeners and its UI show rounds: which logs moved from
-which version to which, and how long it took. What Spark adds to a round, before it, is 20 to 40 ms
+which version to which, and how long it took. From a publish to the round it is for 22 ms go by on a quiet machine
 (``python -m tests.benchmarks --only latency``).
 
 Where the checkpoint was does not matter: requests are read behind the version that the latest round names as

@@ -14,8 +14,8 @@ from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.store import AnyPath
 
 STALE_SECONDS = 600.0
-"""A checkpoint in which nothing has changed for so long belongs to no query that runs: one that does writes to it every
-few seconds."""
+"""Inputs and checkpoints in which nothing has changed for so long are old. Who removes those of others has the lease of
+the bundle, so none of them serves it, and one that begins to has just written its own."""
 LOOK_SECONDS = 0.2
 JOIN_SECONDS = 5.0
 log = logging.getLogger(__name__)
