@@ -180,7 +180,7 @@ class Broker:
     def _hand_over(self) -> None:
         """Stop after the round under way, so that the bundle can be split."""
         if not self._stopping.is_set():
-            log.info("broker %s hands bundle %s of %s over", self.broker_id, self.layout.bundle, self.layout.root)
+            log.info("broker %s hands a bundle of %s over, which is split", self.broker_id, self.layout.root)
             self.is_handed_over = True
             self._stopping.set()
 

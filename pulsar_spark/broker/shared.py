@@ -22,7 +22,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.runner import Broker, new_broker_id
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.bundles import share
-from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import BUNDLES, Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
@@ -152,7 +152,7 @@ class Shared:
         self._files = len(self._signs) + len(self._leases)
         decided = share(self.broker_id, served, len(free))
         for folder in decided.give_up:
-            log.info("broker %s gives bundle %s up for another", self.broker_id, folder)
+            log.info("broker %s gives bundle %s up for another", self.broker_id, self._slice(folder))
             self._let_go(folder)
         for folder in free[: decided.take]:
             if not self._stopping.is_set():
@@ -184,7 +184,7 @@ class Shared:
         try:
             if broker.start(standby_seconds=0):
                 self.brokers[folder] = broker
-                log.info("broker %s serves bundle %s of %s", self.broker_id, folder, self.layout.root)
+                log.info("broker %s serves bundle %s of %s", self.broker_id, self._slice(folder), self.layout.root)
         except Exception as failed:  # others are served on
             self._leave_alone(folder, failed)
 
@@ -202,11 +202,18 @@ class Shared:
                 if self._available_now and broker.failure is None and not broker.is_handed_over:
                     self._done[folder] = broker
 
+    def _slice(self, folder: str) -> object:
+        """What people know the bundle of a folder by: its folder keeps the name that it had before splits."""
+        bundles = bundles_of(self.layout)
+        return bundles.range_of(folder) if folder in bundles.folders else folder
+
     def _leave_alone(self, folder: str, failed: BaseException) -> None:
         if isinstance(failed, BrokerFenced):
-            log.warning("bundle %s: %s", folder, failed)
+            log.warning("bundle %s: %s", self._slice(folder), failed)
         else:
-            log.error("bundle %s is left alone for %g s: %s", folder, AGAIN_SECONDS, failed, exc_info=failed)
+            log.error(
+                "bundle %s is left alone for %g s: %s", self._slice(folder), AGAIN_SECONDS, failed, exc_info=failed
+            )
             self._again_at[folder] = time.monotonic() + AGAIN_SECONDS
             if self._available_now:
                 self.failure = self.failure or failed

@@ -104,7 +104,7 @@ def produce(
         print_json({"topic": topic, **sent})
     else:
         typer.echo(
-            f"{sent['produced']} messages published to {topic}{new_root}"
+            f"{sent['produced']} message{'s' * (sent['produced'] != 1)} published to {topic}{new_root}"
             + (f", the last one is {sent['lastMessageId']}" if sent["produced"] else "")
         )
 

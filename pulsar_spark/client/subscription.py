@@ -8,6 +8,7 @@ is queued of it (4.13). What comes above the limit of the dead letter policy is 
 the broker write its letter (4.26).
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 
@@ -18,7 +19,7 @@ from pulsar_spark.client.compacted_out import CompactedOut
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.handing_out import HandingOut
 from pulsar_spark.client.ready import Ready
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.cursor import IS_UNSEEN
@@ -239,7 +240,8 @@ class PartitionSubscription(HandingOut):
         elif not self._consumer._receiver.is_closed and self.error is None:
             if type(reply.error) is not self._refused:
                 self._refused = type(reply.error)
-                self._channel.logger.warning(
+                self._channel.logger.log(
+                    logging.INFO if isinstance(reply.error, ServiceUnitNotReady) else logging.WARNING,
                     "%s: not subscribed again, tried every second: %s: %s",
                     self._label,
                     type(reply.error).__name__,

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
+from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, shown
 from pulsar_spark.protocol.letters import DEAD_LETTER_SUFFIX, RETRY_SUFFIX, retry_letter_topic
 from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
 from pulsar_spark.storage.reprocessing import Claim
@@ -118,6 +118,13 @@ def _destination(letter: Letter, topic: str, to: str) -> str | None:
             return None
         if topic.endswith(f"-{letter.subscription}{DEAD_LETTER_SUFFIX}"):
             return topic.removesuffix(DEAD_LETTER_SUFFIX) + RETRY_SUFFIX
-        return retry_letter_topic(str(origin.partitioned_topic), check_subscription(letter.subscription))
+        found = retry_letter_topic(str(origin.partitioned_topic), check_subscription(letter.subscription))
     except InvalidTopicName:
         return None
+    try:
+        return str(parse_topic_name(found))
+    except InvalidTopicName as cannot_be:
+        raise InvalidTopicName(
+            f"subscription {shown(letter.subscription)}, on which letters died, can have no retry letter topic: send "
+            f"them to {ORIGIN!r}, or to '{TOPIC}NAME' ({cannot_be})"
+        ) from None

@@ -141,7 +141,7 @@ def test_a_mistyped_root_is_said_and_not_made(tmp_path, command):
 
 def test_who_publishes_into_a_new_root_is_told_so(tmp_path):
     root = tmp_path / "root"
-    assert f"1 messages published to orders in the new root '{root}'" in run("produce", "orders", "x", root=root).stdout
+    assert f"1 message published to orders in the new root '{root}'" in run("produce", "orders", "x", root=root).stdout
     assert "root" not in run("produce", "orders", "x", root=root).stdout
 
 

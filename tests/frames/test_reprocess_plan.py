@@ -52,6 +52,13 @@ def test_the_retry_letter_topic_is_named_like_the_dead_letter_topic_or_after_the
     ]
 
 
+def test_where_the_retry_letter_topic_cannot_be_it_is_said_where_else_letters_may_go():
+    asked = letter(0, A)._replace(subscription="a / b")
+    with pytest.raises(InvalidTopicName, match="'a / b'.* send them to 'origin', or to 'topic:NAME'"):
+        plan(asked, topic="persistent://x/y/dead", to="subscription")
+    assert plan(asked, topic="persistent://x/y/dead", to="origin").claims
+
+
 def test_the_reason_why_a_letter_is_left_is_counted_by_cause():
     found = plan(
         letter(0),
