@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
@@ -28,6 +27,7 @@ from pulsar_spark.storage.checkpoints import checkpoint_behind
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import is_running
+from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import REQUESTS
 
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
@@ -50,7 +50,7 @@ class MicroBatches:
         spark: SparkSession | None,
         layout: Layout,
         now: Callable[[], int],
-        inputs: Path,
+        inputs: AnyPath,
         on_round: Callable[[RoundResult, float], None] | None,
         stopping: threading.Event,
         disk: Patience,
