@@ -89,7 +89,7 @@ class Bundle(Topics):
         return [self.set_policy(name, TOPIC_STOPPED, state.error)]
 
     def policy(self, topic: str, name: str) -> int:
-        """A number's policy: the topic's own, else its namespace's, else the default."""
+        """A number's policy: the topic's own, else its namespace's, else the root's, else the default."""
         return policy_number(name, self.policy_text(topic, name))
 
     def policy_text(self, topic: str, name: str) -> str:

@@ -20,9 +20,7 @@ import atexit
 import contextlib
 import logging
 import os
-import socket
 import threading
-import uuid
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
@@ -42,7 +40,7 @@ from pulsar_spark.broker.planner import Planner, compile_after_seconds
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.same_process import replace_former
 from pulsar_spark.broker.stream import Stream
-from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
+from pulsar_spark.broker.tenure import Tenure, new_broker_id, remove_what_others_left
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.bundles import add_bundle, bundles_of
@@ -67,11 +65,6 @@ def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
             "run_broker, which serve them all, or name one with bundle="
         )
     return layout
-
-
-def new_broker_id() -> str:
-    """A name that no other broker has: its machine, its process, and something at random."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 class Broker:

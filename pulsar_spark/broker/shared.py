@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pulsar_spark.broker.runner import Broker, new_broker_id
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.broker.tenure import new_broker_id
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.bundles import share
 from pulsar_spark.storage.bundles import bundles_of, layouts_of

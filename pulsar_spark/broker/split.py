@@ -20,8 +20,6 @@ Consumers of the upper part subscribe again by themselves, as when a topic is un
 comes again, uncounted.
 """
 
-import os
-import socket
 import threading
 import time
 import uuid
@@ -37,7 +35,7 @@ from pulsar_spark.broker.patience import Waits
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.requests import SENT_ON
 from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.broker.tenure import Tenure
+from pulsar_spark.broker.tenure import Tenure, new_broker_id
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.bundles import BundleRange
 from pulsar_spark.storage.announcements import announcements_folder
@@ -64,7 +62,7 @@ def split_bundle(
     :class:`InvalidConfiguration` for a hash that is not inside."""
     bundles_of(layout).range_of(layout.bundle).split(at)  # nobody is disturbed for what cannot be
     stopping = threading.Event()
-    broker_id = f"{socket.gethostname()}-{os.getpid()}-split-{uuid.uuid4().hex[:8]}"
+    broker_id = new_broker_id("split-")
     tenure = Tenure(layout, broker_id, stopping, Waits(broker_id), lambda fenced: stopping.set())
     lease = BundleLease(layout, broker_id)
     tenure.go_on_with(lease)

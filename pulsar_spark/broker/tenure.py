@@ -2,9 +2,12 @@
 back; and what brokers before it left lying about."""
 
 import logging
+import os
 import shutil
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
 
 from pulsar_spark.broker.patience import Patience, Waits
@@ -112,6 +115,12 @@ class Tenure:
                 self._fail(BrokerFenced(f"another broker holds the lease of {str(self._root)!r}"))
             elif self._lease.is_wanted:
                 self._hand_over()
+
+
+def new_broker_id(mark: str = "") -> str:
+    """A name that no other broker has: its machine, its process, a *mark* of what it is for, and something at
+    random."""
+    return f"{socket.gethostname()}-{os.getpid()}-{mark}{uuid.uuid4().hex[:8]}"
 
 
 def remove_what_others_left(layout: Layout, broker_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What a consumer's application says about the messages it received: done, or not now, or later.
+"""The methods by which a consumer's application says what became of messages (see acknowledger).
 
 Acknowledgements of messages that were received here are only noted, and made out by hundreds (``pending_acks``); all
 else goes to the consumer's :class:`Acknowledger`.

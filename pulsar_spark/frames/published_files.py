@@ -129,7 +129,7 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
 
 def _is_plain(topic: Topic, run: Run) -> bool:
     """Does Spark take the path of the file of *run* as it is, say its name in rows as it is, and find its partition in
-    it? Those are not just below the table that were published by Spark into a store (see data_files.StagedFolder)."""
+    it? Those are not just below the table that were published by Spark into a store (see staged_files.StagedFolder)."""
     folders, _, name = run.path.rpartition("/")
     is_found = not topic.partitions or "/" not in folders
     return is_found and bool(_PLAIN_NAME.fullmatch(name)) and not _GLOB.search(str(topic.path))

@@ -34,7 +34,7 @@ class Channels:
         self._layout, self.lease_ms = layout, lease_ms
         self._maker = RequestMaker(client_id)
         self._open = partial(Channel, client_id=client_id, lease_ms=lease_ms, logger=logger, maker=self._maker)
-        self._lock, self._channels, self._eager, self._is_stopped = threading.Lock(), {}, 0, False
+        self._lock, self._channels, self._eager = threading.Lock(), {}, 0
         self._first = self._to(layout_of(layout, ""))
         self.logger = self._first.logger
 
