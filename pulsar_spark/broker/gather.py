@@ -125,7 +125,8 @@ class _Gathering:
         by_key = KeyedByPage(self.bundle, self.draft, asked, takers, most)
         unread = by_key.unread()
         offered = by_key.replays()
-        is_large = len(unread) + sum(len(page.held) for page in cursor.pages) > LANES_FROM
+        ranges = len(unread) + sum(len(page.held) for page in cursor.pages)
+        is_large = by_key.is_full or ranges > LANES_FROM
         if is_large and may_be_by_lane:
             topic = self.bundle.topics[cursor.topic]
             asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))

@@ -61,6 +61,8 @@ class Keyed(ABC):
         self._permits = {self._owners.number(consumer_id): count for consumer_id, count in permits.items()}
         self._permits.pop(NOBODY, None)
         self._waits = self._what_waits()
+        self.is_full = False
+        """Was there so much that the round stopped to look for more?"""
 
     @abstractmethod
     def _out(self) -> Out:
@@ -138,6 +140,7 @@ class Keyed(ABC):
             if most and passed_over >= most:
                 break
             at = last + 1
+        self.is_full |= room <= 0
         positions, owners = (np.concatenate(parts) for parts in zip(*found)) if found else (NO_POSITIONS,) * 2
         in_order = np.argsort(positions, kind="stable")
         return positions[in_order], owners[in_order]

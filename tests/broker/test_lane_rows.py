@@ -6,7 +6,7 @@ from weakref import ref
 
 import pytest
 
-from pulsar_spark.broker import gather, keyed_lanes
+from pulsar_spark.broker import gather, keyed, keyed_lanes
 from pulsar_spark.broker.lane_form import LaneForm
 from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
 
@@ -143,3 +143,13 @@ def test_a_cursor_that_is_kept_exact_and_by_lane_again_in_one_round_keeps_its_la
     engine.restart(1)
     engine.round([ON.ack(8, 19)], 1)
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 19
+
+
+def test_runs_that_several_looks_find_part_by_part_are_too_many_all_the_same(engine, monkeypatch):
+    """Runs of six entries, found by looks at four: each look counts what it finds as another one. The round finds no
+    more of them than may be kept exact, because it has stopped to look."""
+    monkeypatch.setattr(gather, "LANES_FROM", 4)
+    monkeypatch.setattr(keyed, "WINDOW_ENTRIES", (4, 4))
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 99), ON.flow("b", 99)], 0)
+    engine.publish(TOPIC, -1, [1] * 60, keys=([keys(True)[0]] * 6 + [keys(False)[0]] * 6) * 5)
+    assert sorted(delivered(engine.round([], 0))) == [*range(60)]
