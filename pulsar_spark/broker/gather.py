@@ -33,6 +33,10 @@ from pulsar_spark.transforms.round_inputs import STATE
 
 LANES_FROM, EXACT_BELOW = 500, 250
 """Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""
+LANES_FROM_ENTRIES = 1 << 19
+"""Entries that a round hands out to several consumers from which on it is kept by lane as well, however few ranges they
+are: of exact ranges each later round that changes one looks at the hash of every entry of its page, half a second for
+10^7, where of lanes it is told by the range."""
 
 
 @uncollected()
@@ -126,8 +130,7 @@ class _Gathering:
         unread = by_key.unread()
         offered = by_key.replays()
         ranges = len(unread) + sum(len(page.held) for page in cursor.pages)
-        is_large = by_key.is_full or ranges > LANES_FROM
-        if is_large and may_be_by_lane:
+        if may_be_by_lane and (by_key.is_full or ranges > LANES_FROM or _are_many(unread)):
             topic = self.bundle.topics[cursor.topic]
             asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
             self._add_by_lane(asked, takers)
@@ -279,6 +282,12 @@ class _Gathering:
                 is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
                 line=consumer.consumer_id if cursor.is_key_shared else None,
             )
+
+
+def _are_many(unread: Sequence[UnreadRun]) -> bool:
+    """Do several consumers get so many entries that lanes are quicker?"""
+    entries = sum(run.last - run.first + 1 for run in unread)
+    return entries > LANES_FROM_ENTRIES and len({run.line for run in unread}) > 1
 
 
 def _is_ready(cursor: Cursor) -> bool:

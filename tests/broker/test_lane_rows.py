@@ -153,3 +153,17 @@ def test_runs_that_several_looks_find_part_by_part_are_too_many_all_the_same(eng
     engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 99), ON.flow("b", 99)], 0)
     engine.publish(TOPIC, -1, [1] * 60, keys=([keys(True)[0]] * 6 + [keys(False)[0]] * 6) * 5)
     assert sorted(delivered(engine.round([], 0))) == [*range(60)]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "is_by_lane"), [({"a": "0-32767", "b": "32768-65535"}, True), ({"a": "0-65535"}, False)]
+)
+def test_many_entries_in_few_ranges_go_by_lane_unless_one_consumer_gets_all(engine, monkeypatch, ranges, is_by_lane):
+    monkeypatch.setattr(gather, "LANES_FROM", 100)
+    monkeypatch.setattr(gather, "LANES_FROM_ENTRIES", 7)
+    for consumer, owned in ranges.items():
+        engine.round([join(consumer, owned), ON.flow(consumer, 99)], 0)
+    engine.publish(TOPIC, -1, [1] * 8, keys=[keys(True)[0]] * 4 + [keys(False)[0]] * 4)
+    assert sorted(delivered(engine.round([], 0))) == [*range(8)]
+    (cursor,) = engine.rounds.bundle.cursors.values()
+    assert bool(cursor.lanes) == is_by_lane
