@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulsar_spark.client.send_outcomes import ChunkedSend
 from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import MESSAGE_KEYS, MESSAGES
 
 
 class Outgoing(NamedTuple):
@@ -95,7 +95,7 @@ def publish_rows(
     def column(name: str, values) -> pa.Array:
         return pa.array(values, MESSAGES.schema.field(name).type)
 
-    keys = {name: said(name) for name in ("partition_key", "ordering_key")}
+    keys = {name: said(name) for name in MESSAGE_KEYS}
     given = {
         "publish_id": pa.repeat(pa.scalar(publish_id), rows),
         "entry_id": column("entry_id", entry_ids),

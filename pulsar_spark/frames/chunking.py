@@ -23,10 +23,10 @@ from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.protocol.chunking import NUMBERS_BYTES, TEXT_BYTES
 from pulsar_spark.storage.staged_files import StagedFile
 from pulsar_spark.storage.store import store_of
-from pulsar_spark.table_specs import CHUNK_COLUMNS
+from pulsar_spark.table_specs import CHUNK_COLUMNS, MESSAGE_KEYS
 from pulsar_spark.transforms.chunks import split_messages
 
-_TEXTS = ("producer_name", "partition_key", "ordering_key")
+_TEXTS = ("producer_name", *MESSAGE_KEYS)
 _LONGEST_NUMBER = len("-") + len(str(2**63))
 
 

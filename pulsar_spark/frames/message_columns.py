@@ -17,7 +17,7 @@ from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.delays import MAX_MS
 from pulsar_spark.protocol.instants import EPOCH, from_micros, to_millis
 from pulsar_spark.storage.session import quoted
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import MESSAGE_KEYS, MESSAGES
 
 REFUSED = "pulsar_spark refuses:"
 """Marks the text of an error raised inside a Spark task, so that the driver can say it without the stack trace."""
@@ -46,7 +46,6 @@ _OPTIONAL = {
     "encryption_param": ((T.BinaryType,), "binary"),
 }
 _ALIASES = {"key": "partition_key"}
-_KEYS = ("partition_key", "ordering_key")
 _DELIVER_TIMES = ("deliver_at_time", "deliver_at", "deliver_after")
 _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
@@ -68,7 +67,7 @@ def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), now: 
         is_other_array = isinstance(column_type, T.ArrayType) and column_type.simpleString() != cast
         if not isinstance(column_type, types) or is_other_array:
             raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
-        if target in _KEYS:
+        if target in MESSAGE_KEYS:
             columns |= _key(target, F.col(quoted(name)), column_type)
         elif target in _DELIVER_TIMES:
             columns["deliver_at_time"] = _deliver_at_time(name, column_type, now)
@@ -100,7 +99,7 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
     times = [name for name in _DELIVER_TIMES if name in given and name not in properties_from]
     if len(times) > 1:
         raise InvalidMessage(f"columns {times} each say when messages are delivered: drop all but one of them")
-    for name in (*_ALIASES, *_KEYS):
+    for name in (*_ALIASES, *MESSAGE_KEYS):
         flag = f"{_ALIASES.get(name, name)}_b64_encoded"
         holds_bytes = isinstance(given.get(name), T.BinaryType) and name not in properties_from
         if holds_bytes and flag in given and flag not in properties_from:

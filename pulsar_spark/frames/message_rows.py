@@ -39,11 +39,10 @@ from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
 from pulsar_spark.storage.data_files import BY_KEY_OPTIONS, MESSAGE_OPTIONS, ROW_GROUP_BYTES, spark_writer_options
 from pulsar_spark.storage.task_files import MOST_FILES, ByTasks
-from pulsar_spark.table_specs import HASH, KEY_FLAGS, MESSAGES
+from pulsar_spark.table_specs import HASH, KEY_COLUMNS, KEY_FLAGS, MESSAGE_KEYS, MESSAGES
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 _NUMBER = "monotonically_increasing_id()"
-_KEYS = {"partition_key", "ordering_key"}
 _MOST_BYTES = 2 * ROW_GROUP_BYTES
 """Of a message for each of the files that a task writes side by side, which it holds at once."""
 
@@ -83,7 +82,7 @@ class Writing(NamedTuple):
         where Spark's writer does; a payload above the largest fails the job that writes it. Columns nobody gave are
         left out of the files, where they would be null: writing them and their statistics took a quarter of a publish's
         time."""
-        has_keys = bool(given & _KEYS)
+        has_keys = bool(given & {*MESSAGE_KEYS})
         if has_keys and (self.sort_by_key or self.scheme is HashingScheme.Murmur3_32Hash):
             messages, given = _with_sticky_key_hash(messages, given), {*given, HASH}
         if self.is_partitioned or "partition" in given:
@@ -140,8 +139,7 @@ def _with_sticky_key_hash(messages: DataFrame, given: set[str]) -> DataFrame:
     """*messages* with the hash that Key_Shared goes by; Python decodes what came encoded, as Spark refuses a row whose
     base64 is none."""
     if given.intersection(KEY_FLAGS):
-        names = ("partition_key", "ordering_key", *KEY_FLAGS)
-        columns = (F.col(name) if name in given else F.lit(None) for name in names)
+        columns = (F.col(name) if name in given else F.lit(None) for name in KEY_COLUMNS)
         return messages.withColumn(HASH, sticky_key_hash(*columns))
     keys = [F.col(name).cast("binary") for name in ("ordering_key", "partition_key") if name in given]
     return hash_keys(messages, F.coalesce(*keys, F.lit(NONE_KEY)), HASH)

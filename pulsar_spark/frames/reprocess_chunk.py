@@ -16,12 +16,11 @@ from pulsar_spark.storage.reprocessing import Claim
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.tables import is_committed
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGE_KEYS, MESSAGES
 
-SENT_COLUMNS = ("payload", "partition_key", "ordering_key", "event_time", "properties")
+SENT_COLUMNS = ("payload", *MESSAGE_KEYS, "event_time", "properties")
 """What of a letter goes into the message sent, with what says whether its keys are base64 of bytes."""
 
-_KEYS = ("partition_key", "ordering_key")
 
 Fix = Callable[[DataFrame], DataFrame]
 _MESSAGE_ID = r"^\(-?\d+,-?\d+,(\d+),-?\d+\)$"
@@ -66,7 +65,7 @@ def rows_to_send(
     )
     rows = letters.select(
         "message_id",
-        *(F.col(name).alias(f"{name}_before") for name in (*_KEYS, *(["payload"] if fix is not None else ()))),
+        *(F.col(name).alias(f"{name}_before") for name in (*MESSAGE_KEYS, *(["payload"] if fix is not None else ()))),
         *KEY_FLAGS,
         *ENCODING_COLUMNS,
         *SENT_COLUMNS,
@@ -80,7 +79,7 @@ def rows_to_send(
         number = F.when(number.isNull() | (F.col("place") > 1), _refused_letter()).otherwise(number)
     columns = {name: F.col(name) for name in SENT_COLUMNS} | {"properties": _sent_properties(), "sequence_id": number}
     types = dict(rows.dtypes)
-    for name, flag in zip(_KEYS, KEY_FLAGS):
+    for name, flag in zip(MESSAGE_KEYS, KEY_FLAGS):
         if types[name] != "binary":  # which publish encodes itself
             columns[flag] = F.when(_is_left_alone(name), F.col(flag))
     as_stored = F.lit(True) if fix is None else F.col("payload").cast("binary").eqNullSafe(F.col("payload_before"))

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.instants import from_micros, to_micros
 from pulsar_spark.storage.store import store_of
+from pulsar_spark.table_specs import MESSAGE_KEYS
 
 _STATISTICS_TEXT = 256
-_KEYS = ("partition_key", "ordering_key")
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 _FIRST = to_micros(datetime.min.replace(tzinfo=timezone.utc))
 _LAST = to_micros(datetime.max.replace(tzinfo=timezone.utc)) - 999
@@ -113,7 +113,7 @@ def staged_statistics(footer: pq.FileMetaData) -> dict:
     null in every row."""
     found = file_statistics(footer)
     there = footer_columns(footer)
-    found["nullCount"] |= {name: footer.num_rows for name in _KEYS if name not in there}
+    found["nullCount"] |= {name: footer.num_rows for name in MESSAGE_KEYS if name not in there}
     return found
 
 

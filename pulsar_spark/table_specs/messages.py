@@ -6,7 +6,9 @@ from pulsar_spark.table_specs.spec import ENCRYPTION_KEYS, PROPERTIES, TIME, Col
 
 KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
 """Columns of messages that say whether a key is base64 of bytes."""
-KEY_COLUMNS = ("partition_key", "ordering_key", *KEY_FLAGS)
+MESSAGE_KEYS = ("partition_key", "ordering_key")
+"""The columns of messages that are keys; :data:`KEY_FLAGS` has the flag of each, in the same order."""
+KEY_COLUMNS = (*MESSAGE_KEYS, *KEY_FLAGS)
 """What the hash of a message's sticky key is computed from where nobody stored it."""
 HASH = "sticky_key_hash"
 """The column of that hash."""

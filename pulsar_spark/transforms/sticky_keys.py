@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.sticky_key import NONE_KEY
-from pulsar_spark.table_specs import HASH, KEY_COLUMNS
+from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGE_KEYS
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 ORDER = (HASH, "partition", "position", "batch_index")
@@ -40,7 +40,7 @@ def by_key(messages: DataFrame) -> DataFrame:
 def _sticky_key(key_columns: Collection[str]) -> Column:
     """Null where nobody needs it, because the hash is stored."""
     key = F.lit(NONE_KEY)
-    for name in ("partition_key", "ordering_key"):
+    for name in MESSAGE_KEYS:
         if name in key_columns:
             is_coded = f"{name}_b64_encoded" in key_columns
             key = F.when(F.col(name).isNull(), key).otherwise(
