@@ -20,7 +20,7 @@ import numpy as np
 
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.errors import DelayIndexNotReady
-from pulsar_spark.protocol.delays import Checkpoint, cut
+from pulsar_spark.protocol.delays import Checkpoint, cut, promoted
 from pulsar_spark.storage.delayed import NONE_DUE, CheckpointEntries, Due
 
 JOINED_NUMBERS = 1 << 14
@@ -54,12 +54,12 @@ class Promotion:
     @property
     def until(self) -> int:
         """Up to this instant everything is promoted."""
-        return self.checkpoints[-1].until if self.checkpoints else 0
+        return promoted(self.checkpoints)[0]
 
     @property
     def count(self) -> int:
         """How many numbers were given."""
-        return self.checkpoints[-1].last + 1 if self.checkpoints else 0
+        return promoted(self.checkpoints)[1]
 
     @property
     def is_ready(self) -> bool:

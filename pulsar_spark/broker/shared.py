@@ -17,7 +17,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.tenure import new_broker_id
@@ -26,7 +25,7 @@ from pulsar_spark.protocol.bundles import share
 from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import BUNDLES, Layout
-from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
+from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease, Holder
 from pulsar_spark.storage.lease_file import LeaseFile
 from pulsar_spark.storage.store import AnyPath
 
@@ -38,15 +37,6 @@ FILES_A_SECOND, FILES_A_SECOND_OF_A_STORE = 200, 4
 """So many files a process reads for a look, a lease of each bundle and of each process: where there are hundreds, looks
 are rarer, though never so rare that signs of life are late."""
 log = logging.getLogger(__name__)
-
-
-class Sign(NamedTuple):
-    """That a broker is there: which, on which machine and in which process, until when (see lease_file)."""
-
-    broker_id: str
-    host: str
-    pid: int
-    until: float
 
 
 class Shared:
@@ -225,7 +215,7 @@ class Shared:
         found, names = {self.broker_id}, self.layout.store.names(self._folder)
         known, self._signs = self._signs, {}
         for path in (self._folder / name for name in names if name.endswith(".json")):
-            sign = self._signs[path] = known.get(path) or LeaseFile(path, Sign, lambda: LEASE_SECONDS)
+            sign = self._signs[path] = known.get(path) or LeaseFile(path, Holder, lambda: LEASE_SECONDS)
             said = sign.read()
             if sign.is_held(said):
                 found.add(said.broker_id)
@@ -244,7 +234,7 @@ class Shared:
 
     def _sign(self) -> LeaseFile:
         path = self._path(self.broker_id)
-        return self._signs.setdefault(path, LeaseFile(path, Sign, lambda: LEASE_SECONDS))
+        return self._signs.setdefault(path, LeaseFile(path, Holder, lambda: LEASE_SECONDS))
 
     def _path(self, broker_id: str) -> AnyPath:
         return self._folder / f"{broker_id}.json"

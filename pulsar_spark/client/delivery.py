@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pulsar_spark.protocol.lanes import LaneHashes, sent_entries
+from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.key_hashes import are_gone, read_hashes
+from pulsar_spark.storage.key_hashes import sent_by_lane
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
 
@@ -110,10 +110,8 @@ class Delivery:
     def look_up(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> range | np.ndarray:
         """Its positions, ascending, of what is gone all that may have been sent with it (protocol.lanes)."""
         if self.positions is None:
-            runs = list(ledgers.runs(topic.topic_id, partition, self.first, self.last))
-            is_of_lane = self.lane.holds(read_hashes(topic.path, runs))
-            is_its = sent_entries(is_of_lane, self.entries, lambda: are_gone(topic.path, runs))
-            self.positions = self.first + np.flatnonzero(is_its)
+            place, span = (topic.topic_id, partition), (self.first, self.last)
+            self.positions = sent_by_lane(ledgers, topic.path, place, span, self.lane, self.entries)
         return self.positions
 
     def holds(self, position: int) -> bool:

@@ -32,9 +32,8 @@ from pulsar_spark.frames.remaining import Remaining, remaining
 from pulsar_spark.frames.rewinding import Rewinding
 from pulsar_spark.frames.unreadable import Unreadable
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.link.channels import AGAIN_SECONDS
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
-from pulsar_spark.storage.bundles import layout_of, look_again
+from pulsar_spark.storage.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.session import is_running
@@ -117,7 +116,7 @@ class Consuming:
             except ServiceUnitNotReady:
                 if time.monotonic() > deadline:
                     raise
-            if self._stopping.wait(AGAIN_SECONDS):
+            if self._stopping.wait(LOOK_AGAIN_SECONDS):
                 return
             self._follow_topic()
 

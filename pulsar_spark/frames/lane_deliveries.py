@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.lanes import LaneHashes, sent_entries
+from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.key_hashes import are_gone, read_hashes
+from pulsar_spark.storage.key_hashes import sent_by_lane
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -84,8 +84,6 @@ def exact(
 
 def _exact(topic: Topic, ledgers: LedgerIndex, sent: LaneRange) -> list[PositionRange]:
     held = sent.held
-    runs = list(ledgers.runs(topic.topic_id, held.partition, held.first, held.last))
-    is_of_lane = sent.hashes.holds(read_hashes(topic.path, runs))
-    is_mine = sent_entries(is_of_lane, sent.entries, lambda: are_gone(topic.path, runs))
-    positions = held.first + np.flatnonzero(is_mine)
+    place, span = (topic.topic_id, held.partition), (held.first, held.last)
+    positions = sent_by_lane(ledgers, topic.path, place, span, sent.hashes, sent.entries)
     return [held._replace(first=first, last=last) for first, last in ranges_of(positions)]

@@ -17,11 +17,8 @@ from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply, Subscriber
 from pulsar_spark.link.requests import RequestMaker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
-from pulsar_spark.storage.bundles import layout_of, look_again
+from pulsar_spark.storage.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
 from pulsar_spark.storage.layout import Layout
-
-AGAIN_SECONDS = 0.1
-"""How long after a refusal a topic's bundle is looked up again."""
 
 
 class Channels:
@@ -77,11 +74,11 @@ class Channels:
             for channel, group in self._by_channel(rows):
                 for row, reply in zip(group, channel.ask(group, max(0.0, deadline - time.monotonic())), strict=True):
                     replies[places[row["request_id"]]] = reply
-            if time.monotonic() + AGAIN_SECONDS > deadline or not (rows := _gone_elsewhere(rows, replies, places)):
+            if time.monotonic() + LOOK_AGAIN_SECONDS > deadline or not (rows := _gone_elsewhere(rows, replies, places)):
                 return replies
             rows, places = self._anew(rows, places)
             look_again(self._layout)
-            sleep(AGAIN_SECONDS)
+            sleep(LOOK_AGAIN_SECONDS)
 
     def ask_then(
         self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
@@ -109,10 +106,12 @@ class Channels:
                 is_last = left[0] == 0
             if is_last:
                 again = _gone_elsewhere(rows, replies, places)
-                if again and time.monotonic() + AGAIN_SECONDS < deadline:
+                if again and time.monotonic() + LOOK_AGAIN_SECONDS < deadline:
                     anew = self._anew(again, places)
                     look_again(self._layout)
-                    self.call_later(AGAIN_SECONDS, lambda: self._ask_then(anew[0], deadline, anew[1], replies, done))
+                    self.call_later(
+                        LOOK_AGAIN_SECONDS, lambda: self._ask_then(anew[0], deadline, anew[1], replies, done)
+                    )
                 else:
                     done(replies, None)
 

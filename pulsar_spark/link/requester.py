@@ -14,13 +14,13 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.inbox import Answers, Inbox, Reply, read_rows
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
-from pulsar_spark.storage.bundles import layout_of, layouts_of, look_again
+from pulsar_spark.storage.bundles import LOOK_AGAIN_SECONDS, layout_of, layouts_of, look_again
 from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-POLL_SECONDS, AGAIN_SECONDS = 0.01, 0.1
+POLL_SECONDS = 0.01
 
 
 class Requester:
@@ -57,11 +57,11 @@ class Requester:
                     answers[place].append(reply)
             for place, replies in answers.items():
                 found[place] = _together(requests[place], replies)
-            is_late = time.monotonic() + AGAIN_SECONDS > deadline
+            is_late = time.monotonic() + LOOK_AGAIN_SECONDS > deadline
             left = [place for place in left if isinstance(found[place].error, ServiceUnitNotReady) and not is_late]
             if left:
                 look_again(self.layout)
-                sleep(AGAIN_SECONDS)
+                sleep(LOOK_AGAIN_SECONDS)
         return found
 
     def _by_bundle(self, requests: list[dict], places: list[int]) -> list[tuple[Layout, list[int]]]:

@@ -120,6 +120,15 @@ class Checkpoint(NamedTuple):
         return self.last - self.first + 1
 
 
+def promoted(checkpoints: Sequence[Checkpoint]) -> tuple[int, int]:
+    """The instant up to which everything that was due has a number, and how many numbers were given.
+
+    >>> promoted([Checkpoint(0, 4, 0, 9), Checkpoint(5, 9, 9, 12)]), promoted([])
+    ((12, 10), (0, 0))
+    """
+    return (checkpoints[-1].until, checkpoints[-1].last + 1) if checkpoints else (0, 0)
+
+
 def cut(checkpoints: Iterable[Checkpoint], numbers: np.ndarray) -> Iterator[tuple[Checkpoint, slice]]:
     """The checkpoints that *numbers*, which ascend, belong to, each with the places of its own among them.
 

@@ -70,6 +70,10 @@ def bundles_of(layout: Layout) -> Bundles:
     return known[1]
 
 
+LOOK_AGAIN_SECONDS = 0.1
+"""How long after a refusal a topic's bundle is looked up again."""
+
+
 def look_again(layout: Layout) -> None:
     """Let the next look at a root's bundles be at its file, for who was told that there are others by now."""
     _known.pop(_name(layout), None)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulsar_spark.protocol.lanes import LaneHashes, sent_entries
 from pulsar_spark.protocol.murmur3 import hash_all
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, clusters, expanded
@@ -77,6 +78,17 @@ def are_gone(table, runs: Iterable[Run]) -> np.ndarray:
     """Which entries of *runs*, in their order, are deleted or lost: the hash that is told of them is not the one they
     had."""
     return read_slice(table, runs, ["entry_id"])["entry_id"].is_null().to_numpy()
+
+
+def sent_by_lane(
+    index: LedgerIndex, table, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
+) -> np.ndarray:
+    """The positions, ascending, that a range of a *lane* sent, which counts so many *entries*: of a *place* (topic id
+    and partition) those of a *span* (first, last) that have the lane's hashes; of what is gone all that may have been
+    among them (protocol.lanes.sent_entries)."""
+    runs = list(index.runs(*place, *span))
+    is_of_lane = lane.holds(read_hashes(table, runs))
+    return span[0] + np.flatnonzero(sent_entries(is_of_lane, entries, lambda: are_gone(table, runs)))
 
 
 def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]) -> np.ndarray:

@@ -22,7 +22,8 @@ _LOOK_SECONDS = 0.5
 
 
 class Holder(NamedTuple):
-    """Who holds a lease, on which machine and process, until when (Unix time; of no matter in an object store)."""
+    """Who holds a lease, on which machine and process, until when (Unix time; of no matter in an object store). A
+    broker's sign that it is there is a lease, too, which it holds on itself."""
 
     broker_id: str
     host: str

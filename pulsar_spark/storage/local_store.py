@@ -204,17 +204,10 @@ class LocalStore:
         """Let the file be there, too."""
         os.link(source, target)
 
-    @staticmethod
-    def replace(path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None) -> None:
+    @classmethod
+    def replace(cls, path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None) -> None:
         """Put *content* there in one step, whatever was there. *ready* is called with the file that holds it before."""
-        fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        try:
-            fresh.write_text(content)
-            ready(fresh)
-            os.replace(fresh, path)
-        finally:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
+        cls.replace_kept(path, content, None, ready)
 
     @staticmethod
     def replace_kept(

@@ -11,7 +11,16 @@ import numpy as np
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint, cut, place_apart, position_of, virtual
+from pulsar_spark.protocol.delays import (
+    APART_BASE,
+    DUE_BASE,
+    Checkpoint,
+    cut,
+    place_apart,
+    position_of,
+    promoted,
+    virtual,
+)
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import Run
@@ -76,6 +85,8 @@ class DueEntries:
             Checkpoint(first, row["last"], to_micros(row["due_since"]), to_micros(row["due_time"]))
             for first, row in rows
         ]
+        self.promoted_until, self.promoted = promoted(self.checkpoints)
+        """Everything due until then has a number; so many have one."""
         self.ranges = sorted(
             (held for held in latest.ranges(key) if held.first >= DUE_BASE), key=lambda held: held.first
         )
@@ -83,16 +94,6 @@ class DueEntries:
         self._is_done = np.array([held.status == ACKNOWLEDGED for held in self.ranges], bool)
         self._first_apart = int(np.searchsorted(self._bounds[0], APART_BASE))
         self._entries = CheckpointEntries(self._read, _MOST_CHECKPOINTS)
-
-    @property
-    def promoted_until(self) -> int:
-        """Everything due until then has a number."""
-        return self.checkpoints[-1].until if self.checkpoints else 0
-
-    @property
-    def promoted(self) -> int:
-        """How many have a number."""
-        return self.checkpoints[-1].last + 1 if self.checkpoints else 0
 
     @property
     def apart(self) -> list[Range]:

@@ -9,18 +9,16 @@ it is. A delivery of the due lane says its positions itself.
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.protocol.delays import DUE_LANE
-from pulsar_spark.protocol.lanes import sent_entries
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
 from pulsar_spark.storage.due_rows import by_position
-from pulsar_spark.storage.key_hashes import are_gone, read_hashes
+from pulsar_spark.storage.key_hashes import sent_by_lane
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import read_topic
@@ -78,7 +76,5 @@ def _cut_batch(layout: Layout, index: LedgerIndex, batch: pa.RecordBatch) -> pa.
 
 
 def _stretches(index: LedgerIndex, table, row: dict) -> list[tuple[int, int]]:
-    runs = list(index.runs(row["topic_id"], row["partition"], row["first"], row["last"]))
-    is_of_lane = lane_hashes(row["lane_hashes"]).holds(read_hashes(table, runs))
-    is_its = sent_entries(is_of_lane, row["entries"], lambda: are_gone(table, runs))
-    return ranges_of(row["first"] + np.flatnonzero(is_its))
+    place, span = (row["topic_id"], row["partition"]), (row["first"], row["last"])
+    return ranges_of(sent_by_lane(index, table, place, span, lane_hashes(row["lane_hashes"]), row["entries"]))
