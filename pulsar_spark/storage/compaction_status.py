@@ -7,7 +7,6 @@ there are none, the file says whose process it is.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -19,7 +18,7 @@ from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.compacted import IN_PROGRESS, CompactedView
-from pulsar_spark.storage.held_file import NO_LOCKS, holder, is_let_go
+from pulsar_spark.storage.held_file import holder, is_let_go, try_hold
 from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.store import store_of
 from pulsar_spark.storage.topics import Topic
@@ -49,9 +48,8 @@ def compacting(topic: Topic) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _compacting(topic: Topic) -> Iterator[None]:
-    opened = os.open(topic.path / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        if not _locked(opened, fcntl.LOCK_EX):
+    with try_hold(topic.path / FILE, alone=True) as (opened, is_mine):
+        if not is_mine:
             raise _in_progress(topic)
         before = _said(opened)
         _say(opened, {**before, "status": RUNNING})
@@ -61,8 +59,6 @@ def _compacting(topic: Topic) -> Iterator[None]:
             _say(opened, _failure(failed))
             raise
         _say(opened, {**before, "status": SUCCESS})
-    finally:
-        os.close(opened)
 
 
 def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
@@ -84,11 +80,8 @@ def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
 
 def _now(topic: Topic) -> tuple[bool, dict]:
     """Whether nobody compacts it now, and what the file says."""
-    opened = os.open(topic.path / FILE, os.O_RDONLY)
-    try:
-        return _locked(opened, fcntl.LOCK_SH), _said(opened)
-    finally:
-        os.close(opened)
+    with try_hold(topic.path / FILE, alone=False) as (opened, is_free):
+        return is_free, _said(opened)
 
 
 @contextlib.contextmanager
@@ -132,18 +125,6 @@ def _in_progress(topic: Topic) -> NotAllowedError:
 def _failure(failed: BaseException) -> dict:
     text = f"{type(failed).__name__}: {failed}".partition("\n")[0][:_TEXT]
     return {"status": ERROR, "error": text, "time_ms": now_micros() // 1000}
-
-
-def _locked(opened: int, kind: int) -> bool:
-    """Take the lock; False where another holds it. A file system without locks grants it."""
-    try:
-        fcntl.flock(opened, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-    return True
 
 
 def _said(opened: int) -> dict:

@@ -6,11 +6,9 @@ creates it, so creation is atomic and a table of another make or a newer release
 
 import json
 import os
-import shutil
 import tempfile
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -24,7 +22,7 @@ from pulsar_spark.storage.dropped import create_where_nothing_is, is_dropped, is
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.store import path_of, store_of
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.table_specs import LAYOUT_VERSION, NEWEST_LAYOUT_VERSION, TableSpec
 
@@ -63,7 +61,7 @@ def create_table(
     table = path_of(path)
     schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema_at(layout_version)])
 
-    def draw(draft: Path) -> Path:
+    def draw(draft: AnyPath) -> AnyPath:
         forks.use()
         DeltaTable.create(
             str(draft),
@@ -78,12 +76,12 @@ def create_table(
     if store.is_local:
         return _create_beside(table, draw)
     with tempfile.TemporaryDirectory() as folder:
-        return create_where_nothing_is(table, draw(Path(folder) / "table").read_bytes())
+        return create_where_nothing_is(table, draw(path_of(folder) / "table").read_bytes())
 
 
-def _create_beside(table: Path, draw: Callable[[Path], Path]) -> bool:
+def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
     """Make the table of a first commit that is *drawn* beside it."""
-    draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
+    store, draft, log_folder = store_of(table), table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     try:
         table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
         first = draw(draft)
@@ -93,13 +91,13 @@ def _create_beside(table: Path, draw: Callable[[Path], Path]) -> bool:
             sync_folder(table)
             sync_parents(table, table.absolute().parents[2])
         with append_lock(table):
-            os.link(first, log_folder / first.name)
+            store.link(first, log_folder / first.name)
     except FileExistsError:
         if TableLog(table).latest() < 0:
             raise  # something else lies in the way
         return False
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        store.remove_folder(draft)
     if is_durable(table):
         sync_folder(log_folder)
     return True

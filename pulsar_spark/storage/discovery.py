@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.local_store import LocalStore
 
 _COARSE_NS = 1_000_000_000
 _PAUSE = 10
@@ -110,6 +111,6 @@ def topic_folders(layout: Layout) -> TopicFolders | ListedTopics:
 
 def _stamp(folder: str) -> int:
     try:
-        return os.stat(folder).st_mtime_ns
+        return LocalStore.stamp(folder)[1]
     except FileNotFoundError:
         return -1

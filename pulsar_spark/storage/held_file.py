@@ -180,6 +180,29 @@ def opened(path: Path | None) -> Iterator[int | None]:
             os.close(file)
 
 
+@contextlib.contextmanager
+def try_hold(path: Path, *, alone: bool) -> Iterator[tuple[int, bool]]:
+    """A file while it is open, and whether its lock was to be had at once: *alone*, of a file to write, which is made
+    where there is none; or with others, of one that is there, to read. A file system without locks grants it."""
+    flags, kind = (os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) if alone else (os.O_RDONLY, fcntl.LOCK_SH)
+    file = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        yield file, _is_granted(file, kind)
+    finally:
+        os.close(file)
+
+
+def _is_granted(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    return True
+
+
 def _is_locked(path: Path) -> bool:
     """Do locks hold here? Some file systems grant every lock to everybody."""
     file = os.open(path, _FLAGS)
