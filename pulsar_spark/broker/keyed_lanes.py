@@ -14,7 +14,7 @@ the time it takes to work on all (1.3 and 0.2 s on two busy cores).
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out
 from pulsar_spark.protocol.hash_ranges import SLOTS
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.positions import as_array, expanded, ranges_of
 from pulsar_spark.protocol.selectors import Sticky
 
 _MOST_ROWS = 10_000
@@ -186,16 +186,29 @@ class KeyedByLane(Keyed):
         for position in self._left_of_batches():
             if position < self._base + len(codes) and ack_set.is_empty(asked.ack_sets[position]):
                 acked[position - self._base] = True
-        for first, last in asked.acks:
-            acked[self._slice(first, last)] = True
+        acked[self._places(asked.acks)[0]] = True
         for first, last, consumer_id, round_number in asked.delivered_acks:
             of_delivery = self._is_pending & (self._holders == consumer_id) & (self._rounds == round_number)
             acked[self._slice(first, last)] |= of_delivery[codes[self._slice(first, last)]]
+        by_consumer: dict[str, list[Return]] = {}
         for each in asked.returns:
-            places = self._slice(each.first, each.last)
-            is_its = (self._is_pending & (self._holders == each.consumer_id))[codes[places]]
-            back[places][is_its], unseen[places][is_its] = each.due_time, each.is_unseen
+            by_consumer.setdefault(each.consumer_id, []).append(each)
+        for consumer_id, returns in by_consumer.items():
+            places, numbers = self._places((each.first, each.last) for each in returns)
+            is_its = (self._is_pending & (self._holders == consumer_id))[codes[places]]
+            places, numbers = places[is_its], numbers[is_its]  # of a place that is there twice the last number holds
+            back[places] = np.array([each.due_time for each in returns], np.int64)[numbers]
+            unseen[places] = np.array([each.is_unseen for each in returns], bool)[numbers]
         return _Wanted(acked, back, unseen)
+
+    def _places(self, spans: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """The places among its entries of what lies in any of *spans*, one span after the other, and the number of the
+        span that each is of."""
+        firsts, lasts = as_array(spans) - self._base
+        firsts, lasts = np.maximum(firsts, 0), np.minimum(lasts, len(self._codes) - 1)
+        numbers = np.flatnonzero(firsts <= lasts)
+        firsts, lasts = firsts[numbers], lasts[numbers]
+        return expanded(firsts, lasts), np.repeat(numbers, lasts + 1 - firsts)
 
     def _slice(self, first: int, last: int) -> slice:
         return slice(max(first - self._base, 0), max(last + 1 - self._base, 0))
@@ -287,7 +300,7 @@ class KeyedByLane(Keyed):
     def _look_ahead(self) -> int:
         """The limit, and less the more rows there are already: an entry that is passed over and goes out later cuts
         the range around it in three."""
-        limit, rows = self._look_ahead_limit(), sum(1 for _ in self._form.every_range())
+        limit, rows = self._look_ahead_limit(), self._form.rows
         return min(limit, max((_MOST_ROWS - rows) // 2, _LEAST_LOOK_AHEAD))
 
 

@@ -143,6 +143,11 @@ class LaneForm:
         for lane in self.lanes.values():
             yield from lane.ranges
 
+    @property
+    def rows(self) -> int:
+        """How many ranges there are."""
+        return sum(len(lane.ranges) for lane in self.lanes.values())
+
     def unacked(self) -> Counter:
         """Messages that each consumer has unacknowledged."""
         found = Counter()
