@@ -7,9 +7,9 @@ Keys lie at random, with the hash stored as producers that route by it do, or ar
 ``publish(sort_by_key=True)`` does; where hash ranges are split instead of hashed consistently, rows are sorted by the
 slot of the hash (:data:`SLOTS`), so that what a consumer owns lies side by side. A hot key has a fifth of all messages.
 Shared, to which keys are all the same, is measured beside keys at random. Runs of full size come before, which are
-not counted: a broker prepares its compiled plans meanwhile, and Java compiles what both sides do. The plain read beside a run is the best of
-three, since single ones differ twofold. Of a run's parts, "functions" is the time
-that consumers spent inside their functions, of all of them together.
+not counted: a broker prepares its compiled plans meanwhile, and Java compiles what both sides do. The plain read beside
+a run is the best of three, since single ones differ twofold. Of a run's parts, "functions" is the time that consumers
+spent inside their functions, of all of them together.
 """
 
 import threading
