@@ -49,6 +49,18 @@ def receive_values(consumer, count: int) -> list[str]:
     return [consumer.receive(DEADLINE_SECONDS * 1000).data().decode() for _ in range(count)]
 
 
+def receive_of_any(consumers: list, count: int) -> list[str]:
+    """The next *count* messages' payloads as text, whoever of the *consumers* gets them: who asks first has more."""
+    values, deadline = [], time.monotonic() + DEADLINE_SECONDS
+    while len(values) < count and time.monotonic() < deadline:
+        for consumer in consumers:
+            try:
+                values.append(consumer.receive(20).data().decode())
+            except pulsar.Timeout:
+                continue
+    return values
+
+
 def nothing_comes(consumer, timeout_millis: int = 150) -> bool:
     """Whether no message comes within the time."""
     try:
