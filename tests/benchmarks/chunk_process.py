@@ -104,9 +104,8 @@ class Measured:
         return {}
 
     def read(self) -> dict:
-        """With a reader, which needs no broker. Another process publishes, so that its memory is not used again."""
-        others = [sys.executable, "-m", "tests.benchmarks.chunk_process", "publish_and_write", *sys.argv[2:]]
-        subprocess.run(others, stdout=subprocess.DEVNULL, check=True)
+        """With a reader, which needs no broker."""
+        self._run_apart("publish_and_write")
         client = pulsar.Client(f"delta:{self.folder / 'root'}", operation_timeout_seconds=TIMEOUT_SECONDS)
         path = self.folder / "plain"
 
@@ -159,26 +158,34 @@ class Measured:
 
         return self.result(ours, lambda: source.write.format("delta").save(str(self.folder / "plain")), _jvm())
 
+    def publish_by_spark(self) -> dict:
+        """What :meth:`reassemble` reads: a topic of one message and one of all, and the same bytes in a plain table."""
+        source = self._source(spark_session("chunks", settings=self.heap))
+        for several in self.counts:
+            create_topic(Layout(self.folder / "root"), f"of-{several}")
+            rows = source if several == self.messages else source.limit(several)
+            publish(rows, self.folder / "root", f"of-{several}", chunking=True)
+        for file in sorted((self.folder / "source").glob("*.parquet")):  # to write it Spark needs more than to read it
+            write_deltalake(self.folder / "plain", pq.read_table(file), mode="append")
+        return {}
+
     def reassemble(self) -> dict:
+        self._run_apart("publish_by_spark")
         spark = spark_session("chunks", settings=self.heap)
-        source, path = self._source(spark), self.folder / "plain"
-        topics = {messages: self.new_topic() for messages in self.counts}
-        for messages, topic in topics.items():
-            rows = source if messages == self.messages else source.limit(messages)
-            publish(rows, self.folder / "root", topic, chunking=True)
-        for file in sorted(
-            (self.folder / "source").glob("*.parquet")
-        ):  # Spark needs more memory to write it than to read
-            write_deltalake(path, pq.read_table(file), mode="append")
 
         def ours(messages: int) -> None:
-            several = read_messages(spark, self.folder / "root", topics[messages])
-            self._check(_checksums(several), messages)
+            self._check(_checksums(read_messages(spark, self.folder / "root", f"of-{messages}")), messages)
 
         def plain() -> None:
-            self._check(_checksums(spark.read.format("delta").load(str(path))), self.messages)
+            self._check(_checksums(spark.read.format("delta").load(str(self.folder / "plain"))), self.messages)
 
         return self.result(ours, plain, _jvm())
+
+    @staticmethod
+    def _run_apart(what: str) -> None:
+        """In another process, so that its memory is not used again."""
+        others = [sys.executable, "-m", "tests.benchmarks.chunk_process", what, *sys.argv[2:]]
+        subprocess.run(others, stdout=subprocess.DEVNULL, check=True)
 
     def _source(self, spark) -> DataFrame:
         """The messages in Parquet files that hold nothing else; what is read is the same for both."""
