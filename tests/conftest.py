@@ -17,7 +17,22 @@ from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
 from tests.gs_server import gs_server
-from tests.object_store import ABFSS, BUCKET, GS, LOCAL, S3, asking, new_root, s3_server
+from tests.object_store import (
+    ABFSS,
+    BUCKET,
+    DBFS,
+    GS,
+    LENT,
+    LOCAL,
+    S3,
+    URLS,
+    VOLUME,
+    asking,
+    lending,
+    new_root,
+    s3_server,
+)
+from tests.unity_catalog import unity_catalog
 
 os.environ.setdefault(ENVIRONMENT, "none")
 """No test but those of durability cuts the power."""
@@ -49,11 +64,11 @@ class Clock:
 def pytest_addoption(parser):
     parser.addoption(
         "--store",
-        choices=(LOCAL, S3, GS, ABFSS),
+        choices=(LOCAL, S3, GS, ABFSS, DBFS),
         default=LOCAL,
         help="where roots of tests lie: on the local disk; on a server in the process of the tests that is S3's, or "
-        "like Google's; or in azurite, where that runs. In a store those that ask for `root_url` or `in_store` run, "
-        "and no others",
+        "like Google's; in a volume that a catalog lends in the first; or in azurite, where that runs. In a store "
+        "those that ask for `root_url` or `in_store` run, and no others",
     )
 
 
@@ -140,6 +155,20 @@ def gs(gs_url):
     """Stores of this process are on that server."""
     with asking(gs_url, GS):
         yield gs_url
+
+
+@pytest.fixture
+def catalog(s3_url):
+    """A catalog that lends a volume in the S3 server."""
+    with unity_catalog(VOLUME, f"{URLS[S3]}/lent/a-volume", LENT) as found:
+        yield found
+
+
+@pytest.fixture
+def dbfs(s3_url, catalog):
+    """Stores of this process are what that catalog lends."""
+    with asking(s3_url, DBFS, **lending(s3_url, catalog.url)):
+        yield s3_url
 
 
 @pytest.fixture

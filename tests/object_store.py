@@ -1,5 +1,6 @@
-"""Stores of the tests, for roots that lie in one: an S3 server (``moto``) and one like Google's in this process, and
-an emulator of Azure's, ``azurite``, that somebody has started (``AZURITE_BLOB_STORAGE_URL``) and given a container."""
+"""Stores of the tests, for roots that lie in one: an S3 server (``moto``), one like Google's and a catalog that lends a
+volume in the first, in this process; and an emulator of Azure's, ``azurite``, that somebody has started
+(``AZURITE_BLOB_STORAGE_URL``) and given a container."""
 
 import contextlib
 import json
@@ -11,21 +12,36 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.storage import object_store, store_bucket
+from pulsar_spark.storage import object_store, store_bucket, volumes
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import MESSAGES
+from tests.unity_catalog import TOKEN
 
-LOCAL, S3, GS, ABFSS = "local", "s3", "gs", "abfss"
+LOCAL, S3, GS, ABFSS, DBFS = "local", "s3", "gs", "abfss", "dbfs"
 BUCKET = "pulsar-spark-tests"
-URLS = {S3: f"s3://{BUCKET}", GS: f"gs://{BUCKET}", ABFSS: f"abfss://{BUCKET}@devstoreaccount1.dfs.core.windows.net"}
+VOLUME = "main.ops.pulsar"
+URLS = {
+    S3: f"s3://{BUCKET}",
+    GS: f"gs://{BUCKET}",
+    ABFSS: f"abfss://{BUCKET}@devstoreaccount1.dfs.core.windows.net",
+    DBFS: f"dbfs:/Volumes/{VOLUME.replace('.', '/')}",
+}
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "tests",
     "AWS_SECRET_ACCESS_KEY": "not-a-secret-of-anybody",
     "AWS_REGION": "us-east-1",
     "AWS_ALLOW_HTTP": "true",
 }
+LENT = {
+    "aws_temp_credentials": {
+        "access_key_id": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "secret_access_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        "session_token": "lent-for-an-hour",
+    }
+}
+"""What a catalog lends for the volume."""
 _asked = [S3]
 
 
@@ -65,21 +81,33 @@ def environment(store: str, url: str) -> dict[str, str]:
     return {**CREDENTIALS, "AWS_ENDPOINT_URL": url}
 
 
+def lending(url: str, catalog: str) -> dict[str, str]:
+    """The variables by which a volume that a *catalog* lends is found in an S3 server at *url*: of who may use that
+    they say nothing."""
+    found = {name: value for name, value in environment(S3, url).items() if "KEY" not in name}
+    return {**found, "DATABRICKS_HOST": catalog, "DATABRICKS_TOKEN": TOKEN}
+
+
 @contextlib.contextmanager
 def asking(url: str, store: str = S3, **more: str) -> Iterator[None]:
     """Let the stores of this process, and of those it starts, be at *url*, and new roots in one of them."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "DATABRICKS_"))]:
             patch.delenv(name)
-        for name, value in {**environment(store, url), **more}.items():
+        for name, value in {**(environment(store, url) if store != DBFS else {}), **more}.items():
             patch.setenv(name, value)
-        object_store.bucket_at.cache_clear()
+        _forget()
         _asked.append(store)
         try:
             yield
         finally:
             _asked.pop()
-            object_store.bucket_at.cache_clear()
+            _forget()
+
+
+def _forget() -> None:
+    object_store.bucket_at.cache_clear()
+    volumes.volume_at.cache_clear()
 
 
 def new_root() -> str:

@@ -28,6 +28,8 @@ class LocalStore:
     """All that is mounted; it has no state."""
 
     is_local = True
+    spark_kind = None
+    """Spark needs no client of it."""
     lists_from_a_name = False
     look_seconds = 0.0
     """Whoever looks at files in turn need not wait between two looks for the store's sake."""
@@ -137,6 +139,11 @@ class LocalStore:
     def footer(name: str | os.PathLike) -> pq.FileMetaData:
         """What the end of a Parquet file says."""
         return pq.read_metadata(str(name))
+
+    @staticmethod
+    def delta(path: str | os.PathLike) -> tuple[str, None]:
+        """By what ``deltalake`` opens a table."""
+        return str(path), None
 
     @staticmethod
     def parquet(name: str | os.PathLike) -> str:

@@ -17,6 +17,8 @@ from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.store_bucket import check_bucket, open_bucket, place_of
 from pulsar_spark.storage.store_calls import CALLS_AT_ONCE, StoreCalls
+from pulsar_spark.storage.store_kinds import Kind
+from pulsar_spark.storage.volumes import volume_at
 
 TRIES = 3
 """So many times all tries of a call's may take what got no answer is said again."""
@@ -49,9 +51,24 @@ class ObjectStore(StoreCalls):
     def __init__(self, url: str):
         super().__init__(url)
         self._once = open_bucket(url, is_once=True)
-        self.lists_from_a_name = self._kind.lists_from_a_name
+        self.lists_from_a_name = self.kind.lists_from_a_name
         """Does one call tell what has come behind a name, whatever lies before it?"""
         self._checked: set[str] = set()
+
+    def delta(self, path: ObjectPath) -> tuple[str, dict[str, str] | None]:
+        """By what ``deltalake`` opens a table now, and as whom, unless the environment says it."""
+        return f"{self.location}/{path.key}", volume_at(self.url).for_delta() if self._is_lent else None
+
+    @property
+    def spark_kind(self) -> Kind | None:
+        """The kind of store for which a session needs a client of Hadoop's; None of a volume, which its platform
+        reads."""
+        return None if self._is_lent else self.kind
+
+    @property
+    def _is_lent(self) -> bool:
+        """Is it part of a bucket, which a catalog lends?"""
+        return self.location != self.url
 
     def __reduce__(self) -> tuple:
         return bucket_at, (self.url,)

@@ -16,7 +16,7 @@ from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.object_store import object_path_of
 from pulsar_spark.storage.store import AnyPath, path_of
 from pulsar_spark.storage.store_bucket import place_of
-from pulsar_spark.storage.store_kinds import EXAMPLES, SCHEMES, kind_of
+from pulsar_spark.storage.store_kinds import EXAMPLES, SCHEMES, VOLUME, VOLUMES, kind_of
 
 MAX_ROOT_BYTES = 3000
 """A path has at most 4,096 bytes on Linux, and a root's tables lie up to some 900 below it."""
@@ -24,6 +24,9 @@ MAX_ROOT_BYTES = 3000
 MAX_URL_BYTES = 300
 """A name in a bucket has at most 1,024 bytes, of which a root's tables take up to some 700."""
 _MAX_NAME_BYTES = 255
+_MOUNTED = "/Volumes/"
+"""Where Databricks mounts volumes; elsewhere a folder as any other."""
+_NAME_IN_CATALOG = re.compile(r"[^\s/.]{1,255}")
 _KEY = re.compile(r"[A-Za-z0-9._=-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
@@ -47,6 +50,8 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
         text = None
     if not isinstance(text, str):
         raise InvalidUrl(f"root {given!r} is no text and no path: {_ADVICE}")
+    if text.startswith(_MOUNTED) and on_databricks():
+        text = VOLUMES + text.removeprefix(_MOUNTED)
     if text.startswith(SCHEMES):
         return _parse_url(text)
     if _FILE_URL.match(text):
@@ -68,6 +73,11 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
     return absolute
 
 
+def on_databricks() -> bool:
+    """Does this process run on Databricks, whose sessions and mounted volumes are its own?"""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
 def without_password(text: str) -> str:
     """A text without the name and password that stand before the host in URLs.
 
@@ -78,18 +88,22 @@ def without_password(text: str) -> str:
 
 
 def _parse_url(text: str) -> ObjectPath:
-    place, kind = place_of(text), kind_of(text)
+    place, called, example = place_of(text), "volume", VOLUME
+    if text.startswith(VOLUMES):
+        is_named = all(map(_NAME_IN_CATALOG.fullmatch, place.bucket.removeprefix(VOLUMES).split("/")))
+    else:
+        kind = kind_of(text)
+        called, example = kind.bucket_name, kind.example
+        is_named = kind.bucket.fullmatch(place.bucket.partition("://")[2])
     parts = [part for part in place.key.split("/") if part]
-    if not kind.bucket.fullmatch(place.bucket.partition("://")[2]) or any(
-        part in (".", "..") or not _KEY.fullmatch(part) for part in parts
-    ):
+    if not is_named or any(part in (".", "..") or not _KEY.fullmatch(part) for part in parts):
         raise InvalidUrl(
-            f"root {without_password(text)[:80]!r} is no place in a {kind.bucket_name}: give {kind.example}, the "
-            "folder in letters, digits, and - _ . ="
+            f"root {without_password(text)[:80]!r} is no place in a {called}: give {example}, the folder in letters, "
+            "digits, and - _ . ="
         )
     if not parts:
         raise InvalidUrl(
-            f"root {text!r} is a {kind.bucket_name}, which others use, too: give a folder in it, such as {text}/pulsar"
+            f"root {text!r} is a {called}, which others use, too: give a folder in it, such as {text}/pulsar"
         )
     if len(text) > MAX_URL_BYTES:
         raise InvalidUrl(f"root {text[:40]!r}... is too long: it takes at most {MAX_URL_BYTES} characters")

@@ -11,7 +11,8 @@ from pyarrow import fs
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import store_of
+from pulsar_spark.storage.store import path_of, store_of
+from pulsar_spark.storage.volumes import named
 
 _LISTINGS = 20
 _LOOK_BACK = 10_000
@@ -25,9 +26,10 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
     commit. A gap that stays is raised as it is.
     """
     forks.use()
+    place, options = store_of(path).delta(path_of(path))
     for _ in range(_LISTINGS):
         try:
-            return DeltaTable(str(path), version=version)
+            return DeltaTable(place, version=version, storage_options=options)
         except DeltaError as error:
             if "found gap" not in str(error):
                 raise
@@ -72,7 +74,7 @@ def metadata_of(opened: DeltaTable) -> dict:
 
 def folder_of(opened: DeltaTable) -> str:
     """Where an open table lies, as its files are named."""
-    uri = opened.table_uri
+    uri = named(opened.table_uri)
     return fs.FileSystem.from_uri(uri)[1] if store_of(uri).is_local else uri.rstrip("/")
 
 
@@ -85,7 +87,7 @@ def dataset_of(table: DeltaTable | str | os.PathLike) -> ds.Dataset:
     so it is for tables in a store alone.
     """
     opened = table if isinstance(table, DeltaTable) else open_table(table)
-    if not store_of(opened.table_uri).is_local:
+    if not store_of(named(opened.table_uri)).is_local:
         return opened.to_pyarrow_dataset()
     filesystem, folder = fs.FileSystem.from_uri(opened.table_uri)
     return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(folder, filesystem))

@@ -43,10 +43,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
 from pulsar_spark.storage.data_files import spark_writer_options
 from pulsar_spark.storage.hadoop_stores import store_settings
-from pulsar_spark.storage.root import parse_root
+from pulsar_spark.storage.root import on_databricks, parse_root
 from pulsar_spark.storage.session_jars import delta_artifact, jar_settings
 from pulsar_spark.storage.store import store_of
-from pulsar_spark.storage.store_kinds import kind_of
 
 JAVA_VERSIONS = (17, 21)
 DEFAULT_MASTER = "local[2]"
@@ -111,7 +110,7 @@ def spark_session(
     given = {**(dict(pyspark.SparkConf().getAll()) if is_submitted else {}), **(settings or {})}
     master = master or given.get("spark.master") or DEFAULT_MASTER
     place = None if root is None else parse_root(root)
-    kind = None if place is None or store_of(place).is_local else kind_of(str(place))
+    kind = None if place is None else store_of(place).spark_kind
     chosen = {
         **_SETTINGS,
         **(_LOCAL_SETTINGS if master.startswith("local") else {}),
@@ -134,13 +133,13 @@ def spark_session(
 
 def _platforms_session() -> SparkSession | None:
     """The session of who starts Spark himself: Databricks, or a server of Spark Connect that the environment names."""
-    is_given = "DATABRICKS_RUNTIME_VERSION" in os.environ or "SPARK_REMOTE" in os.environ
+    is_given = on_databricks() or "SPARK_REMOTE" in os.environ
     return SparkSession.builder.getOrCreate() if is_given else None
 
 
 def check_delta(spark: SparkSession) -> None:
     """:class:`InvalidConfiguration`, with the settings to give, unless the session can read and write Delta tables."""
-    if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+    if on_databricks():
         return
     has_extension = _EXTENSION in spark.conf.get("spark.sql.extensions", "").split(",")
     has_catalog = spark.conf.get("spark.sql.catalog.spark_catalog", "") == _CATALOG

@@ -7,10 +7,10 @@ from pyspark.sql import SparkSession
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.hadoop_stores import CLIENTS, served_by, store_settings
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.root import on_databricks
 from pulsar_spark.storage.session import check_delta, has_context
 from pulsar_spark.storage.session_jars import NOT_OF_STORE, store_artifacts
 from pulsar_spark.storage.store import AnyPath, store_of
-from pulsar_spark.storage.store_kinds import kind_of
 
 _DEFAULTS = "core-default.xml"
 """Where Hadoop has what nobody told it."""
@@ -37,9 +37,15 @@ def can_read(spark: SparkSession, root: AnyPath) -> bool:
 def check_store(spark: SparkSession, root: AnyPath) -> None:
     """:class:`InvalidConfiguration` unless the session can read and write a root where it lies. One that has the jars
     is told what else it needs; one of somebody else's server says by itself what it lacks."""
-    if store_of(root).is_local or not has_context(spark):
+    store = store_of(root)
+    if store.is_local or on_databricks() or not has_context(spark):
         return
-    kind, hadoop = kind_of(str(root)), spark.sparkContext._jsc.hadoopConfiguration()
+    if store.spark_kind is None:
+        raise InvalidConfiguration(
+            f"root {str(root)!r}: DataFrames read and write volumes on Databricks alone: run this there; brokers, "
+            "clients and administration work anywhere"
+        )
+    kind, hadoop = store.spark_kind, spark.sparkContext._jsc.hadoopConfiguration()
 
     def is_told(name: str) -> bool:
         sources = hadoop.getPropertySources(name)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
 from pulsar_spark.storage.object_path import ObjectPath
-from pulsar_spark.storage.store_kinds import SCHEMES, kind_of
+from pulsar_spark.storage.store_kinds import SCHEMES, VOLUMES, kind_of
+from pulsar_spark.storage.volumes import volume_at
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Raw
@@ -27,7 +28,7 @@ _OF_A_KEY = re.compile(r": Invalid (last )?symbol.*")
 
 
 class Place(NamedTuple):
-    """What a URL says: the bucket's URL, and the name in it."""
+    """What a URL says: the bucket's URL, or the volume's, and the name in it."""
 
     bucket: str
     key: str
@@ -38,16 +39,27 @@ def place_of(url: str) -> Place | None:
 
     >>> place_of("s3://bucket/pulsar/public")
     Place(bucket='s3://bucket', key='pulsar/public')
+    >>> place_of("dbfs:/Volumes/main/ops/pulsar/roots/first")
+    Place(bucket='dbfs:/Volumes/main/ops/pulsar', key='roots/first')
     """
     if not url.startswith(SCHEMES):
         return None
+    if url.startswith(VOLUMES):
+        *names, key = [*url.removeprefix(VOLUMES).split("/", 3), "", "", ""][:4]
+        return Place(f"{VOLUMES}{'/'.join(names)}", key)
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     return Place(f"{scheme}://{bucket}", key)
 
 
+def location_of(url: str) -> str:
+    """Where a bucket lies, that is itself, or a volume, which is part of one: the catalog is asked then."""
+    return volume_at(url).location if url.startswith(VOLUMES) else url
+
+
 def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "Raw":
-    """:class:`InvalidUrl` without the library, :class:`ConnectError` for credentials that are none. *is_hasty* soon
+    """:class:`InvalidUrl` without the library, :class:`ConnectError` for credentials that are none; of a volume what
+    :class:`~pulsar_spark.storage.volumes.Volume` says. *is_hasty* soon
     gives up, *is_once* says nothing again by itself."""
     try:
         from obstore.exceptions import BaseError
@@ -57,17 +69,19 @@ def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "
             f"root {url!r} is in an object store, for which a library is missing: pip install "
             f"'pulsar_spark[{url.partition(':')[0]}]'"
         ) from missing
-    kind = kind_of(url)
+    location = location_of(url)
+    kind, lent = kind_of(location), {"credential_provider": volume_at(url).for_obstore} if location != url else {}
     tries, seconds = (1, 2 * CONNECT_SECONDS) if is_hasty else (0 if is_once else 10, RETRY_SECONDS)
     try:
         return from_url(
-            url,
+            location,
             client_options={
                 "allow_http": os.environ.get(kind.allow_http, "").lower() in ("true", "1"),
                 "timeout": f"{ANSWER_SECONDS}s",
                 "connect_timeout": f"{min(2, CONNECT_SECONDS) if is_hasty else CONNECT_SECONDS}s",
             },
             retry_config={"max_retries": tries, "retry_timeout": timedelta(seconds=seconds)},
+            **lent,
         )
     except (BaseError, ValueError) as error:
         said = _OF_A_KEY.sub("", str(error).partition("\n")[0])

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.object_path import ObjectPath, Stat
 from pulsar_spark.storage.ranged_file import RangedFile
-from pulsar_spark.storage.store_bucket import open_bucket
+from pulsar_spark.storage.store_bucket import location_of, open_bucket
 from pulsar_spark.storage.store_kinds import kind_of
 
 WHOLE_BYTES = 16 * 1024 * 1024
@@ -39,7 +39,8 @@ class StoreCalls:
 
     def __init__(self, url: str):
         forks.use()
-        self.url, self._raw, self._kind = url, open_bucket(url), kind_of(url)
+        self.url, self._raw, self.location = url, open_bucket(url), location_of(url)
+        self.kind = kind_of(self.location)
         self.calls: Counter[str] = Counter()
         self._there: OrderedDict[str, float] = OrderedDict()
         self._made: OrderedDict[str, int] = OrderedDict()
@@ -157,7 +158,7 @@ class StoreCalls:
         def read(obstore: Any) -> bytes:
             return bytes(obstore.get(self._raw, key, options={"range": {"suffix": count}}).bytes())
 
-        if self._kind.has_last_bytes:
+        if self.kind.has_last_bytes:
             return self._ask("get", key, read)
         size = self.head(name)["size"]
         return self._part(key, max(0, size - count), min(size, count))
@@ -211,7 +212,7 @@ class StoreCalls:
 
     def remove(self, names: Iterable[str | ObjectPath]) -> None:
         """Remove them, in one call or a few; what is not there is passed over."""
-        keys, most = [self._key(name) for name in names], self._kind.removed_a_call
+        keys, most = [self._key(name) for name in names], self.kind.removed_a_call
         with self._lock:
             for key in keys:
                 self._there.pop(key, None)

@@ -12,6 +12,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 
 from pulsar_spark.errors import ConnectError, InvalidRequest, NotARoot
 from pulsar_spark.storage.root import without_password
+from pulsar_spark.storage.store_bucket import location_of
 from pulsar_spark.storage.store_kinds import kind_of
 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -43,7 +44,7 @@ def code_of(error: BaseError) -> str:
 
 def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
     """The same of a root's first calls, with what to do about it; *url* is the bucket's."""
-    code, text, kind = code_of(error), str(error), kind_of(url)
+    code, text, kind = code_of(error), str(error), kind_of(location_of(url))
     if code in kind.no_bucket:
         return NotARoot(f"root {root!r}: there is no {kind.bucket_name} {url!r}: make it, or give another root")
     if code in _REGION or "incorrectly configured region" in text:

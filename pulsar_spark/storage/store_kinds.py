@@ -81,10 +81,12 @@ GOOGLE = Kind(
     removed_a_call=1,
 )
 KINDS = {f"{kind.scheme}://": kind for kind in (S3, AZURE, GOOGLE)}
-SCHEMES = tuple(KINDS)
-EXAMPLES = ", ".join(kind.example for kind in KINDS.values())
+VOLUMES, VOLUME = "dbfs:/Volumes/", "dbfs:/Volumes/<catalog>/<schema>/<volume>/<folder>"
+"""How the URL of a place in a volume begins, which lies in a store of one of these kinds; and an example."""
+SCHEMES = (*KINDS, VOLUMES)
+EXAMPLES = ", ".join((*(kind.example for kind in KINDS.values()), VOLUME))
 
 
 def kind_of(url: str) -> Kind:
-    """Of a URL that begins with one of ``SCHEMES``."""
+    """Of a URL that begins with one of ``KINDS``."""
     return KINDS[url[: url.index("://") + 3]]

@@ -65,7 +65,8 @@ def prepare_root(layout: Layout) -> None:
             raise NotARoot(
                 f"root {str(layout.root)!r} lies on a file system without hard links ({error.strerror}), by which "
                 "every commit is made whole, once and by one writer: give a folder of a local disk or of NFS, or a "
-                "place in a bucket, s3://<bucket>/<folder>"
+                "place in a bucket, s3://<bucket>/<folder>, or in a volume of Databricks', "
+                "dbfs:/Volumes/<catalog>/<schema>/<volume>/<folder>"
             ) from None  # it is no fault of the disk that passes
         raise NotARoot(
             f"root {str(layout.root)!r} cannot be made or written: {error}; give a folder that may be written, "

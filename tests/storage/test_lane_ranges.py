@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from deltalake import DeltaTable
 
 from pulsar_spark.broker.round_rows import PageRows, rows_of_round
 from pulsar_spark.protocol.cursor import Range
@@ -13,6 +12,7 @@ from pulsar_spark.storage import key_hashes
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.lane_ranges import exact_ranges, page_ranges, read_held
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
@@ -82,7 +82,7 @@ def test_of_what_was_deleted_nobody_knows_the_lane(layout, status):
     topic = published(layout, hashes)
     states = [PENDING._replace(consumer_id="B") if each == others else status for each in hashes]
     latest, key = state(layout, topic, HALVES, hashes, spans(states))
-    DeltaTable(str(topic.path)).delete("entry_id in (2, 4)")
+    open_table(topic.path).delete("entry_id in (2, 4)")
     found = list(exact_ranges(latest, key, LedgerIndex(layout), topic.path))
     expected = [None if at in (2, 4) else held for at, held in enumerate(states)]
     assert found == spans(expected)
@@ -162,7 +162,7 @@ def test_rows_of_lanes_outlive_an_optimize_and_a_checkpoint(layout):
     ranges = spans([PENDING, ACKED, AGAIN, PENDING] * 2)
     before, key = state(layout, topic, SHARED, hashes, ranges)
     BrokerDouble(layout).commit_round([])
-    ledger = DeltaTable(str(layout.broker_table("cursor_ledger")))
+    ledger = open_table(layout.broker_table("cursor_ledger"))
     ledger.optimize.compact()
     ledger.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     ledger.create_checkpoint()

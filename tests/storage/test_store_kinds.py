@@ -153,7 +153,7 @@ google_removes = obstore.delete
 @pytest.mark.parametrize("kind", [AZURE, GOOGLE], ids=lambda kind: kind.scheme)
 def test_what_is_not_there_keeps_nothing_from_being_removed(layout, monkeypatch, kind):
     """Google says of each that it is missing; Azure is given a few at a time, and removes the others of the call."""
-    monkeypatch.setattr(layout.store, "_kind", kind._replace(removed_a_call=min(kind.removed_a_call, 2)))
+    monkeypatch.setattr(layout.store, "kind", kind._replace(removed_a_call=min(kind.removed_a_call, 2)))
     if kind is AZURE:
         monkeypatch.setattr(obstore, "delete", removing_as_azure_does)
     paths = [layout.root / f"x/{number}" for number in range(5)]
@@ -180,6 +180,6 @@ def test_a_store_that_lists_all_is_asked_for_the_next_commit_instead(layout, mon
 def test_the_end_of_what_a_store_holds_without_asking_for_it_as_such(layout, monkeypatch):
     path = layout.root / "x"
     path.write_bytes(b"0123456789")
-    monkeypatch.setattr(layout.store, "_kind", AZURE)
+    monkeypatch.setattr(layout.store, "kind", AZURE)
     assert [layout.store.last_bytes(path, count) for count in (3, 10, 20)] == [b"789", *[b"0123456789"] * 2]
     assert store_of(str(path)) is layout.store and BUCKET in layout.store.url

@@ -1,0 +1,179 @@
+"""Volumes of Unity Catalog as places for roots: where one lies in an object store, and what lets a process in there.
+
+A volume is a folder of a store that a catalog lends. As platforms mount it, below ``/Volumes``, it has neither hard
+links nor conditional puts, on one of which every commit rests; the store beneath it has them. So the catalog is asked
+where the volume lies, and for credentials of an hour, as who the environment says (``DATABRICKS_HOST`` and
+``DATABRICKS_TOKEN``, or another way that the catalog's own client knows). All else is as in a bucket of one's own (see
+object_store), but that a path begins with the volume's name, which Spark reads on that platform.
+"""
+
+import errno
+import re
+import threading
+import time
+from datetime import datetime, timezone
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
+from pulsar_spark.storage.store_kinds import AZURE, KINDS, S3, VOLUMES, kind_of
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.service.catalog import GenerateTemporaryVolumeCredentialResponse
+
+ANSWER_SECONDS, RETRY_SECONDS = 20, 30
+"""How long one request may take, and all tries of one."""
+LEFT_SECONDS = 300
+"""Credentials that end sooner are not used for anything that begins."""
+WHO = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or log in as Databricks' own client does"
+_OF_DELTA = {
+    "access_key_id": "AWS_ACCESS_KEY_ID",
+    "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+    "sas_token": "AZURE_STORAGE_SAS_TOKEN",
+}
+"""What credentials are called by ``obstore``, and by ``deltalake``."""
+
+
+class Lent(NamedTuple):
+    """Credentials of a store, as ``obstore`` calls them, and until when they are good, in seconds since 1970."""
+
+    credentials: dict[str, str]
+    until: float
+
+
+class Volume:
+    """One volume: its *url*, such as ``dbfs:/Volumes/main/ops/pulsar``, and the ``location`` in a store where it lies.
+    Safe for threads. :class:`NotARoot` where there is none, :class:`ConnectError` where the catalog lets nobody in."""
+
+    def __init__(self, url: str):
+        self.url = url
+        self._name = url.removeprefix(VOLUMES).replace("/", ".")
+        self._lock, self._lent = threading.Lock(), None
+        self._catalog = _catalog(url)
+        self.location, self._id = self._where()
+        self.lent()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def lent(self) -> Lent:
+        """What is good for some minutes at least; the catalog is asked once an hour or so. OSError where it does not
+        answer any more."""
+        with self._lock:
+            if self._lent is None or self._lent.until - time.time() < LEFT_SECONDS:
+                self._lent = self._borrowed()
+            return self._lent
+
+    def for_obstore(self) -> dict[str, str | datetime]:
+        """A credential provider of ``obstore``, which asks again before they end."""
+        lent = self.lent()
+        return {**lent.credentials, "expires_at": datetime.fromtimestamp(lent.until, timezone.utc)}
+
+    def for_delta(self) -> dict[str, str]:
+        """Storage options of ``deltalake``, for a table that is opened now."""
+        return {_OF_DELTA[name]: value for name, value in self.lent().credentials.items()}
+
+    def _where(self) -> tuple[str, str]:
+        from databricks.sdk.errors import DatabricksError, NotFound, PermissionDenied, Unauthenticated
+
+        try:
+            found = self._catalog.volumes.read(self._name)
+        except NotFound as missing:
+            raise NotARoot(
+                f"root {self.url!r}: the catalog knows no volume {self._name!r}: make it, or give another root"
+            ) from missing
+        except (PermissionDenied, Unauthenticated) as refused:
+            raise ConnectError(
+                f"root {self.url!r}: the catalog does not let in who asks ({_said(refused)}): {WHO}, as somebody with "
+                "READ VOLUME and WRITE VOLUME"
+            ) from refused
+        except (DatabricksError, OSError, ValueError) as fault:
+            raise _no_answer(self.url, fault) from fault
+        location = found.storage_location.rstrip("/")
+        if not location.startswith(tuple(KINDS)) or kind_of(location) not in (S3, AZURE):
+            raise InvalidUrl(
+                f"root {self.url!r}: the volume lies at {location.partition(':')[0]!r}, for whose passing credentials "
+                f"there is no client: give a volume in {S3.name} or {AZURE.name}, or a root in a bucket of its own"
+            )
+        return location, found.volume_id
+
+    def _borrowed(self) -> Lent:
+        from databricks.sdk.errors import DatabricksError, PermissionDenied
+        from databricks.sdk.service.catalog import VolumeOperation
+
+        ask = self._catalog.temporary_volume_credentials.generate_temporary_volume_credentials
+        try:
+            return _lent(ask(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
+        except (DatabricksError, OSError) as fault:
+            if self._lent is not None:
+                raise OSError(errno.EIO, f"the catalog lends no credentials: {_said(fault)}", self.url) from fault
+            if not isinstance(fault, PermissionDenied):
+                raise _no_answer(self.url, fault) from fault
+            raise ConnectError(
+                f"root {self.url!r}: the catalog lends no credentials for the volume ({_said(fault)}): let external "
+                "access be enabled for the metastore, and EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME be granted"
+            ) from fault
+
+
+_opened: dict[str, str] = {}
+"""Volumes of this process by where they lie."""
+
+
+@lru_cache
+def volume_at(url: str) -> Volume:
+    """The volume of that URL, one for each process."""
+    found = Volume(url)
+    _opened[found.location] = url
+    return found
+
+
+def named(place: str) -> str:
+    """A place in a store by its volume's URL, where it is in one that this process uses; else as it is."""
+    for location, url in _opened.items():
+        if place.startswith(f"{location}/"):
+            return url + place.removeprefix(location)
+    return place
+
+
+def _catalog(url: str) -> "WorkspaceClient":
+    try:
+        from databricks.sdk import WorkspaceClient
+        from databricks.sdk.core import Config
+    except ImportError as missing:
+        raise InvalidUrl(
+            f"root {url!r} is in a volume, for which a library is missing: pip install 'pulsar_spark[dbfs]'"
+        ) from missing
+    try:
+        return WorkspaceClient(config=Config(http_timeout_seconds=ANSWER_SECONDS, retry_timeout_seconds=RETRY_SECONDS))
+    except ValueError:
+        raise ConnectError(f"root {url!r}: the environment does not say which catalog to ask, as whom: {WHO}") from None
+
+
+def _lent(answer: "GenerateTemporaryVolumeCredentialResponse") -> Lent:
+    aws, azure = answer.aws_temp_credentials, answer.azure_user_delegation_sas
+    credentials = {}
+    if aws is not None:
+        credentials = {
+            "access_key_id": aws.access_key_id,
+            "secret_access_key": aws.secret_access_key,
+            "token": aws.session_token,
+        }
+    elif azure is not None:
+        credentials = {"sas_token": azure.sas_token}
+    if not credentials:
+        raise OSError(errno.EIO, "its answer has no credentials of a store that is known here")
+    return Lent(credentials, answer.expiration_time / 1000)
+
+
+def _no_answer(url: str, fault: Exception) -> ConnectError:
+    return ConnectError(
+        f"root {url!r}: the catalog does not answer ({_said(fault)}): see whether DATABRICKS_HOST is its address, and "
+        "whether the network lets it be reached"
+    )
+
+
+def _said(error: Exception) -> str:
+    """In the catalog's own words, without how its client was set up."""
+    return re.split(r"\.? Config: |\n", str(error))[0][:300]
