@@ -7,11 +7,11 @@ from datetime import datetime, timezone
 from itertools import count
 
 import pytest
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.numbering import publish_id
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
@@ -161,7 +161,7 @@ WRITTEN_TO = [
 
 
 def change(layout, topic: str, text: str) -> None:
-    table, (verb, what) = DeltaTable(str(read_topic(layout, topic).path)), text.split(" ", 1)
+    table, (verb, what) = open_table(read_topic(layout, topic).path), text.split(" ", 1)
     if verb == "delete":
         table.delete(what)
     else:

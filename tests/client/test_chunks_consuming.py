@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 import pytest
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import read_topic
 from tests.client.raw_chunks import publish
 from tests.client.waiting import DEADLINE_SECONDS, eventually, nothing_comes, receive_values
@@ -232,7 +232,7 @@ def test_of_a_message_whose_chunks_are_gone_there_is_nothing_to_receive(client, 
     publish(client, "t", "A:0:3:a0", "A:1:3:a1", "x", "A:2:3:a2", "y")
     consumer = subscribe(client)
     eventually(lambda: consumer._subscriptions[0]._queued == 3)
-    DeltaTable(str(read_topic(client._layout, "t").path)).delete("chunk_id = 1")
+    open_table(read_topic(client._layout, "t").path).delete("chunk_id = 1")
     found = receive(consumer, 2)
     assert [message.data() for message in found] == [b"x", b"y"]
     for message in found:

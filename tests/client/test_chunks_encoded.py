@@ -77,6 +77,7 @@ def test_damaged_ciphertext_and_wrong_keys_are_errors_of_their_messages(client, 
     everybody_gets(client, [pulsar.CryptoError, pulsar.CryptoError, b"behind"])
 
 
+@pytest.mark.local_disk  # a server in this process has its own memory measured, too
 @pytest.mark.parametrize("said", [100, None, 2**62])
 def test_a_bomb_of_zeros_in_chunks_takes_no_memory(client, said):
     """Whatever it says that it becomes."""

@@ -1,10 +1,10 @@
 """Chunked messages as readers see them, without a broker; and as they are looked at: peeked, by their ids."""
 
 import pytest
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.client.raw_chunks import publish
 from tests.client.waiting import eventually
@@ -136,7 +136,7 @@ def test_what_is_deleted_of_a_message_is_not_looked_at(client, broker, service_u
     ids = publish(client, "t", "A:0:3:a0", "A:1:3:a1", "x", "A:2:3:a2", "y")
     admin, topic_id = Admin(service_url), read_topic(client._layout, "t").topic_id
     eventually(lambda: client._ledgers.last_ledger_id(topic_id, -1) == ids[-1].ledger_id())
-    DeltaTable(str(read_topic(client._layout, "t").path)).delete(f"chunk_id = {deleted}")
+    open_table(read_topic(client._layout, "t").path).delete(f"chunk_id = {deleted}")
     assert [message.data() for message in admin.peek_messages("t", "s", 10)] == [b"x", b"y"]
     for chunk in (ids[0], ids[1], ids[3]):
         with pytest.raises(pulsar.InvalidMessage, match="not complete|was trimmed"):
@@ -145,7 +145,7 @@ def test_what_is_deleted_of_a_message_is_not_looked_at(client, broker, service_u
 
 def test_a_message_of_which_chunks_were_deleted_is_passed_over(lonely_client):
     publish(lonely_client, "t", "A:0:3:a0", "A:1:3:a1", "x", "A:2:3:a2", "y")
-    DeltaTable(str(read_topic(lonely_client._layout, "t").path)).delete("chunk_id = 1")
+    open_table(read_topic(lonely_client._layout, "t").path).delete("chunk_id = 1")
     assert values(lonely_client.create_reader("t", EARLIEST)) == ["x", "y"]
 
 

@@ -54,6 +54,7 @@ def test_what_is_acknowledged_does_not_come_again(client, broker):
     assert receive_values(client.subscribe("t", "s"), 1) == ["m5"]
 
 
+@pytest.mark.local_disk  # a server in this process lets receiving take as long as requests do
 def test_acknowledgements_gather_into_ranges(client, broker):
     send(client, "t", 50)
     consumer = client.subscribe("t", "s", **EARLIEST)

@@ -2,13 +2,13 @@
 due, acknowledged and given back by position. Rounds are written by hand; messages, requests and files are real."""
 
 import numpy as np
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.client import reading
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.delays import DUE_LANE, virtual
 from pulsar_spark.protocol.packing import packed
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from tests.client.waiting import eventually, nothing_comes, receive_values
@@ -93,7 +93,7 @@ def test_dead_ones_are_given_back(client, broker):
 
 def test_deleted_ones_are_acknowledged(client, broker):
     hand = Hand(client, broker, "abcdef")
-    DeltaTable(str(hand.topic.path)).delete("cast(payload as string) in ('b', 'e')")
+    open_table(hand.topic.path).delete("cast(payload as string) in ('b', 'e')")
     hand.deliver(4, 5, 1, 0)
     assert receive_values(hand.consumer, 2) == ["f", "a"] and nothing_comes(hand.consumer)
     eventually(lambda: hand.positions("ack") == [1, 4])

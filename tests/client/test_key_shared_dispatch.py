@@ -3,12 +3,12 @@
 from collections import defaultdict
 
 import pytest
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker import gather
 from pulsar_spark.protocol.selectors import select
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
@@ -93,7 +93,7 @@ def test_who_held_what_is_deleted_is_gone_after_a_restart(tmp_path, monkeypatch,
     keyless = select(cursor.selector, sticky_key_hash(NONE_KEY))
     leaves = int(cursor.consumers[keyless].name == "a")
     deleted = ", ".join(f"'{int(message.data())}'" for message in held[leaves][1:4])
-    DeltaTable(str(read_topic(clients[2]._layout, TOPIC).path)).delete(f"cast(payload as string) in ({deleted})")
+    open_table(read_topic(clients[2]._layout, TOPIC).path).delete(f"cast(payload as string) in ({deleted})")
     with PlainBroker(root) as broker:
         consumers[leaves].close()
         stays = consumers[1 - leaves]

@@ -4,7 +4,6 @@ counted, acknowledged and given back. Rounds are written by hand; messages, requ
 import os
 
 import pytest
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.round_rows import rows_of_round
@@ -15,6 +14,7 @@ from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage import entries
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually, nothing_comes, receive_values
 from tests.lanes import in_lanes, lanes_of
@@ -146,7 +146,7 @@ def test_batches_and_what_of_them_is_acknowledged(client, broker):
 
 def deleted(hand: Hand, *values: str) -> None:
     wanted = ", ".join(f"'{value}'" for value in values)
-    table = DeltaTable(str(read_topic(hand.client._layout, "t").path))
+    table = open_table(read_topic(hand.client._layout, "t").path)
     table.delete(f"cast(payload as string) in ({wanted})")
 
 
