@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TOKEN = "dapi-not-a-secret-of-anybody"
+HOST = "/.well-known/databricks-config"
+"""What its client asks first, of how to log in."""
 READ, LEND = "/api/2.1/unity-catalog/volumes/", "/api/2.0/unity-catalog/temporary-volume-credentials"
 
 
@@ -27,8 +29,8 @@ class UnityCatalog:
         """The status and what is said."""
         what = READ if path.startswith(READ) else path
         self.asked[what] += 1
-        if what not in (READ, LEND):
-            return _refused(404, "ENDPOINT_NOT_FOUND")
+        if path == HOST:
+            return 200, {}
         if token != f"Bearer {TOKEN}":
             return _refused(401, "UNAUTHENTICATED")
         if what in self.refusal:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
     from databricks.sdk.service.catalog import GenerateTemporaryVolumeCredentialResponse
 
-ANSWER_SECONDS, RETRY_SECONDS = 20, 30
+ANSWER_SECONDS, RETRY_SECONDS = 20, 10
 """How long one request may take, and all tries of one."""
 LEFT_SECONDS = 300
 """Credentials that end sooner are not used for anything that begins."""
