@@ -12,7 +12,7 @@ from pulsar_spark.views.view_specs import HISTORY, VIEWS
 from tests.test_layers import MAY_IMPORT
 
 REPOSITORY = Path(__file__).parents[1]
-PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md")
+PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "tests/benchmarks/README.md")
 PLACES = (REPOSITORY, REPOSITORY / "pulsar_spark")
 WRITTEN = {"benchmarks/", "benchmarks.md"}
 """What a command that a page names writes, and git ignores."""
