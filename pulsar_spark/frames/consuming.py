@@ -10,7 +10,6 @@ import logging
 import queue
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 
@@ -18,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady, Timeout, UnknownError
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, UnknownError
 from pulsar_spark.frames import running, split_reads
 from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.frames.backoff import Backoff
@@ -26,16 +25,14 @@ from pulsar_spark.frames.call import Caller
 from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, messages_by_partition, without
 from pulsar_spark.frames.key_order import KeyOrder
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
+from pulsar_spark.frames.line import Line
 from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
 from pulsar_spark.frames.rewinding import Rewinding
 from pulsar_spark.frames.unreadable import Unreadable
-from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
-from pulsar_spark.storage.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.session import is_running
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -69,118 +66,73 @@ class Consuming:
         timeout: float,
         clock: Callable[[], float],
     ):
-        self._spark, self._topic, self._partitions, self._options = spark, topic, partitions, options
-        self._layout = layout
-        self._max_messages, self._timeout = max_messages, timeout
-        self._caller, self._ledgers, function = caller, caller.ledgers, caller.function
-        self.seat = running.Seat(str(layout.root), str(topic.name), tuple(partitions), options.subscription)
+        self._spark, self._topic = spark, topic
+        self._max_messages = max_messages
+        self._caller, ledgers, function = caller, caller.ledgers, caller.function
         self.start_time = datetime.now(timezone.utc)
         # A failed delivery that is followed by another one would be a gap below the sink's transaction.
         self._stops_on_error = on_error == "stop" or getattr(function, "is_exactly_once", False)
-        self._open_sink()
+        self._ended, self._stopping = threading.Event(), threading.Event()
         # Put into from signal handlers, too, which a Queue's lock does not allow.
         self._events: queue.SimpleQueue[tuple[Membership | None, Delivery | Lost | Failed | None]] = queue.SimpleQueue()
+        self._line = Line(
+            spark,
+            layout,
+            topic,
+            partitions,
+            options,
+            ledgers,
+            max_messages=max_messages,
+            timeout=timeout,
+            stopping=self._stopping,
+            tell=lambda *event: self._events.put(event),
+            moved=self._moved,
+            follows=not available_now,
+        )
+        self._open_sink()
         self._waiting: Delivery | None = None
         self._given_back: dict[int, list[tuple[int, int]]] = {}
         self._error: BaseException | None = None
-        self._backoff, self._progress = Backoff(clock), Progress(self._who(), clock)
+        self._backoff, self._progress = Backoff(clock), Progress(str(self._line), clock)
         self._rewinding: Rewinding | None = None
         if options.subscription_type in SINGLE_ACTIVE:
             self._rewinding = Rewinding(clock, options.letters.max_redeliver_count if options.letters else 0)
-        self._ended, self._stopping = threading.Event(), threading.Event()
-        self._backlog = (
-            Backlog(layout, topic, partitions, options.subscription, self._ledgers) if available_now else None
-        )
-        self._key_order = KeyOrder(topic, self._ledgers, is_final=available_now) if options.is_key_shared else None
-        self._channel = Channel(layout, uuid.uuid4().hex)
-        self._membership: Membership | None = None
-        is_whole = bool(topic.partitions) and len(partitions) == topic.partitions
-        self._watch = PartitionWatch(topic) if is_whole and not available_now else None
-        self._added: list[int] = []
-        """Partitions that were added and are not joined yet."""
+        self._backlog = Backlog(layout, topic, partitions, options.subscription, ledgers) if available_now else None
+        self._key_order = KeyOrder(topic, ledgers, is_final=available_now) if options.is_key_shared else None
         self._thread = threading.Thread(
             target=self._run, name=f"pulsar-spark-consume-{options.subscription}", daemon=True
         )
 
-    def _who(self) -> str:
-        options = self._options
-        return f"consumer {options.consumer_name!r} of subscription {options.subscription!r} of {self._topic.name}"
+    @property
+    def _options(self) -> SubscribeOptions:
+        return self._line.options
 
-    def _join(self) -> None:
-        """Subscribe, in the bundle that the topic is in by now: who asked another is refused there."""
-        deadline = time.monotonic() + self._timeout
-        while True:
-            try:
-                self._join_here()
-                return
-            except ServiceUnitNotReady:
-                if time.monotonic() > deadline:
-                    raise
-            if self._stopping.wait(LOOK_AGAIN_SECONDS):
-                return
-            self._follow_topic()
+    @property
+    def seat(self) -> running.Seat:
+        """What it is connected to."""
+        return self._line.seat
 
-    def _follow_topic(self) -> None:
-        """From now on ask, and read what is numbered by, the bundle that the topic is in."""
-        look_again(self._layout)
-        layout = layout_of(self._layout, self._topic.name)
-        if layout.bundle == self._layout.bundle:
-            return
-        self._channel.stop(self._timeout)
-        self._layout, self._channel = layout, Channel(layout, uuid.uuid4().hex)
-        if self._thread.is_alive():
-            self._channel.hurry(1)
-        self._ledgers = self._caller.ledgers = self._ledgers.of(self._topic)
+    def _moved(self) -> None:
+        """The topic is in another bundle."""
+        ledgers = self._caller.ledgers = self._line.ledgers
         if self._key_order is not None:
-            self._key_order.follow(self._ledgers)
+            self._key_order.follow(ledgers)
         if self._backlog is not None:
-            self._backlog.follow(layout, self._ledgers)
+            self._backlog.follow(self._line.layout, ledgers)
         self._open_sink()
 
     def _open_sink(self) -> None:
         """Tell a function that writes exactly once whose rounds say what it was given."""
         if getattr(self._caller.function, "is_exactly_once", False):
-            self._caller.function.open(self._layout, self._topic.topic_id, self._options.subscription)
-
-    def _join_here(self) -> None:
-        self._membership = Membership(
-            self._channel, self._topic, self._partitions, self._options, lambda *event: self._events.put(event)
-        )
-        split_reads.enter(self._membership.consumer_id, self._spark)
-        self._membership.join(self._timeout, self._share(self._partitions))
-
-    def _share(self, partitions: list[int]) -> int:
-        """Messages of each of the consumer's *partitions* in a delivery."""
-        return max(1, self._max_messages // len(partitions))
-
-    def _follow_partitions(self) -> None:
-        """Consume from partitions that were added to the topic, where all of it is consumed, from their first message
-        on. While the broker does not answer it is asked again; a refusal ends the consumer, as at its start."""
-        if self._watch is None:
-            return
-        if (found := self._watch.added()) is not None:
-            self._added = [partition for partition in found.partition_indexes if partition not in self._partitions]
-        if not self._added:
-            return
-        try:
-            permits = self._share([*self._partitions, *self._added])
-            self._membership.join_added(self._added, self._timeout, permits)
-        except (Timeout, ServiceUnitNotReady) as late:
-            log.warning("%s: partitions %s were added and are not consumed yet: %s", self._who(), self._added, late)
-            return
-        added, self._added = self._added, []
-        self._partitions = [*self._partitions, *added]
-        self._options = self._options._replace(initial_position="Earliest")
-        self.seat = self.seat._replace(partitions=tuple(self._partitions))
-        log.info("%s consumes partitions %s too, which were added", self._who(), added)
+            self._caller.function.open(self._line.layout, self._topic.topic_id, self._options.subscription)
 
     def _run(self) -> None:
-        self._channel.hurry(1)
+        self._line.hurry(1)
         error: BaseException | None = UnknownError("the consumer's thread ended: see its traceback")
         try:
             while not self._stopping.is_set() and not self._is_done():
                 self._progress.look()
-                self._follow_partitions()
+                self._line.follow_partitions()
                 self._take()
                 self._rewind()
                 if self._waiting is not None and not self._stopping.is_set() and not self._backoff.seconds_left:
@@ -195,21 +147,20 @@ class Consuming:
 
     def _finish(self) -> None:
         try:
-            self._membership.leave()
-            self._channel.stop(self._timeout)
+            self._line.leave()
         except PulsarSparkError as failed:
             self._error = self._error or failed
         finally:
             totals = self._progress.totals
             level = logging.ERROR if self._error else logging.INFO
-            log.log(level, "%s ended: %s", self._who(), told(totals), exc_info=self._error, extra=fields(totals))
+            log.log(level, "%s ended: %s", self._line, told(totals), exc_info=self._error, extra=fields(totals))
             running.leave(self)
             self._ended.set()
 
     def _is_done(self) -> bool:
         if self._backlog is None or self._waiting is not None or not self._events.empty():
             return False
-        return self._backlog.is_handled(self._membership.consumer_id, self._given_back)
+        return self._backlog.is_handled(self._line.membership.consumer_id, self._given_back)
 
     def _take(self) -> None:
         """Take in events: all that are there, one of them at least unless none comes in a while."""
@@ -226,7 +177,7 @@ class Consuming:
             return
 
     def _take_event(self, membership: Membership | None, event: Delivery | Lost | Failed | None) -> None:
-        if membership is not self._membership:
+        if membership is not self._line.membership:
             return
         if isinstance(event, Delivery):
             event = self._in_order(event._replace(ranges=self._exact(event.ranges, lambda held: held.is_batch)))
@@ -239,7 +190,7 @@ class Consuming:
                     f"subscription {self._options.subscription!r} of {str(self._topic.name)!r} was {event.text}"
                 )
             log.warning(
-                "%s lost what it held (%s): it subscribes again", self._who(), event.text or "the cursor was moved"
+                "%s lost what it held (%s): it subscribes again", self._line, event.text or "the cursor was moved"
             )
             self._begin_anew()
 
@@ -249,8 +200,7 @@ class Consuming:
             self._rewinding.forget()
         if self._key_order is not None:
             self._key_order.forget()
-        self._membership.leave()
-        self._join()
+        self._line.join_anew()
 
     def _in_order(self, delivery: Delivery) -> Delivery:
         """What of a delivery that has come is not too early for the order of its keys; that is given back."""
@@ -271,28 +221,28 @@ class Consuming:
     def _exact(
         self, ranges: Sequence[PositionRange | LaneRange], is_asked: Callable[[LaneRange], bool]
     ) -> tuple[PositionRange | LaneRange, ...]:
-        return exact(self._topic, self._ledgers, ranges, is_asked)
+        return exact(self._topic, self._line.ledgers, ranges, is_asked)
 
     def _rewind(self) -> None:
         """See to it that what was given back comes again."""
         if self._rewinding is None or not self._rewinding.is_awaiting:
             return
-        self._flow(self._rewinding.due_permits())
-        if self._rewinding.is_over(self._layout, self._topic.topic_id, self._options.subscription):
-            log.info("%s: what it gave back was acknowledged meanwhile: it subscribes again", self._who())
+        self._line.flow(self._rewinding.due_permits())
+        if self._rewinding.is_over(self._line.layout, self._topic.topic_id, self._options.subscription):
+            log.info("%s: what it gave back was acknowledged meanwhile: it subscribes again", self._line)
             self._begin_anew()
 
     def _handle(self, delivery: Delivery) -> None:
         began = time.monotonic()
         if self._rewinding is not None:
             delivery, permits = self._rewinding.in_order(delivery)
-            self._flow(permits)
+            self._line.flow(permits)
             if not delivery.ranges:
                 return
         self._ask_for_more(delivery)
         delivery = delivery._replace(ranges=self._not_given_back(delivery))
         try:
-            found = remaining(self._spark, self._topic, self._ledgers, delivery)
+            found = remaining(self._spark, self._topic, self._line.ledgers, delivery)
         except (PySparkException, Py4JError, OSError) as failed:
             if self._is_end_of_spark(failed):
                 return
@@ -301,11 +251,11 @@ class Consuming:
         if not found.ranges:
             return
         delivery = delivery._replace(ranges=found.ranges)
-        self._channel.hurry(-1)  # what comes meanwhile waits for the function anyway
+        self._line.hurry(-1)  # what comes meanwhile waits for the function anyway
         try:
-            called = self._caller.call(delivery, self._options.letters, self._membership.row, found.parts)
+            called = self._caller.call(delivery, self._options.letters, self._line.membership.row, found.parts)
         finally:
-            self._channel.hurry(1)
+            self._line.hurry(1)
         split_reads.answered(delivery.consumer_id, delivery.round)
         reply, letters, error, unreadable = called
         if error is None:
@@ -342,13 +292,13 @@ class Consuming:
     def _tell_unreadable(self, found: Unreadable) -> None:
         """What is discarded is told the broker with what was handled; what is kept is an error, and waits."""
         if found.discarded:
-            log.warning("%s: %d entries cannot be decrypted and are discarded", self._who(), len(found.discarded))
+            log.warning("%s: %d entries cannot be decrypted and are discarded", self._line, len(found.discarded))
         if found.error is not None:
             self._wait_for([(partition, at, at) for partition, at in found.kept], found.error)
 
     def _wait_for(self, places: list[tuple[int, int, int]], error: PulsarSparkError) -> None:
         """What cannot be handed over stays delivered: say so, and stop where that is asked for."""
-        log.error("%s: %s", self._who(), error)
+        log.error("%s: %s", self._line, error)
         for partition, first, last in places if self._backlog is not None else ():
             self._given_back.setdefault(partition, []).append((first, last))
         if self._stops_on_error or self._backlog is not None:
@@ -374,7 +324,7 @@ class Consuming:
             what = f"error {self._backoff.failures} in a row, the function is called again in {pause:g} s"
         log.warning(
             "%s: the function raised, %d messages of round %d are given back; %s",
-            self._who(),
+            self._line,
             delivery.messages,
             delivery.round,
             what,
@@ -398,14 +348,7 @@ class Consuming:
 
     def _ask_for_more(self, delivery: Delivery, but: Sequence[PositionRange | LaneRange] = ()) -> None:
         """Ask for as many messages as were delivered, *but* for those of some ranges."""
-        self._flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
-
-    def _flow(self, wanted: dict[int, int]) -> None:
-        rows = [
-            self._membership.row("flow", partition, permits=permits) for partition, permits in wanted.items() if permits
-        ]
-        if rows:
-            self._channel.submit(rows)
+        self._line.flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
         delays = []
@@ -419,8 +362,8 @@ class Consuming:
                 self._rewinding.given_back(held, delays[-1])
         for held in reply.unseen if self._backlog is not None else ():
             self._given_back.setdefault(held.partition, []).append((held.first, held.last))
-        rows += self._membership.answer_rows(reply, delays)
+        rows += self._line.membership.answer_rows(reply, delays)
         back = [*reply.given_back, *reply.unseen]
         committed = self._key_order.given_back(back) if self._key_order and back else None
         if rows:
-            self._channel.submit(rows, is_urgent=True, committed=committed)
+            self._line.channel.submit(rows, is_urgent=True, committed=committed)

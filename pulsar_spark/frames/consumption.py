@@ -56,7 +56,7 @@ class Consumption(Consuming):
         if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
             log.warning(
                 "%s: its function has not returned within %g s of being told to stop, and is not waited for any longer",
-                self._who(),
+                self._line,
                 timeout,
             )
 
@@ -89,17 +89,17 @@ class Consumption(Consuming):
         is_joined = False
         try:
             running.replace(self.seat, self._options.consumer_name, STOP_SECONDS)
-            self._join()
+            self._line.join()
             is_joined = True
         except ConsumerBusy as refused:
             raise running.explained(refused, self.seat) from refused
         finally:
             if not is_joined:  # an interrupted cell, too, must leave nobody behind who holds the subscription
                 self._ended.set()
-                self._channel.stop(self._timeout)
+                self._line.hang_up()
         log.info(
             "%s consumes (%s); a subscription that is new starts at %s",
-            self._who(),
+            self._line,
             self._options.subscription_type,
             self._options.initial_position,
         )

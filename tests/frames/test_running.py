@@ -110,7 +110,7 @@ def test_what_ends_a_consumer_is_logged_and_kept(served, caplog):
 
 def test_who_lost_what_it_held_says_so_and_goes_on(served, caplog):
     with run(served, "mine") as consumption:
-        served.end_lease(consumption._membership.consumer_id)
+        served.end_lease(consumption._line.membership.consumer_id)
         eventually(lambda: len(served.asked("subscribe")) == 2)
         assert consumption.is_active
     assert "lost what it held (lease ended): it subscribes again" in caplog.text
