@@ -42,6 +42,9 @@ class Lent(NamedTuple):
     credentials: dict[str, str]
     until: float
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(until={self.until!r})"
+
 
 class Volume:
     """One volume: its *url*, such as ``dbfs:/Volumes/main/ops/pulsar``, and the ``location`` in a store where it lies.

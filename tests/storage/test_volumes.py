@@ -166,7 +166,7 @@ def test_a_volume_at_a_store_whose_passing_credentials_nobody_takes(dbfs, catalo
 def test_what_a_catalog_lends_at_azure():
     sas = AzureUserDelegationSas(sas_token="a-signature")
     lent = volumes._lent(GenerateTemporaryVolumeCredentialResponse(azure_user_delegation_sas=sas, expiration_time=5000))
-    assert lent == ({"sas_token": "a-signature"}, 5.0)
+    assert lent == ({"sas_token": "a-signature"}, 5.0) and "a-signature" not in repr(lent)
     with pytest.raises(OSError, match="no credentials of a store that is known"):
         volumes._lent(GenerateTemporaryVolumeCredentialResponse(gcp_oauth_token=GcpOauthToken(oauth_token="x")))
 
