@@ -75,7 +75,17 @@ class Consuming:
         self._ended, self._stopping = threading.Event(), threading.Event()
         # Put into from signal handlers, too, which a Queue's lock does not allow.
         self._events: queue.SimpleQueue[tuple[Membership | None, Delivery | Lost | Failed | None]] = queue.SimpleQueue()
-        self._line = Line(
+        self._open_sink(layout, options.subscription)
+        self._waiting: Delivery | None = None
+        self._given_back: dict[int, list[tuple[int, int]]] = {}
+        self._error: BaseException | None = None
+        self._backoff = Backoff(clock)
+        self._rewinding: Rewinding | None = None
+        if options.subscription_type in SINGLE_ACTIVE:
+            self._rewinding = Rewinding(clock, options.letters.max_redeliver_count if options.letters else 0)
+        self._backlog = Backlog(layout, topic, partitions, options.subscription, ledgers) if available_now else None
+        self._key_order = KeyOrder(topic, ledgers, is_final=available_now) if options.is_key_shared else None
+        self._line = Line(  # the last, for it looks at the root from now on, until it is hung up
             spark,
             layout,
             topic,
@@ -89,16 +99,7 @@ class Consuming:
             moved=self._moved,
             follows=not available_now,
         )
-        self._open_sink()
-        self._waiting: Delivery | None = None
-        self._given_back: dict[int, list[tuple[int, int]]] = {}
-        self._error: BaseException | None = None
-        self._backoff, self._progress = Backoff(clock), Progress(str(self._line), clock)
-        self._rewinding: Rewinding | None = None
-        if options.subscription_type in SINGLE_ACTIVE:
-            self._rewinding = Rewinding(clock, options.letters.max_redeliver_count if options.letters else 0)
-        self._backlog = Backlog(layout, topic, partitions, options.subscription, ledgers) if available_now else None
-        self._key_order = KeyOrder(topic, ledgers, is_final=available_now) if options.is_key_shared else None
+        self._progress = Progress(str(self._line), clock)
         self._thread = threading.Thread(
             target=self._run, name=f"pulsar-spark-consume-{options.subscription}", daemon=True
         )
@@ -119,12 +120,12 @@ class Consuming:
             self._key_order.follow(ledgers)
         if self._backlog is not None:
             self._backlog.follow(self._line.layout, ledgers)
-        self._open_sink()
+        self._open_sink(self._line.layout, self._options.subscription)
 
-    def _open_sink(self) -> None:
+    def _open_sink(self, layout: Layout, subscription: str) -> None:
         """Tell a function that writes exactly once whose rounds say what it was given."""
         if getattr(self._caller.function, "is_exactly_once", False):
-            self._caller.function.open(self._line.layout, self._topic.topic_id, self._options.subscription)
+            self._caller.function.open(layout, self._topic.topic_id, subscription)
 
     def _run(self) -> None:
         self._line.hurry(1)

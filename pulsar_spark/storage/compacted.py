@@ -113,7 +113,10 @@ class CompactedView:
     def said(self, transaction: str) -> int:
         """What the view's commits say in a transaction; 0 for nothing."""
         if transaction not in self._said:
-            found = self._opened and self._opened.transaction_version(transaction)
+            opened = self._opened
+            if opened is not None and store_of(self.path).is_lent:  # this asks the store again
+                opened = open_table(self.path, self.version)
+            found = opened and opened.transaction_version(transaction)
             self._said[transaction] = found or 0
         return self._said[transaction]
 

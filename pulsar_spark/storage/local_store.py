@@ -27,7 +27,7 @@ _checked: set[str] = set()
 class LocalStore:
     """All that is mounted; it has no state."""
 
-    is_local = True
+    is_local, is_lent = True, False
     spark_kind = None
     """Spark needs no client of it."""
     lists_from_a_name = False

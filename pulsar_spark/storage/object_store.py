@@ -57,17 +57,17 @@ class ObjectStore(StoreCalls):
 
     def delta(self, path: ObjectPath) -> tuple[str, dict[str, str] | None]:
         """By what ``deltalake`` opens a table now, and as whom, unless the environment says it."""
-        return f"{self.location}/{path.key}", volume_at(self.url).for_delta() if self._is_lent else None
+        return f"{self.location}/{path.key}", volume_at(self.url).for_delta() if self.is_lent else None
 
     @property
     def spark_kind(self) -> Kind | None:
         """The kind of store for which a session needs a client of Hadoop's; None of a volume, which its platform
         reads."""
-        return None if self._is_lent else self.kind
+        return None if self.is_lent else self.kind
 
     @property
-    def _is_lent(self) -> bool:
-        """Is it part of a bucket, which a catalog lends?"""
+    def is_lent(self) -> bool:
+        """Is it part of a bucket, which a catalog lends? What is opened there can be read for an hour or less."""
         return self.location != self.url
 
     def __reduce__(self) -> tuple:

@@ -26,7 +26,7 @@ MAX_URL_BYTES = 300
 _MAX_NAME_BYTES = 255
 _MOUNTED = "/Volumes/"
 """Where Databricks mounts volumes; elsewhere a folder as any other."""
-_NAME_IN_CATALOG = re.compile(r"[^\s/.]{1,255}")
+_NAME_IN_CATALOG = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _KEY = re.compile(r"[A-Za-z0-9._=-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PASSWORD = re.compile(r"(?<=://)[^\s/:]*:\S*@")
@@ -90,7 +90,9 @@ def without_password(text: str) -> str:
 def _parse_url(text: str) -> ObjectPath:
     place, called, example = place_of(text), "volume", VOLUME
     if text.startswith(VOLUMES):
-        is_named = all(map(_NAME_IN_CATALOG.fullmatch, place.bucket.removeprefix(VOLUMES).split("/")))
+        names = place.bucket.removeprefix(VOLUMES)
+        is_named = all(map(_NAME_IN_CATALOG.fullmatch, names.split("/")))
+        place = place._replace(bucket=VOLUMES + names.lower())  # a catalog takes them alike
     else:
         kind = kind_of(text)
         called, example = kind.bucket_name, kind.example
@@ -107,7 +109,10 @@ def _parse_url(text: str) -> ObjectPath:
         )
     if len(text) > MAX_URL_BYTES:
         raise InvalidUrl(f"root {text[:40]!r}... is too long: it takes at most {MAX_URL_BYTES} characters")
-    return object_path_of(f"{place.bucket}/{'/'.join(parts)}")
+    found = object_path_of(f"{place.bucket}/{'/'.join(parts)}")
+    if len(found.store.location) + len(found.key) > MAX_URL_BYTES:
+        raise InvalidUrl(f"root {text!r} lies at {found.store.location!r}, which with it is too long: give another one")
+    return found
 
 
 def _check(text: str) -> None:

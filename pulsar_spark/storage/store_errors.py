@@ -13,7 +13,8 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 from pulsar_spark.errors import ConnectError, InvalidRequest, NotARoot
 from pulsar_spark.storage.root import without_password
 from pulsar_spark.storage.store_bucket import location_of
-from pulsar_spark.storage.store_kinds import kind_of
+from pulsar_spark.storage.store_kinds import VOLUMES, kind_of
+from pulsar_spark.storage.volumes import GRANTS
 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _CREDENTIALS = (
@@ -26,6 +27,8 @@ _CREDENTIALS = (
     "azure-cli",
 )
 _REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+_LENDING = "credential provider: "
+"""Of a catalog that does not lend what it lent before, which ``obstore`` takes for a refusal of the store's."""
 _QUERY = re.compile(r"(?<=\w)\?\S*")
 """Of a URL, where Azure's clients prove who they are."""
 
@@ -45,6 +48,7 @@ def code_of(error: BaseError) -> str:
 def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
     """The same of a root's first calls, with what to do about it; *url* is the bucket's."""
     code, text, kind = code_of(error), str(error), kind_of(location_of(url))
+    who = GRANTS if url.startswith(VOLUMES) else kind.who
     if code in kind.no_bucket:
         return NotARoot(f"root {root!r}: there is no {kind.bucket_name} {url!r}: make it, or give another root")
     if code in _REGION or "incorrectly configured region" in text:
@@ -52,9 +56,9 @@ def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
             f"root {root!r}: the bucket {url!r} lies in another region ({code}): set AWS_REGION to the bucket's"
         )
     if code in kind.nobody:
-        return ConnectError(f"root {root!r}: the store does not know who asks ({code}): {kind.who}")
+        return ConnectError(f"root {root!r}: the store does not know who asks ({code}): {who}")
     if any(words in text for words in _CREDENTIALS):
-        return ConnectError(f"root {root!r}: there are no credentials for {url!r}: {kind.who}")
+        return ConnectError(f"root {root!r}: there are no credentials for {url!r}: {who}")
     if _is_refused(error):
         return ConnectError(
             f"root {root!r}: the store refuses ({code}): let these credentials list {url!r}, and read, write and "
@@ -67,6 +71,8 @@ def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
 
 
 def _is_refused(error: BaseError) -> bool:
+    if _LENDING in str(error):
+        return False
     return isinstance(error, PermissionDeniedError | UnauthenticatedError) or "403 Forbidden" in str(error)
 
 

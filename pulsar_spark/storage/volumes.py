@@ -8,6 +8,8 @@ object_store), but that a path begins with the volume's name, which Spark reads 
 """
 
 import errno
+import logging
+import os
 import re
 import threading
 import time
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS, RETRY_SECONDS = 20, 10
 """How long one request may take, and all tries of one."""
-LEFT_SECONDS = 300
-"""Credentials that end sooner are not used for anything that begins."""
+ASK_SECONDS, LEFT_SECONDS, PAUSE_SECONDS = 900, 30, 10
+"""So long before credentials end others are asked for, by one thread, again and again after so long; those that end
+sooner than the second are not used for anything that begins."""
+GRANTS = (
+    "let external access be enabled for the metastore, and EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME be granted"
+)
 WHO = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or log in as Databricks' own client does"
 _OF_DELTA = {
     "access_key_id": "AWS_ACCESS_KEY_ID",
@@ -34,6 +40,16 @@ _OF_DELTA = {
     "sas_token": "AZURE_STORAGE_SAS_TOKEN",
 }
 """What credentials are called by ``obstore``, and by ``deltalake``."""
+_PLACE = re.compile(r"[a-z0-9]+://[A-Za-z0-9@._-]+(?:/[A-Za-z0-9._=-]+)*")
+_OWN = (
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_MASTER_KEY",
+    "AZURE_STORAGE_CLIENT_SECRET",
+    "AZURE_CLIENT_SECRET",
+)
+"""What ``deltalake`` would go by in the place of what is lent at Azure."""
+log = logging.getLogger(__name__)
 
 
 class Lent(NamedTuple):
@@ -53,7 +69,7 @@ class Volume:
     def __init__(self, url: str):
         self.url = url
         self._name = url.removeprefix(VOLUMES).replace("/", ".")
-        self._lock, self._lent = threading.Lock(), None
+        self._lock, self._lent, self._again_at = threading.Lock(), None, 0.0
         self._catalog = _catalog(url)
         self.location, self._id = self._where()
         self.lent()
@@ -62,12 +78,26 @@ class Volume:
         return f"{type(self).__name__}({self.url!r})"
 
     def lent(self) -> Lent:
-        """What is good for some minutes at least; the catalog is asked once an hour or so. OSError where it does not
-        answer any more."""
-        with self._lock:
-            if self._lent is None or self._lent.until - time.time() < LEFT_SECONDS:
+        """What is good for a while at least; the catalog is asked well before it ends, and nobody waits for that, nor
+        minds that it does not answer, as long as it is good. OSError once it is not."""
+        lent = self._lent
+        left = 0.0 if lent is None else lent.until - time.time()
+        is_good = left > LEFT_SECONDS
+        if left > ASK_SECONDS or (is_good and time.monotonic() < self._again_at):
+            return lent
+        if not self._lock.acquire(blocking=not is_good):
+            return lent
+        try:
+            if self._lent is lent:
+                self._again_at = time.monotonic() + PAUSE_SECONDS
                 self._lent = self._borrowed()
-            return self._lent
+        except OSError as fault:
+            if not is_good:
+                raise
+            log.warning("%s: what it lent is good for %.0f s more: %s", self.url, left, fault.strerror)
+        finally:
+            self._lock.release()
+        return self._lent
 
     def for_obstore(self) -> dict[str, str | datetime]:
         """A credential provider of ``obstore``, which asks again before they end."""
@@ -94,11 +124,21 @@ class Volume:
             ) from refused
         except (DatabricksError, OSError, ValueError) as fault:
             raise _no_answer(self.url, fault) from fault
-        location = found.storage_location.rstrip("/")
+        location = (found.storage_location or "").rstrip("/")
+        if not _PLACE.fullmatch(location):
+            raise InvalidUrl(
+                f"root {self.url!r}: the volume lies at {location!r}, which is no place in letters, digits, and - _ . ="
+            )
         if not location.startswith(tuple(KINDS)) or kind_of(location) not in (S3, AZURE):
             raise InvalidUrl(
                 f"root {self.url!r}: the volume lies at {location.partition(':')[0]!r}, for whose passing credentials "
                 f"there is no client: give a volume in {S3.name} or {AZURE.name}, or a root in a bucket of its own"
+            )
+        own = [name for name in _OWN if name in os.environ]
+        if kind_of(location) is AZURE and own:
+            raise ConnectError(
+                f"root {self.url!r}: {' and '.join(own)} would be taken for what the catalog lends: unset it, or give "
+                "a root in a container of its own"
             )
         return location, found.volume_id
 
@@ -109,14 +149,13 @@ class Volume:
         ask = self._catalog.temporary_volume_credentials.generate_temporary_volume_credentials
         try:
             return _lent(ask(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
-        except (DatabricksError, OSError) as fault:
+        except (DatabricksError, OSError, ValueError) as fault:  # the last where nobody can log in any more
             if self._lent is not None:
                 raise OSError(errno.EIO, f"the catalog lends no credentials: {_said(fault)}", self.url) from fault
             if not isinstance(fault, PermissionDenied):
                 raise _no_answer(self.url, fault) from fault
             raise ConnectError(
-                f"root {self.url!r}: the catalog lends no credentials for the volume ({_said(fault)}): let external "
-                "access be enabled for the metastore, and EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME be granted"
+                f"root {self.url!r}: the catalog lends no credentials for the volume ({_said(fault)}): {GRANTS}"
             ) from fault
 
 
@@ -134,7 +173,7 @@ def volume_at(url: str) -> Volume:
 
 def named(place: str) -> str:
     """A place in a store by its volume's URL, where it is in one that this process uses; else as it is."""
-    for location, url in _opened.items():
+    for location, url in tuple(_opened.items()):
         if place.startswith(f"{location}/"):
             return url + place.removeprefix(location)
     return place
@@ -148,10 +187,14 @@ def _catalog(url: str) -> "WorkspaceClient":
         raise InvalidUrl(
             f"root {url!r} is in a volume, for which a library is missing: pip install 'pulsar_spark[dbfs]'"
         ) from missing
+    of_client = logging.getLogger("databricks.sdk")
+    of_client.setLevel(max(of_client.getEffectiveLevel(), logging.INFO))  # below that it tells what was lent
     try:
         return WorkspaceClient(config=Config(http_timeout_seconds=ANSWER_SECONDS, retry_timeout_seconds=RETRY_SECONDS))
-    except ValueError:
-        raise ConnectError(f"root {url!r}: the environment does not say which catalog to ask, as whom: {WHO}") from None
+    except ValueError as unclear:
+        raise ConnectError(
+            f"root {url!r}: the environment does not say which catalog to ask, as whom ({_said(unclear)}): {WHO}"
+        ) from None
 
 
 def _lent(answer: "GenerateTemporaryVolumeCredentialResponse") -> Lent:

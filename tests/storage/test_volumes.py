@@ -1,6 +1,7 @@
 """Roots in a volume that a catalog lends: how they are named, what is wrong with them, and credentials that end; all
 else of a root runs there by ``--store dbfs``."""
 
+import errno
 import pickle
 import sys
 import traceback
@@ -13,10 +14,12 @@ from databricks.sdk.service.catalog import (
     GcpOauthToken,
     GenerateTemporaryVolumeCredentialResponse,
 )
+from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import ConnectError, InvalidConfiguration, InvalidUrl, NotARoot
-from pulsar_spark.storage import spark_root, volumes
+from pulsar_spark.storage import object_store, spark_root, volumes
+from pulsar_spark.storage.compacted import CompactedView, make_view
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import folder_of, open_table
 from pulsar_spark.storage.tables import AppendTable
@@ -49,6 +52,12 @@ def soon(monkeypatch):
     monkeypatch.setattr(volumes, "RETRY_SECONDS", 1)
 
 
+def end_soon(layout: Layout, patch: pytest.MonkeyPatch) -> None:
+    """Let what was lent, a while ago, be about to end."""
+    patch.setattr(volumes, "ASK_SECONDS", 7200)
+    patch.setattr(volumes.volume_at(layout.store.url), "_again_at", 0.0)
+
+
 @pytest.mark.parametrize(
     "root",
     [
@@ -57,6 +66,8 @@ def soon(monkeypatch):
         "dbfs:/Volumes/main/o.ps/pulsar/x",
         "dbfs:/Volumes/main/o ps/pulsar/x",
         "dbfs:/Volumes/main//pulsar/x",
+        "dbfs:/Volumes/main/ops/pul%73ar/x",
+        "dbfs:/Volumes/main/ops/pulsar?x/f",
         "dbfs:/Volumes/main/ops/pulsar/a b",
         "dbfs:/Volumes/main/ops/pulsar/../x",
         "dbfs:/pulsar",
@@ -74,6 +85,7 @@ def test_a_volume_is_a_folder_where_it_is_mounted_and_nowhere_else(dbfs, monkeyp
     assert Layout(f"{there}/x").root == Path(f"{there}/x")
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     assert str(Layout(f"{there}/x//y/").root) == f"{URLS[DBFS]}/x/y" == str(Layout(f"{URLS[DBFS]}/x/y").root)
+    assert Layout(f"{URLS[DBFS].replace('main', 'Main')}/x").root == Layout(f"{URLS[DBFS]}/x").root
 
 
 def test_messages_go_through_it(dbfs):
@@ -101,23 +113,58 @@ def test_credentials_are_asked_for_again_before_they_end(layout, catalog, monkey
     topic = create_topic(layout, "t")
     open_table(topic.path)
     assert (catalog.asked[READ], catalog.asked[LEND]) == (1, 1)
-    catalog.seconds = volumes.LEFT_SECONDS - 1
-    monkeypatch.setattr(volumes, "LEFT_SECONDS", 3600)
+    end_soon(layout, monkeypatch)
     AppendTable(topic.path).append(messages("p"))
     open_table(topic.path)
-    assert catalog.asked[LEND] > 1 and catalog.asked[READ] == 1
+    assert (catalog.asked[READ], catalog.asked[LEND]) == (1, 2), "and then not soon again"
 
 
-def test_a_catalog_that_refuses_later_is_a_fault_that_passes(layout, catalog, soon, monkeypatch):
+def test_what_is_good_is_used_while_a_catalog_refuses(layout, catalog, monkeypatch, caplog):
     topic = create_topic(layout, "t")
+    end_soon(layout, monkeypatch)
+    catalog.refusal[LEND] = 403, "PERMISSION_DENIED"
+    assert open_table(topic.path).version() == 0 and catalog.asked[LEND] == 2
+    assert "what it lent is good for 3" in caplog.text and TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("refusal", [(403, "PERMISSION_DENIED"), (400, "BAD_REQUEST")])
+def test_a_catalog_that_refuses_later_is_a_fault_that_passes(layout, catalog, soon, monkeypatch, refusal):
+    """Once what it lent has ended; whoever asks, we or the library that asks the store."""
+    topic = create_topic(layout, "t")
+    catalog.seconds = volumes.LEFT_SECONDS + 1
+    monkeypatch.setattr(volumes, "ASK_SECONDS", 7200)
+    open_table(topic.path)
     monkeypatch.setattr(volumes, "LEFT_SECONDS", 7200)
-    for refusal in ((403, "PERMISSION_DENIED"), (400, "BAD_REQUEST")):
-        catalog.refusal[LEND] = refusal
+    catalog.refusal[LEND] = refusal
+    store_bucket_again = object_store.ObjectStore(layout.store.url)
+    for ask in (lambda: open_table(topic.path), lambda: store_bucket_again.head(layout.root / "x")):
         with pytest.raises(OSError) as failed:
-            open_table(topic.path)
-        assert not isinstance(failed.value, FileNotFoundError)
+            ask()
+        assert failed.value.errno == errno.EIO
     catalog.refusal.clear()
     assert open_table(topic.path).version() == 0
+
+
+def test_a_compacted_view_outlives_what_was_lent(layout, monkeypatch):
+    topic = create_topic(layout, "t")
+    make_view(topic)
+    view = CompactedView(topic.path)
+    monkeypatch.setattr(view._opened, "transaction_version", Mock(side_effect=DeltaError("the token has ended")))
+    assert view.horizon(-1) == 0 and view.version == 0
+
+
+def test_a_key_that_would_be_taken_for_what_is_lent_at_azure(dbfs, catalog, monkeypatch):
+    catalog.location = "abfss://container@account.dfs.core.windows.net/volume"
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a-key")
+    with pytest.raises(ConnectError, match="AZURE_STORAGE_ACCOUNT_KEY would be taken"):
+        Layout(new_root())
+
+
+@pytest.mark.parametrize("location", ["s3://bucket/a b", f"s3://bucket/{'a' * 300}", None])
+def test_a_volume_in_a_place_that_not_all_libraries_name_alike(dbfs, catalog, location):
+    catalog.location = location
+    with pytest.raises(InvalidUrl, match="lies at"):
+        Layout(new_root())
 
 
 @pytest.mark.parametrize(
