@@ -71,7 +71,7 @@ def test_a_log_listed_while_others_commit_is_listed_again(table, monkeypatch, li
     """What ``deltalake`` said now and then of a table with hundreds of commits a second."""
     calls = []
 
-    def open_badly(path, version=None):
+    def open_badly(path, version=None, **_options):
         calls.append(version)
         if len(calls) <= listings:
             raise DeltaError(error)
