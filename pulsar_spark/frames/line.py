@@ -145,8 +145,8 @@ class Line:
     def leave(self) -> None:
         """Give back what is not answered, and hang up."""
         self.membership.leave()
-        self.channel.stop(self._timeout)
+        self.hang_up()
 
     def hang_up(self) -> None:
-        """The same of one that could not join."""
+        """Ask and hear nothing more, as one that could not join."""
         self.channel.stop(self._timeout)

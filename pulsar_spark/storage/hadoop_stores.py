@@ -10,7 +10,7 @@ setting names the variable, and Hadoop fills it in.
 import os
 from collections.abc import Mapping
 
-from pulsar_spark.storage.store_kinds import AZURE, GOOGLE, S3, Kind
+from pulsar_spark.storage.store_kinds import AZURE, AZURE_KEYS, AZURE_SECRETS, GOOGLE, S3, Kind
 
 CLIENTS = {
     S3: "org.apache.hadoop.fs.s3a.S3AFileSystem",
@@ -54,11 +54,11 @@ def _azure(environment: Mapping[str, str]) -> dict[str, str]:
     def first_of(*names: str) -> str | None:
         return next((f"${{env.{name}}}" for name in names if environment.get(name)), None)
 
-    key = first_of("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
+    key = first_of(*AZURE_KEYS)
     if key:
         return {"fs.azure.account.auth.type": "SharedKey", "fs.azure.account.key": key}
     client = first_of("AZURE_STORAGE_CLIENT_ID", "AZURE_CLIENT_ID")
-    secret = first_of("AZURE_STORAGE_CLIENT_SECRET", "AZURE_CLIENT_SECRET")
+    secret = first_of(*AZURE_SECRETS)
     tenant = first_of(
         *("AZURE_STORAGE_TENANT_ID", "AZURE_STORAGE_AUTHORITY_ID", "AZURE_TENANT_ID", "AZURE_AUTHORITY_ID")
     )

@@ -59,8 +59,8 @@ def location_of(url: str) -> str:
 
 def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "Raw":
     """:class:`InvalidUrl` without the library, :class:`ConnectError` for credentials that are none; of a volume what
-    :class:`~pulsar_spark.storage.volumes.Volume` says. *is_hasty* soon
-    gives up, *is_once* says nothing again by itself."""
+    :class:`~pulsar_spark.storage.volumes.Volume` says. *is_hasty* soon gives up, *is_once* says nothing again by
+    itself."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import from_url

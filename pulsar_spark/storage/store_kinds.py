@@ -81,6 +81,9 @@ GOOGLE = Kind(
     removed_a_call=1,
 )
 KINDS = {f"{kind.scheme}://": kind for kind in (S3, AZURE, GOOGLE)}
+AZURE_KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
+AZURE_SECRETS = ("AZURE_STORAGE_CLIENT_SECRET", "AZURE_CLIENT_SECRET")
+"""The variables of the environment that may hold an account's key, and a client's secret."""
 VOLUMES, VOLUME = "dbfs:/Volumes/", "dbfs:/Volumes/<catalog>/<schema>/<volume>/<folder>"
 """How the URL of a place in a volume begins, which lies in a store of one of these kinds; and an example."""
 SCHEMES = (*KINDS, VOLUMES)

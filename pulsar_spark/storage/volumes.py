@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
-from pulsar_spark.storage.store_kinds import AZURE, KINDS, S3, VOLUMES, kind_of
+from pulsar_spark.storage.store_kinds import AZURE, AZURE_KEYS, AZURE_SECRETS, KINDS, S3, VOLUMES, kind_of
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -41,14 +41,6 @@ _OF_DELTA = {
 }
 """What credentials are called by ``obstore``, and by ``deltalake``."""
 _PLACE = re.compile(r"[a-z0-9]+://[A-Za-z0-9@._-]+(?:/[A-Za-z0-9._=-]+)*")
-_OWN = (
-    "AZURE_STORAGE_ACCOUNT_KEY",
-    "AZURE_STORAGE_ACCESS_KEY",
-    "AZURE_STORAGE_MASTER_KEY",
-    "AZURE_STORAGE_CLIENT_SECRET",
-    "AZURE_CLIENT_SECRET",
-)
-"""What ``deltalake`` would go by in the place of what is lent at Azure."""
 log = logging.getLogger(__name__)
 
 
@@ -134,7 +126,8 @@ class Volume:
                 f"root {self.url!r}: the volume lies at {location.partition(':')[0]!r}, for whose passing credentials "
                 f"there is no client: give a volume in {S3.name} or {AZURE.name}, or a root in a bucket of its own"
             )
-        own = [name for name in _OWN if name in os.environ]
+        # What deltalake would go by in the place of what is lent.
+        own = [name for name in (*AZURE_KEYS, *AZURE_SECRETS) if name in os.environ]
         if kind_of(location) is AZURE and own:
             raise ConnectError(
                 f"root {self.url!r}: {' and '.join(own)} would be taken for what the catalog lends: unset it, or give "

@@ -136,8 +136,8 @@ def test_a_catalog_that_refuses_later_is_a_fault_that_passes(layout, catalog, so
     open_table(topic.path)
     monkeypatch.setattr(volumes, "LEFT_SECONDS", 7200)
     catalog.refusal[LEND] = refusal
-    store_bucket_again = object_store.ObjectStore(layout.store.url)
-    for ask in (lambda: open_table(topic.path), lambda: store_bucket_again.head(layout.root / "x")):
+    anew = object_store.ObjectStore(layout.store.url)
+    for ask in (lambda: open_table(topic.path), lambda: anew.head(layout.root / "x")):
         with pytest.raises(OSError) as failed:
             ask()
         assert failed.value.errno == errno.EIO
