@@ -26,7 +26,7 @@ from pulsar_spark.client.enums import (
 )
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.client.producing import ProducerOpening
-from pulsar_spark.errors import AlreadyClosed
+from pulsar_spark.errors import AlreadyClosed, InvalidTopicName
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import BytesSchema, Schema
@@ -154,7 +154,7 @@ class Client:
         if is_pattern_topic:
             if isinstance(topic, list):
                 raise ValueError("argument topic: a text expected, not a list, where is_pattern_topic is True")
-            topic = re.compile(topic)
+            topic = _pattern_of(topic)
         consumer = await self._made(
             lambda consumer: consumer._leave(),
             lambda: self._client.subscribe(
@@ -261,6 +261,14 @@ class Client:
     async def _run(self, function: Callable, *args):
         self._client._check_open()
         return await self._files.submit(function, *args)
+
+
+def _pattern_of(topic: str) -> re.Pattern[str]:
+    """The regular expression that a text is; :class:`InvalidTopicName` for one that is none."""
+    try:
+        return re.compile(topic)
+    except re.error as wrong:
+        raise InvalidTopicName(f"topic pattern {topic!r} is no regular expression: {wrong}") from wrong
 
 
 def _attempt(opening: ProducerOpening) -> blocking_producer.Producer | None:

@@ -41,8 +41,6 @@ class Consumer:
     async def _asked(self, rows: list[dict]) -> list[Reply]:
         """The broker's replies to these requests."""
         consumer, future = self._consumer, self._loop.create_future()
-        if not rows:
-            return []
         consumer._channel.ask_then(
             rows, consumer._client._timeout, lambda replies, error: answered(future, replies, error)
         )
@@ -178,11 +176,13 @@ class Consumer:
         )
         timeout = consumer._client._timeout
         try:
-            await asyncio.wait_for(future, timeout)
+            version = await asyncio.wait_for(future, timeout)
         except TimeoutError:
             raise Timeout(
                 f"the root could not be written within {timeout:g} s: the consumer's lease will end"
             ) from None
+        if version < 0:
+            raise consumer._channel.failure
 
     def topic(self) -> str:
         """The topic, or the topics separated by commas."""

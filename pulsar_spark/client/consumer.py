@@ -159,7 +159,7 @@ class Consumer(Acknowledging):
         """Join the subscription on every partition, or on none."""
         rows = self._attach()
         try:
-            replies = self._channel.ask(rows, self._client._timeout) if rows else []
+            replies = self._channel.ask(rows, self._client._timeout)
         except PulsarSparkError:
             self._leave()
             raise
@@ -254,7 +254,8 @@ class Consumer(Acknowledging):
         self._receiver.check_open()
         if len(self._subscriptions) != 1:
             raise OperationNotSupported(
-                "a consumer of several topics or partitions has no last message id: ask one of a single partition"
+                f"{self._receiver.name} has {len(self._subscriptions)} topic partitions and no last message id: ask a "
+                "consumer of a single partition"
             )
         subscription = self._subscriptions[0]
         return last_message_id(subscription.topic, subscription.partition, subscription.ledgers)
@@ -264,8 +265,7 @@ class Consumer(Acknowledging):
     @public_call
     def unsubscribe(self) -> None:
         """Delete the subscription and close; refused by the broker while others are connected to it."""
-        rows = self._unsubscribe_rows()
-        self._unsubscribed(self._channel.ask(rows, self._client._timeout) if rows else [])
+        self._unsubscribed(self._channel.ask(self._unsubscribe_rows(), self._client._timeout))
 
     def _unsubscribe_rows(self) -> list[dict]:
         self._receiver.check_open()

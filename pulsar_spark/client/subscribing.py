@@ -187,6 +187,8 @@ class Subscribing:
         code of ``subscribe`` for its arguments, to know which options of Java's client are there."""
         if not isinstance(topic, re.Pattern):
             return self._join(_topic_names(topic), settings)
+        if isinstance(topic.pattern, bytes):
+            raise ValueError("argument topic: a pattern of a text expected, not of bytes")
         if mode is RegexSubscriptionMode.NonPersistentOnly:
             raise OperationNotSupported(
                 "regex_subscription_mode NonPersistentOnly: there are no non-persistent topics here, a topic is a table"

@@ -91,9 +91,13 @@ class Channel(Worker):
     ) -> None:
         """Send *rows* in one commit, in order.
 
-        *committed* is told the version, -1 if the line went down before; *replied* has a callback per request id that
-        gets a reply.
+        *committed* is told the version, -1 if the line went down before, and 0 at once where there are no rows;
+        *replied* has a callback per request id that gets a reply.
         """
+        if not rows:
+            if committed is not None:
+                committed(0)
+            return
         with self._condition:
             if self._failure is not None:
                 raise self._failure
@@ -114,6 +118,8 @@ class Channel(Worker):
     ) -> list[Reply]:
         """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout*
         seconds. In the same commit they are *followed_by* rows that get no reply."""
+        if not rows:
+            return []
         rows, all_there = valid_for(rows, timeout), threading.Event()
         answers = Answers(rows, all_there.set)
         self.submit([*rows, *followed_by], committed=committed, replied=answers.awaited)
@@ -130,7 +136,10 @@ class Channel(Worker):
         self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
     ) -> None:
         """As :meth:`ask`, for who does not wait: *done* gets the replies, or the error in their place, once and on the
-        channel's thread."""
+        channel's thread; at once where there are no rows."""
+        if not rows:
+            done([], None)
+            return
         rows = valid_for(rows, timeout)
         answers = Answers(rows, lambda: done(answers.in_order(), None))
 
@@ -203,6 +212,11 @@ class Channel(Worker):
         with self._condition:
             self._eager += change
             self._hurry()
+
+    @property
+    def failure(self) -> PulsarSparkError | None:
+        """Why no request can be sent any more; None while they can."""
+        return self._failure
 
     def is_alive(self) -> bool:
         """Whether requests can still be sent."""

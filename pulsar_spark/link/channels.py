@@ -145,6 +145,11 @@ class Channels:
         for channel in channels:
             channel.hurry(change)
 
+    @property
+    def failure(self) -> PulsarSparkError | None:
+        """Why no request can be sent any more to some bundle; None while they can, to every bundle."""
+        return next((channel.failure for channel in self._channels.values() if not channel.is_alive()), None)
+
     def is_alive(self) -> bool:
         """Whether requests can still be sent, to every bundle."""
         return all(channel.is_alive() for channel in self._channels.values())

@@ -35,6 +35,11 @@ class TopicPattern:
             raise InvalidTopicName(
                 f"topic pattern {pattern.pattern!r} does not name its namespace: write it as tenant/namespace/pattern"
             )
+        if not parts[2].strip():
+            raise InvalidTopicName(
+                f"topic pattern {pattern.pattern!r} fits no topic, because none has an empty name: give one such as "
+                "'orders-.*', or '.*' for all of a namespace"
+            )
         self.namespace = parse_namespace("/".join(parts[:2]))
         self._written = "/".join(parts)
         try:

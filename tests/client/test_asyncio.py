@@ -54,6 +54,57 @@ def test_messages_go_there_and_back(broker, service_url):
     run(work())
 
 
+def test_a_consumer_of_a_pattern_that_fits_nothing_leaves_at_once(broker, service_url):
+    async def work():
+        client = aio.Client(service_url, operation_timeout_seconds=600)
+        for leave in ("close", "unsubscribe"):
+            consumer = await client.subscribe("no-such-.*", "s", is_pattern_topic=True)
+            await consumer.seek(0)
+            consumer.redeliver_unacknowledged_messages()
+            await getattr(consumer, leave)()
+        consumer = await client.subscribe("no-such-.*", "s", is_pattern_topic=True)
+        waiting = asyncio.ensure_future(consumer.receive())
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(aio.PulsarException) as closed:
+            await waiting
+        assert closed.value.error() is pulsar.Result.AlreadyClosed
+
+    with broker.paused():
+        run(work())
+
+
+@pytest.mark.parametrize("pattern", ["", " ", "public/default/", "order-["])
+def test_a_pattern_that_is_none_is_refused(service_url, pattern):
+    async def work():
+        async with opened(service_url) as client:
+            with pytest.raises(aio.PulsarException) as refused:
+                await client.subscribe(pattern, "s", is_pattern_topic=True)
+            assert refused.value.error() is pulsar.Result.InvalidTopicName
+
+    run(work())
+
+
+def test_a_consumer_whose_line_is_down_does_not_say_that_it_closed(broker, service_url):
+    async def work():
+        async with opened(service_url) as client:
+            consumer = await client.subscribe("t", "s")
+            channel = consumer._consumer._channel.of("persistent://public/default/t")
+            submit = channel.submit
+
+            def submit_late(rows, *, committed=None, **options):
+                submit(rows, **options)
+                channel._failure = pulsar.ConnectError("the root was made again")
+                committed(-1)
+
+            channel.submit = submit_late
+            with pytest.raises(aio.PulsarException) as failed:
+                await consumer.close()
+            assert failed.value.error() is pulsar.Result.ConnectError
+
+    run(work())
+
+
 def test_waiting_takes_no_thread_each_and_no_message(broker, service_url):
     """A hundred calls wait; those that are cancelled take no message with them."""
 

@@ -93,9 +93,86 @@ def test_a_topic_that_refuses_keeps_no_other_out(client, other_client, caplog):
     assert "order-2" in caplog.text
 
 
+NOTHING = re.compile("no-such-topic-.*")
+
+
+def consumer_of_nothing(client, **options):
+    consumer = client.subscribe(NOTHING, "s", **options)
+    assert consumer._subscriptions == []
+    return consumer
+
+
+@pytest.fixture
+def hasty_client(broker, service_url):
+    """Whatever waits for an answer that nobody gives fails: the broker answers nothing while it is paused."""
+    client = pulsar.Client(service_url, operation_timeout_seconds=600)
+    with broker.paused():
+        yield client
+    client.shutdown()
+
+
+def test_a_consumer_of_nothing_does_all_that_another_does(hasty_client):
+    consumer = consumer_of_nothing(hasty_client)
+    assert consumer.is_connected() and consumer.topic() == "persistent://public/default/no-such-topic-.*"
+    consumer.redeliver_unacknowledged_messages()
+    consumer.acknowledge([])
+    consumer.seek(pulsar.MessageId.earliest)
+    consumer.seek(pulsar.MessageId.latest)
+    consumer.seek(0)
+    for refused in (
+        lambda: consumer.seek(pulsar.MessageId(0, 1, 0)),
+        lambda: consumer.acknowledge(pulsar.MessageId(0, 1, 0)),
+        lambda: consumer.acknowledge_cumulative(pulsar.MessageId(0, 1, 0)),
+        lambda: consumer.negative_acknowledge(pulsar.MessageId(0, 1, 0)),
+    ):
+        with pytest.raises(pulsar.InvalidMessage):
+            refused()
+    with pytest.raises(pulsar.OperationNotSupported, match="0 topic partitions"):
+        consumer.get_last_message_id()
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(1)
+    consumer.close()
+    with pytest.raises(pulsar.AlreadyClosed):
+        consumer.close()
+
+
+@pytest.mark.parametrize("leave", ["close", "unsubscribe"])
+@pytest.mark.parametrize("has_listener", [False, True])
+def test_a_consumer_of_nothing_leaves_at_once(hasty_client, leave, has_listener):
+    consumer = consumer_of_nothing(hasty_client, message_listener=print if has_listener else None)
+    if has_listener:
+        consumer.pause_message_listener()
+        consumer.resume_message_listener()
+    getattr(consumer, leave)()
+    assert not hasty_client._following._looks and not hasty_client._open
+
+
+@pytest.mark.parametrize("end", ["close", "shutdown"])
+def test_a_client_of_a_consumer_of_nothing_ends_at_once(hasty_client, end):
+    consumer = consumer_of_nothing(hasty_client)
+    getattr(hasty_client, end)()
+    with pytest.raises(pulsar.AlreadyClosed):
+        consumer.receive()
+
+
+def test_a_consumer_of_nothing_leaves_without_a_broker(lonely_client):
+    consumer_of_nothing(lonely_client).close()
+    consumer_of_nothing(lonely_client).unsubscribe()
+
+
+def test_a_bytes_pattern_is_refused(lonely_client):
+    with pytest.raises(ValueError, match="not of bytes"):
+        lonely_client.subscribe(re.compile(b"order-.*"), "s")
+
+
 @pytest.mark.parametrize(
     "options, error",
     [
+        (dict(topic=re.compile("")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile(" ")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile("public/default/")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile("persistent://public/default/")), pulsar.InvalidTopicName),
+        (dict(topic=re.compile("persistent://")), pulsar.InvalidTopicName),
         (dict(topic=re.compile("non-persistent://a/b/c.*")), pulsar.InvalidTopicName),
         (dict(topic=re.compile("a/b.*")), pulsar.InvalidTopicName),
         (dict(topic=re.compile("a.*/b/c")), pulsar.InvalidTopicName),
