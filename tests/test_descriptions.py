@@ -4,10 +4,9 @@ itself, or, of a method of Admin, by the class. The client's are held by tests.c
 import inspect
 import re
 
-import pytest
-
 from pulsar_spark import frames
 from pulsar_spark.admin import Admin
+from tests.support.judging import failures
 
 
 def _described():
@@ -20,8 +19,12 @@ def _described():
             yield f"Admin.{name}", method, f"{method.__doc__} {Admin.__doc__}"
 
 
-@pytest.mark.parametrize("function, text", [pytest.param(*rest, id=name) for name, *rest in _described()])
-def test_every_argument_is_described(function, text):
+def test_every_argument_is_described():
+    assert failures(_is_described, _described(), lambda described: described[0]) == {}
+
+
+def _is_described(described: tuple) -> None:
+    _, function, text = described
     arguments = [name for name in inspect.signature(function).parameters if name != "self"]
     missing = [name for name in arguments if not re.search(rf"(``|\*){name}\b", text)]
     assert function.__doc__ or function.__name__ == "__init__"

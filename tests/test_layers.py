@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.judging import failures
+
 PACKAGE = Path(__file__).parents[1] / "pulsar_spark"
 
 GROUND = {"protocol", "table_specs"}
@@ -84,18 +86,23 @@ def imported_layers(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", modules(), ids=name)
-def test_arrows_point_up(path):
+def test_arrows_point_up():
+    assert failures(_points_up, modules(), name) == {}
+
+
+def _points_up(path: Path) -> None:
     where = layer(name(path))
     assert where in MAY_IMPORT, f"{where} is no layer of the map: add it to MAY_IMPORT"
     down = imported_layers(path) - MAY_IMPORT[where] - {"errors"}
     assert not down, f"{name(path)} imports {sorted(down)}: {where} may import {sorted(MAY_IMPORT[where])}"
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in modules() if layer(name(path)) in ONLY_STANDARD_LIBRARY_AND], ids=name
-)
-def test_the_ground_needs_nothing(path):
+def test_the_ground_needs_nothing():
+    ground = [path for path in modules() if layer(name(path)) in ONLY_STANDARD_LIBRARY_AND]
+    assert failures(_needs_nothing, ground, name) == {}
+
+
+def _needs_nothing(path: Path) -> None:
     tops = {full_name.split(".")[0] for full_name in imports(path)}
     foreign = tops - sys.stdlib_module_names - {"pulsar_spark"} - ONLY_STANDARD_LIBRARY_AND[layer(name(path))]
     assert not foreign, f"{name(path)} imports {sorted(foreign)}"

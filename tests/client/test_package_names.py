@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_spark as pulsar
+from tests.support.judging import failures
 
 LINES = Path(__file__).with_name("package_names.txt").read_text().splitlines()
 STARS = {inspect.Parameter.VAR_KEYWORD: "**", inspect.Parameter.VAR_POSITIONAL: "*"}
@@ -78,8 +79,11 @@ def _written(parameter: inspect.Parameter) -> str:
     return f"{parameter.name}={default}" if hasattr(default, "name") else f"{parameter.name}={default!r}"
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line.partition("(")[0])
-def test_a_name_of_the_package(line):
+def test_every_name_of_the_package_is_here():
+    assert failures(_is_as_in_the_package, LINES) == {}
+
+
+def _is_as_in_the_package(line: str) -> None:
     path, kind = re.fullmatch(r"([\w.]+)( error|\(.*\)| = \d+)?", line).groups()
     here = found(path)
     if kind == " error":
@@ -220,7 +224,7 @@ def _public_classes():
         for name in module.__all__:
             owner = getattr(module, name)
             if inspect.isclass(owner) and not issubclass(owner, Exception) and name not in NEVER_CALLED:
-                yield pytest.param(owner, id=f"{module.__name__}.{name}")
+                yield owner
 
 
 def _description(cls: type, method: str, function) -> str:
@@ -237,8 +241,11 @@ def _description(cls: type, method: str, function) -> str:
     return " ".join(filter(None, texts))
 
 
-@pytest.mark.parametrize("cls", list(_public_classes()))
-def test_every_class_and_argument_is_described(cls):
+def test_every_class_and_argument_is_described():
+    assert failures(_is_described, _public_classes(), lambda cls: f"{cls.__module__}.{cls.__name__}") == {}
+
+
+def _is_described(cls: type) -> None:
     assert cls.__doc__
     for method, function in inspect.getmembers(cls, inspect.isroutine):
         is_own = (getattr(function, "__module__", None) or "").startswith("pulsar_spark")
@@ -267,8 +274,12 @@ def _public_functions():
                     yield f"{module.__name__}.{name}.{method}", function
 
 
-@pytest.mark.parametrize("name, function", [pytest.param(*each, id=each[0]) for each in _public_functions()])
-def test_every_argument_and_result_is_annotated(name, function):
+def test_every_argument_and_result_is_annotated():
+    assert failures(_is_annotated, _public_functions(), lambda public: public[0]) == {}
+
+
+def _is_annotated(public: tuple[str, object]) -> None:
+    name, function = public
     signature = inspect.signature(function)
     given = [each for each in signature.parameters.values() if each.name not in ("self", "cls")]
     assert [each.name for each in given if each.annotation is each.empty] == []
