@@ -60,7 +60,7 @@ class PlainStream:
 
     def stop(self) -> None:
         if self._thread.is_alive():
-            self._thread.join(30)
+            self._thread.join(60)
 
 
 class PlainBroker(runner.Broker):

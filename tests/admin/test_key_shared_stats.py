@@ -329,7 +329,7 @@ def test_what_drains_over_real_rounds_is_what_the_newcomer_waits_for(root):
         for key in keys * 2:
             producer.send(key.encode(), partition_key=key)
         anna = client.subscribe(TOPIC, "s", consumer_name="anna", **key_shared)
-        held = [anna.receive(10_000) for _ in range(30)]
+        held = [anna.receive(60_000) for _ in range(30)]
         assert admin.draining_hashes(TOPIC, "s") == [], "all is anna's"
         ben = client.subscribe(TOPIC, "s", consumer_name="ben", **key_shared)
         owned = {key: of_key(admin.hash_ranges(TOPIC, "s"), key) for key in keys}
@@ -345,8 +345,8 @@ def test_what_drains_over_real_rounds_is_what_the_newcomer_waits_for(root):
             producer.send(key.encode(), partition_key=key)
         with pytest.raises(pulsar.Timeout):
             ben.receive(300)
-        anna.acknowledge([*held, *(anna.receive(10_000) for _ in range(10))])
-        got = sorted(ben.receive(10_000).data().decode() for _ in bens)
+        anna.acknowledge([*held, *(anna.receive(60_000) for _ in range(10))])
+        got = sorted(ben.receive(60_000).data().decode() for _ in bens)
         assert got == sorted(key for key in keys if owned[key] == "ben")
         assert admin.draining_hashes(TOPIC, "s") == []
         client.close()

@@ -59,7 +59,7 @@ class Reminders:
         """The next ones, acknowledged, and none behind them."""
         consumer, found = self.consumers[name], []
         for _ in range(messages):
-            message = consumer.receive(5000)
+            message = consumer.receive(60_000)
             consumer.acknowledge(message)
             found.append(message.data().decode())
         assert nothing_comes(consumer)
@@ -333,7 +333,7 @@ def test_hashes_that_drain_are_found_of_what_came_due(tmp_path):
         broker.advance(14 * 3600)
         held = {}
         for _ in range(12):
-            message = anna.receive(5000)
+            message = anna.receive(60_000)
             held[message.partition_key()] = message
         admin._requester.timeout_seconds = 24 * 3600
         other = pulsar.Client(f"delta:{tmp_path / 'root'}", operation_timeout_seconds=24 * 3600)

@@ -118,7 +118,7 @@ def test_clients_find_the_broker_of_each_topic(root):
         consumer = client.subscribe([LOW, HIGH], "s")
         for name in (LOW, HIGH):
             client.create_producer(name).send(name.encode())
-        received = [consumer.receive(20_000) for _ in range(2)]
+        received = [consumer.receive(60_000) for _ in range(2)]
         assert sorted(message.data() for message in received) == sorted([LOW.encode(), HIGH.encode()])
         for message in received:
             consumer.acknowledge(message)
@@ -139,17 +139,17 @@ def test_what_was_acknowledged_held_and_unread_is_after_a_split_as_it_was_before
                     producer.send(b"%d" % number)
             for consumer in consumers.values():
                 for _ in range(4):
-                    consumer.acknowledge(consumer.receive(20_000))
-                consumer.receive(20_000)
+                    consumer.acknowledge(consumer.receive(60_000))
+                consumer.receive(60_000)
             admin = Admin(f"delta:{root}")
             for name in (LOW, HIGH):
                 eventually(lambda name=name: admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 6)
         split_bundle(Layout(root))
         lower, upper = both(root)
         with lower, upper:
-            found = {name: {consumers[name].receive(20_000).data() for _ in range(6)} for name in [HIGH]}
+            found = {name: {consumers[name].receive(60_000).data() for _ in range(6)} for name in [HIGH]}
             assert found[HIGH] == {b"%d" % number for number in range(4, 10)}
-            assert {consumers[LOW].receive(20_000).data() for _ in range(5)} == {b"%d" % each for each in range(5, 10)}
+            assert {consumers[LOW].receive(60_000).data() for _ in range(5)} == {b"%d" % each for each in range(5, 10)}
 
 
 def test_who_subscribes_while_the_topic_goes_to_another_bundle_receives(root):
@@ -162,7 +162,7 @@ def test_who_subscribes_while_the_topic_goes_to_another_bundle_receives(root):
         split_bundle(Layout(root))
         lower, upper = both(root)
         with lower, upper:
-            assert subscribing.result(20).receive(20_000).data() == b"before"
+            assert subscribing.result(60).receive(60_000).data() == b"before"
 
 
 def test_what_is_asked_during_a_split_is_done_once_and_what_is_asked_of_all_by_both(root):
@@ -184,8 +184,8 @@ def test_what_is_asked_during_a_split_is_done_once_and_what_is_asked_of_all_by_b
         with upper:
             eventually(lambda: upper.statuses(HIGH, "s") == {9: ACKNOWLEDGED})
         with lower, both(root)[1] as upper:
-            assert skipping.result(30) == 2
-            setting.result(30)
+            assert skipping.result(60) == 2
+            setting.result(60)
             for broker in (lower, upper):
                 eventually(lambda broker=broker: broker.rounds.bundle.policy(HIGH, "message_ttl_seconds") == 3600)
             assert admin.stats(HIGH)["subscriptions"]["s"]["msgBacklog"] == 7
@@ -232,7 +232,7 @@ def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, ste
         for number in range(4):
             producer.send(b"%d" % number)
         for _ in range(2):
-            consumer.acknowledge(consumer.receive(20_000))
+            consumer.acknowledge(consumer.receive(60_000))
         consumer.close()
     real = getattr(splitting, step)
     calls = []
@@ -258,7 +258,7 @@ def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, ste
     lower, upper = both(root)
     with lower, upper, closing(pulsar.Client(f"delta:{root}")) as client:
         consumer = client.subscribe(HIGH, "s")
-        assert [consumer.receive(20_000).data() for _ in range(2)] == [b"2", b"3"]
+        assert [consumer.receive(60_000).data() for _ in range(2)] == [b"2", b"3"]
 
 
 def test_who_announces_a_publish_where_the_topic_was_before_a_split_is_heard(root, layout):

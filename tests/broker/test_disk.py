@@ -215,7 +215,7 @@ def test_what_another_broker_committed_while_the_disk_failed_is_not_taken_over(r
         second = PlainBroker(root)
         second._patiently(second._take_over)
     with pytest.raises(BrokerFenced, match="another broker"):
-        first.wait(30)
+        first.wait(60)
     assert read_latest(layout).round_row["broker_id"] == second.broker_id
 
 
@@ -225,7 +225,7 @@ def test_another_failure_ends_the_broker_and_is_told(root, monkeypatch):
     monkeypatch.setattr(broker.rounds, "run", lambda *_: 1 / 0)
     ask(Layout(root), ON.subscribe("A"))
     with pytest.raises(ZeroDivisionError):
-        broker.wait(30)
+        broker.wait(60)
     assert not broker._tenure._lease.holder()
 
 

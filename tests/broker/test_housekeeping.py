@@ -90,13 +90,13 @@ def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_
         for number in range(40):
             producer.send(b"%d" % number)
             if number % 2:
-                for message in (consumer.receive(10_000), consumer.receive(10_000)):
+                for message in (consumer.receive(60_000), consumer.receive(60_000)):
                     received.append(message.data())
                     consumer.acknowledge(message)
         topic = read_topic(Layout(root), TOPIC).path
         eventually(lambda: len(open_table(topic).file_uris()) <= 20)
         producer.send(b"40")
-        assert (received, consumer.receive(10_000).data()) == ([b"%d" % number for number in range(40)], b"40")
+        assert (received, consumer.receive(60_000).data()) == ([b"%d" % number for number in range(40)], b"40")
 
         def told() -> list[dict]:
             said = CliRunner().invoke(
@@ -107,7 +107,7 @@ def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_
         eventually(lambda: any((row["table"], row["what"]) == (TOPIC, "files_joined") for row in told()))
         assert {row["what"] for row in told()} <= {"files_joined"}, "nothing is old enough to go"
         reader = client.create_reader("t", pulsar.MessageId.earliest)
-        assert [reader.read_next(10_000).data() for _ in range(41)] == [b"%d" % number for number in range(41)]
+        assert [reader.read_next(60_000).data() for _ in range(41)] == [b"%d" % number for number in range(41)]
         client.close()
         assert broker.failure is None
     assert [record.message for record in caplog.records] == []
@@ -340,7 +340,7 @@ def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(
         consumer = client.subscribe("t", "s", consumer_type=consumer_type, initial_position=earliest)
         producer = client.create_producer("t")
         producer.send(b"0")
-        assert consumer.receive(10_000).data() == b"0"
+        assert consumer.receive(60_000).data() == b"0"
         path = Layout(root).broker_table("cursor_ledger")
         (consumer_id,) = broker.cursor("t", "s").consumers
         with broker.paused():
@@ -355,7 +355,7 @@ def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(
             kept(path)
             client._channel._first._seen = 0
         producer.send(b"1")
-        received = [consumer.receive(10_000) for _ in sent]
+        received = [consumer.receive(60_000) for _ in sent]
         assert [message.data() for message in received] == sent, "it subscribed again"
         assert {message.redelivery_count() for message in received} == {0}
         client.close()

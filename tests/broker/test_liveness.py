@@ -32,7 +32,7 @@ HOLD = """
 client = pulsar.Client(url)
 consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType[sys.argv[2] if len(sys.argv) > 2 else "{type}"],
                             initial_position=pulsar.InitialPosition.Earliest, consumer_name="first")
-message = consumer.receive(20_000)
+message = consumer.receive(60_000)
 {more}
 os.write(1, b"holds\\n")
 time.sleep(100)
@@ -86,7 +86,7 @@ def test_an_exclusive_consumer_that_was_killed_does_not_block_its_restart(root, 
         first.process.send_signal(end)
         assert first.process.wait() == -end
         consumer = subscribe_soon(client)
-        assert consumer.receive(8000).data() == b"x"
+        assert consumer.receive(60_000).data() == b"x"
         if more:
             os.killpg(first.process.pid, signal.SIGKILL)
 
@@ -99,7 +99,7 @@ def test_what_a_killed_consumer_held_on_shared_comes_to_the_others(root, broker,
         with pytest.raises(pulsar.Timeout):
             other.receive(500)
         first.process.kill()
-        message = other.receive(8000)
+        message = other.receive(60_000)
         assert (message.data(), message.redelivery_count()) == (b"x", 0)
     eventually(lambda: os.listdir(presence_folder(Layout(root))) == [client._client_id])
 

@@ -105,7 +105,7 @@ def test_folders_that_go_while_it_serves_are_made_again(root, started, tmp_path)
     for folder in (Layout(root).checkpoint(), Layout(root).bundle_folder() / "inputs", Layout(root).checkpoint()):
         shutil.rmtree(folder)
         serves_some()
-        eventually(folder.exists, 60)
+        eventually(folder.exists)
         serves_some()
     client.close()
     assert broker.process.poll() is None

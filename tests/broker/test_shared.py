@@ -85,15 +85,15 @@ def test_who_comes_gets_a_share_and_who_goes_gives_it_back(four):
                 producer.send(f"{word} {name}".encode())
                 sent.add(f"{word} {name}")
             while len(received) < len(sent):
-                message = consumer.receive(30_000)
+                message = consumer.receive(60_000)
                 received.append(message.data().decode())
                 consumer.acknowledge(message)
 
         exchange("alone")
         with sharing(root) as second:
-            eventually(lambda: served(root) == {first.broker_id: 2, second.broker_id: 2}, 30)
+            eventually(lambda: served(root) == {first.broker_id: 2, second.broker_id: 2})
             exchange("both")
-        eventually(lambda: served(root) == {first.broker_id: 4}, 30)
+        eventually(lambda: served(root) == {first.broker_id: 4})
         exchange("alone again")
         assert sorted(received) == sorted(sent)
     layout = Layout(root)
@@ -104,7 +104,7 @@ def test_who_comes_gets_a_share_and_who_goes_gives_it_back(four):
 def test_a_full_disk_ends_nothing(four, monkeypatch):
     root, _ = four
     with sharing(root) as alone:
-        eventually(lambda: served(root) == {alone.broker_id: 4}, 30)
+        eventually(lambda: served(root) == {alone.broker_id: 4})
         with monkeypatch.context() as full:
             full.setattr(shared, "layouts_of", Mock(side_effect=OSError(errno.ENOSPC, "no space")))
             eventually(lambda: shared.layouts_of.call_count >= 2)
@@ -116,7 +116,7 @@ def test_what_a_killed_broker_served_is_taken_over_and_nothing_is_lost_or_twice(
     with closing(pulsar.Client(f"delta:{root}")) as client, sharing(root) as left:
         killed = subprocess.Popen([sys.executable, "-m", "tests.broker.sharing_broker", str(root)])
         try:
-            eventually(lambda: sorted(served(root).values()) == [2, 2], 60)
+            eventually(lambda: sorted(served(root).values()) == [2, 2])
             consumer = client.subscribe(topics, "s", pulsar.ConsumerType.Shared)
             producers = [client.create_producer(name) for name in topics]
             received = []
@@ -125,14 +125,14 @@ def test_what_a_killed_broker_served_is_taken_over_and_nothing_is_lost_or_twice(
                 if number == 20:
                     killed.send_signal(signal.SIGKILL)
             while len(received) < 40:
-                message = consumer.receive(30_000)
+                message = consumer.receive(60_000)
                 received.append(int(message.data()))
                 consumer.acknowledge(message)
         finally:
             killed.kill()
             killed.wait()
         assert sorted(received) == list(range(40))
-        eventually(lambda: served(root) == {left.broker_id: 4}, 30)
+        eventually(lambda: served(root) == {left.broker_id: 4})
         admin = Admin(f"delta:{root}")
         eventually(lambda: all(admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 0 for name in topics))
         assert len({layout_of(Layout(root), name).bundle for name in topics}) == 4
@@ -156,22 +156,22 @@ def test_a_run_until_nothing_is_left_is_of_all_bundles_and_of_what_one_asks_of_a
                 Admin(f"delta:{root}").create_subscription(name, "kept", "earliest")
             for name in topics:
                 client.create_producer(name).send(name.encode())
-            consumer.negative_acknowledge(consumer.receive(30_000))
-            again = consumer.receive(30_000)
+            consumer.negative_acknowledge(consumer.receive(60_000))
+            again = consumer.receive(60_000)
         with ThreadPoolExecutor() as pool:
             consumer.negative_acknowledge(again)
             letters_log = TableLog(read_topic(Layout(root), letters).path)
             before = letters_log.latest()
 
             def close() -> None:
-                eventually(lambda: letters_log.latest() > before, 30)
+                eventually(lambda: letters_log.latest() > before)
                 consumer.close()
 
             closing_it = pool.submit(close)
             run = sharing(root, available_now=True)
             run.start()
             run.wait()
-            closing_it.result(30)
+            closing_it.result(60)
     assert served(root) == {}
     stats = Admin(f"delta:{root}").stats
     assert all(stats(name)["subscriptions"]["kept"]["msgBacklog"] for name in topics)
@@ -184,10 +184,10 @@ def test_a_run_until_nothing_is_left_waits_for_what_a_broker_that_is_gone_seems_
     root, topics = four
     monkeypatch.setattr(shared, "LEASE_SECONDS", 2.0)
     with sharing(root) as there:
-        eventually(lambda: served(root) == {there.broker_id: 4}, 30)
+        eventually(lambda: served(root) == {there.broker_id: 4})
         with sharing(root, available_now=True) as beside:
             beside.wait()
-        eventually(lambda: served(root) == {there.broker_id: 4}, 30)
+        eventually(lambda: served(root) == {there.broker_id: 4})
     with closing(pulsar.Client(f"delta:{root}")) as client:
         for name in topics:
             client.create_producer(name).send(b"m")
@@ -241,17 +241,17 @@ def test_a_bundle_is_split_while_it_is_served_and_a_broker_comes(root):
         send("before")
         splitting = pool.submit(Admin(f"delta:{root}").split_bundle, str(WHOLE))
         send("meanwhile")
-        halves = splitting.result(30)
+        halves = splitting.result(60)
         with sharing(root) as second:
             quarters = Admin(f"delta:{root}").split_bundle(halves[1])
             send("behind")
-            eventually(lambda: sorted(served(root).values()) == [1, 2], 30)
+            eventually(lambda: sorted(served(root).values()) == [1, 2])
             assert served(root).keys() == {first.broker_id, second.broker_id}
-            eventually(lambda: received >= sent, 60)
+            eventually(lambda: received >= sent)
             admin = Admin(f"delta:{root}")
-            eventually(lambda: all(admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 0 for name in topics), 30)
+            eventually(lambda: all(admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 0 for name in topics))
         is_over.set()
-        receiving.result(30)
+        receiving.result(60)
     assert [each["bundle"] for each in Admin(f"delta:{root}").bundles()] == [halves[0], *quarters]
     assert received == sent
 
@@ -267,16 +267,16 @@ def test_brokers_of_a_root_of_one_bundle_share_it_once_it_is_split(root):
             for name in topics:
                 client.create_producer(name).send(name.encode())
             Admin(f"delta:{root}").split_bundle(str(WHOLE))
-            eventually(lambda: sorted(served(root).values()) == [1, 1], 60)
+            eventually(lambda: sorted(served(root).values()) == [1, 1])
             found = set()
             while len(found) < 2:
-                message = consumer.receive(30_000)
+                message = consumer.receive(60_000)
                 found.add(message.data().decode())
                 consumer.acknowledge(message)
         assert found == set(topics)
         for each in brokers:
             each.send_signal(signal.SIGTERM)
-        assert [each.wait(30) for each in brokers] == [0, 0] and served(root) == {}
+        assert [each.wait(60) for each in brokers] == [0, 0] and served(root) == {}
     finally:
         for each in brokers:
             each.kill()
@@ -287,7 +287,7 @@ def test_a_bundle_that_somebody_serves_alone_is_no_share_of_his(four):
     """Else it were for him to take one more, which he does not."""
     root, _ = four
     with PlainBroker(root, bundle=layouts_of(Layout(root))[0].bundle) as alone, sharing(root) as sharer:
-        eventually(lambda: served(root) == {alone.broker_id: 1, sharer.broker_id: 3}, 30)
+        eventually(lambda: served(root) == {alone.broker_id: 1, sharer.broker_id: 3})
         looked = Mock(wraps=shared.share)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(shared, "share", looked)

@@ -85,9 +85,9 @@ def test_a_broker_for_now_ends_when_nothing_is_left_and_nobody_is_connected(tmp_
     on = On(TOPIC)
     engine.round([on.subscribe("c", lease_ms=2000), on.flow("c", 10)], 0)
     with PlainBroker(engine.layout.root, available_now=True) as broker:
-        eventually(lambda: broker.rounds.bundle.leases, 60)
+        eventually(lambda: broker.rounds.bundle.leases)
         assert not broker.is_stopping, "somebody is connected"
-        eventually(lambda: broker.is_stopping, 60)
+        eventually(lambda: broker.is_stopping)
     bundle = broker.rounds.bundle
     assert [len(cursor.consumers) for cursor in bundle.cursors.values()] == [0]
     assert bundle.topics[TOPIC].end_position(-1) == 2 and not bundle.has_news()
@@ -104,12 +104,12 @@ def test_a_broker_for_now_answers_first_what_waits_for_the_delay_index(tmp_path,
     monkeypatch.setattr(delay_index, "AT_ONCE", 0)  # it is made anew
     monkeypatch.setattr(DelayUpkeep, "start", lambda upkeep: None)
     with PlainBroker(engine.layout.root, available_now=True) as broker:
-        eventually(lambda: broker.rounds.has_waiting_requests, 60)
+        eventually(lambda: broker.rounds.has_waiting_requests)
         with broker.paused():
             broker._batches.end_or_wait()
         assert not broker.is_stopping
         broker._delays.work()
-        eventually(lambda: broker.is_stopping, 60)
+        eventually(lambda: broker.is_stopping)
     assert [reply.text for reply in engine.committed()["replies"]] == ["1"]
 
 
@@ -184,7 +184,7 @@ def test_spark_shows_rounds(spark, tmp_path):
             def shown() -> list:
                 return [each for each in broker._stream._query.recentProgress if each["numInputRows"]]
 
-            eventually(lambda: len(shown()) >= len(rounds), 60)
+            eventually(lambda: len(shown()) >= len(rounds))
             batches = shown()
     finally:
         session.streams.removeListener(told)
@@ -197,7 +197,7 @@ def test_spark_shows_rounds(spark, tmp_path):
     )
     assert offsets[-1]["requests"] <= TableLog(layout.broker_table("requests")).latest()
     assert all(each["durationMs"]["addBatch"] >= 0 for each in batches)
-    eventually(lambda: sum(progress.numInputRows for progress in told.progress), 30)
+    eventually(lambda: sum(progress.numInputRows for progress in told.progress))
 
 
 def test_a_session_made_from_one_that_knows_the_format_knows_it_by_another_name(spark):

@@ -37,7 +37,7 @@ def test_a_receipt_that_is_waited_for_during_a_split_comes(root):
             producer = client.create_producer(HIGH)
             for number in range(3):
                 producer.send(b"%d" % number)
-            messages = [consumer.receive(20_000) for _ in range(3)]
+            messages = [consumer.receive(60_000) for _ in range(3)]
             consumer.acknowledge(messages[0])
         asked = TableLog(Layout(root).broker_table(REQUESTS.name))
         before = asked.latest()
@@ -46,9 +46,9 @@ def test_a_receipt_that_is_waited_for_during_a_split_comes(root):
         split_bundle(Layout(root))
         lower, upper = both(root)
         with lower, upper:
-            acknowledging.result(20)
+            acknowledging.result(60)
             eventually(lambda: upper.cursor(HIGH, "s").mark_delete == 1)
-            assert consumer.receive(20_000).data() == b"2"
+            assert consumer.receive(60_000).data() == b"2"
 
 
 @pytest.mark.local_disk
@@ -62,14 +62,14 @@ def test_a_reader_that_was_there_before_reads_what_the_new_bundle_numbered(root,
             eventually(lambda: is_numbered(broker, 1))
         shortened(root)
         reader = client.create_reader(HIGH, pulsar.MessageId.earliest)
-        assert reader.read_next(20_000).data() == b"0"
+        assert reader.read_next(60_000).data() == b"0"
         split_bundle(Layout(root))
         with both(root)[1] as upper:
             for number in (1, 2):
                 producer.send(b"%d" % number)
             eventually(lambda: is_numbered(upper, 3))
         shortened(root)
-        assert [reader.read_next(20_000).data() for _ in range(2)] == [b"1", b"2"]
+        assert [reader.read_next(60_000).data() for _ in range(2)] == [b"1", b"2"]
 
 
 def is_numbered(broker: PlainBroker, end: int) -> bool:

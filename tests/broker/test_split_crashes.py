@@ -45,7 +45,7 @@ def used(tmp_path) -> Path:
             for number in range(4):
                 producer.send(b"%d" % number)
             for _ in range(2):
-                consumer.acknowledge(consumer.receive(20_000))
+                consumer.acknowledge(consumer.receive(60_000))
             consumer.close()
     return root
 
@@ -70,7 +70,7 @@ def assert_whole_or_none(root: Path, *, is_opened: bool) -> None:
     with lower, upper, closing(pulsar.Client(f"delta:{root}")) as client:
         for name in (LOW, HIGH):
             consumer = client.subscribe(name, "s", **EARLIEST)
-            assert [consumer.receive(20_000).data() for _ in range(2)] == [b"2", b"3"]
+            assert [consumer.receive(60_000).data() for _ in range(2)] == [b"2", b"3"]
             with pytest.raises(pulsar.Timeout):
                 consumer.receive(50)
 

@@ -240,5 +240,5 @@ def test_a_broker_that_is_to_end_asks_all_before(engine, unannounced):
     engine.round([On(TOPICS[5]).close("A")], 2)
     engine.publish(TOPICS[8], -1, [1])
     with PlainBroker(engine.layout.root, available_now=True) as broker:
-        broker.wait(20)
+        broker.wait(60)
     assert broker.rounds.bundle.topics[TOPICS[8]].end_position(-1) == 1

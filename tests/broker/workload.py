@@ -157,7 +157,7 @@ class Workload:
         reader = self._client.create_reader(dead_letter_topic(TOPIC, "work"), pulsar.MessageId.earliest)
         found = {}
         while reader.has_message_available():
-            message = reader.read_next(10_000)
+            message = reader.read_next(60_000)
             found.setdefault(message.properties()[ORIGIN_MESSAGE_ID], []).append(int(message.data()))
         return [number for numbers in found.values() for number in numbers]
 

@@ -89,6 +89,6 @@ def test_a_consumer_waits_for_the_broker_without_a_word(root, layout, caplog):
         with PlainBroker(root):
             assert mine.poll(30) and mine.recv() == consumers.READY
             mine.send("stop")
-            thread.join(30)
+            thread.join(60)
     assert not thread.is_alive()
     assert [record.levelname for record in caplog.records if "no broker serves" in record.getMessage()] == []

@@ -97,7 +97,7 @@ def test_nobody_comes_while_another_waits_for_the_topic(lonely_client):
     eventually(is_refused)
     shared.send(b"1")
     shared.close()
-    thread.join(10)
+    thread.join(60)
     assert waiting[0].send(b"2")
 
 
@@ -113,7 +113,7 @@ def test_who_waits_for_a_topic_and_is_closed_waits_no_more(lonely_client, servic
     thread = threading.Thread(target=wait)
     thread.start()
     other.close()
-    thread.join(10)
+    thread.join(60)
     shared.close()
     assert refused and producer(lonely_client, "late").send(b"x")
 
@@ -125,7 +125,7 @@ def test_who_waits_gets_it_when_the_other_leaves(lonely_client):
     first.send(b"x")
     assert not second
     first.close()
-    thread.join(10)
+    thread.join(60)
     second[0].send(b"y")
 
 

@@ -45,7 +45,7 @@ def test_producers_and_consumers_follow(client, admin):
     producer.send(b"last")
     seen = set()
     while seen != set(range(5)):
-        message = consumer.receive(5000)
+        message = consumer.receive(60_000)
         assert message.data() in (b"after", b"last")
         seen.add(message.message_id().partition())
         consumer.acknowledge(message)
@@ -83,7 +83,7 @@ def test_a_commit_of_partitions_that_nobody_knows_yet_is_whole(client, other_cli
     for number in range(40):
         producer.send_async(b"x", None, partition_key=f"k{number}")
     producer.flush()
-    partitions = [consumer.receive(5000).message_id().partition() for _ in range(40)]
+    partitions = [consumer.receive(60_000).message_id().partition() for _ in range(40)]
     assert set(partitions) == {0, 1, 2, 3}
     whole = [table.read_next(1000).message_id().partition() for _ in range(40)]
     assert sorted(whole) == sorted(partitions)

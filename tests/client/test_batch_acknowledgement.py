@@ -20,7 +20,7 @@ def batches(client):
 
 def acknowledge_some(client, **options) -> None:
     consumer = client.subscribe("t", "s", **options, **EARLIEST)
-    messages = [consumer.receive(5000) for _ in range(10)]
+    messages = [consumer.receive(60_000) for _ in range(10)]
     for index in (0, 1, 2, 3, 5, 7):
         consumer.acknowledge(messages[index])
     consumer.close()
@@ -29,7 +29,7 @@ def acknowledge_some(client, **options) -> None:
 def test_acknowledged_indexes_do_not_come_again(client, batches):
     acknowledge_some(client)
     consumer = client.subscribe("t", "s")
-    messages = [consumer.receive(5000) for _ in range(4)]
+    messages = [consumer.receive(60_000) for _ in range(4)]
     assert [message.data() for message in messages] == [b"b0", b"b2", b"b4", b"b5"] and nothing_comes(consumer)
     for message in messages:
         consumer.acknowledge(message)
@@ -44,7 +44,7 @@ def test_switched_off_only_whole_batches_count(client, batches):
 
 def test_an_id_of_a_message_acknowledges_its_index_only(client, batches):
     consumer = client.subscribe("t", "s", **EARLIEST)
-    ids = [consumer.receive(5000).message_id() for _ in range(10)]
+    ids = [consumer.receive(60_000).message_id() for _ in range(10)]
     consumer.acknowledge(ids[1])
     entry = pulsar.MessageId(-1, ids[4].ledger_id(), ids[4].entry_id())
     consumer.acknowledge(entry)
@@ -57,7 +57,7 @@ def test_an_id_of_a_message_acknowledges_its_index_only(client, batches):
 
 def test_cumulative_inside_a_batch(client, batches):
     consumer = client.subscribe("t", "s", **EARLIEST)
-    messages = [consumer.receive(5000) for _ in range(10)]
+    messages = [consumer.receive(60_000) for _ in range(10)]
     consumer.acknowledge_cumulative(messages[6])
     consumer.close()
     assert receive_values(client.subscribe("t", "s"), 3) == ["b3", "b4", "b5"]
@@ -67,11 +67,11 @@ def test_giving_one_message_back_brings_what_is_left_of_its_batch(client, batche
     consumer = client.subscribe(
         "t", "s", consumer_type=pulsar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=150, **EARLIEST
     )
-    messages = [consumer.receive(5000) for _ in range(10)]
+    messages = [consumer.receive(60_000) for _ in range(10)]
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[2])
     consumer.negative_acknowledge(messages[1])
-    again = [consumer.receive(5000) for _ in range(2)]
+    again = [consumer.receive(60_000) for _ in range(2)]
     assert [(message.data(), message.redelivery_count()) for message in again] == [
         (b"a1", 1),
         (b"a3", 1),
@@ -81,17 +81,17 @@ def test_giving_one_message_back_brings_what_is_left_of_its_batch(client, batche
 @pytest.mark.parametrize("is_inclusive, expected", [(False, ["a3", "b0"]), (True, ["a2", "a3"])])
 def test_seeking_into_a_batch(client, broker, batches, is_inclusive, expected):
     consumer = client.subscribe("t", "s", start_message_id_inclusive=is_inclusive, **EARLIEST)
-    messages = [consumer.receive(5000) for _ in range(10)]
+    messages = [consumer.receive(60_000) for _ in range(10)]
     consumer.seek(messages[2].message_id())
     assert receive_values(consumer, 2) == expected
 
 
 def test_after_seeking_past_a_batch_s_start_its_rest_completes_it(client, broker, batches):
     consumer = client.subscribe("t", "s", **EARLIEST)
-    messages = [consumer.receive(5000) for _ in range(10)]
+    messages = [consumer.receive(60_000) for _ in range(10)]
     consumer.seek(messages[1].message_id())
     for _ in range(2):
-        consumer.acknowledge(consumer.receive(5000))
+        consumer.acknowledge(consumer.receive(60_000))
     acknowledged = eventually(lambda: broker.asked("ack"))
     assert [(request.first, request.last, request.ack_set) for request in acknowledged] == [(0, 0, None)]
 

@@ -33,7 +33,7 @@ def stored(client, topic: str = "t") -> list[str]:
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     found = []
     while reader.has_message_available():
-        found.append(reader.read_next(5000).data().decode())
+        found.append(reader.read_next(60_000).data().decode())
     reader.close()
     return found
 
@@ -275,7 +275,7 @@ def test_chunks_of_a_message_that_were_written_by_a_producer_that_died_are_sent_
     assert str(producer.send(b"0123456789", sequence_id=1)) != NOWHERE
     assert str(producer.send(b"0123456789", sequence_id=1)) == NOWHERE
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
-    assert consumer.receive(5000).data() == b"0123456789"
+    assert consumer.receive(60_000).data() == b"0123456789"
 
 
 def test_an_open_producer_learns_that_it_is_switched_on(broker, service_url, client):

@@ -58,7 +58,7 @@ def test_in_the_order_they_came_due_and_acknowledged_by_position(client, broker,
     hand = Hand(client, broker, "abcdefgh")
     hand.deliver(6, 1, 7, 0, 3)
     assert hand.subscription._queued == 5, "counted before anything is read"
-    messages = [hand.consumer.receive(5000) for _ in range(5)]
+    messages = [hand.consumer.receive(60_000) for _ in range(5)]
     assert [message.data() for message in messages] == [b"g", b"b", b"h", b"a", b"d"]
     for message in messages[:3]:
         hand.consumer.acknowledge(message)
@@ -71,7 +71,7 @@ def test_what_comes_again_takes_the_place_of_what_is_queued(client, broker):
     hand = Hand(client, broker, "abcdef")
     hand.deliver(4, 1, 3)
     hand.deliver(3, 1, redelivery_count=1)
-    messages = [hand.consumer.receive(5000) for _ in range(3)]
+    messages = [hand.consumer.receive(60_000) for _ in range(3)]
     assert [(each.data(), each.redelivery_count()) for each in messages] == [(b"e", 0), (b"d", 1), (b"b", 1)]
     assert nothing_comes(hand.consumer) and hand.subscription._queued == 0
 

@@ -59,7 +59,7 @@ try:
     print("runs")
     done.wait()
 except KeyboardInterrupt:
-    done.wait(20)
+    done.wait(60)
     print("closed", done.is_set())
 """
     )
@@ -134,6 +134,6 @@ def test_what_is_pending_at_the_end_is_published(broker, service_url):
     source = """
     client = pulsar.Client(url)
     reader = client.create_reader("t", pulsar.MessageId.earliest)
-    print([int(reader.read_next(5000).data()) for _ in range(50)] == list(range(50)))
+    print([int(reader.read_next(60_000).data()) for _ in range(50)] == list(range(50)))
     """
     assert run(source, service_url) == (0, ["True"], "")

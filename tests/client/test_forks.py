@@ -9,7 +9,7 @@ producer = client.create_producer("t")
 producer.send(b"x")
 consumer = {consumer}
 reader = client.create_reader("t", pulsar.MessageId.earliest)
-message = reader.read_next(5000)
+message = reader.read_next(60_000)
 for name, call in [{calls}]:
     pid = os.fork()
     if pid == 0:

@@ -115,7 +115,7 @@ def test_the_client_goes_on_after_an_interrupt(broker, service_url):
         consumer.receive()
     except pulsar.Interrupted:
         producer.send(b"after")
-        print(consumer.receive(10_000).data().decode())
+        print(consumer.receive(60_000).data().decode())
     client.close()
     print([thread.name for thread in threading.enumerate()])
     """
@@ -264,7 +264,7 @@ def test_an_interrupt_while_a_delivery_is_read_loses_nothing_of_it(client, broke
     values = []
     for _ in range(6):
         try:
-            values.append(consumer.receive(10_000).data().decode())
+            values.append(consumer.receive(60_000).data().decode())
         except pulsar.Interrupted:
             values.append("Interrupted")
     assert values == ["m0", "m1", "Interrupted", "m2", "m3", "m4"]

@@ -59,7 +59,7 @@ def test_what_is_published_is_received_and_acknowledged(client, broker):
     consumer, producer = subscribe(client), client.create_producer("t")
     for number in range(6):
         producer.send(f"m{number}".encode(), partition_key=f"k{number % 2}")
-    messages = [consumer.receive(5000) for _ in range(6)]
+    messages = [consumer.receive(60_000) for _ in range(6)]
     assert [message.data() for message in messages] == [f"m{number}".encode() for number in range(6)]
     assert [message.partition_key() for message in messages] == ["k0", "k1"] * 3
     for message in messages:
@@ -107,7 +107,7 @@ def test_other_types_are_refused_while_it_is_in_use(client, broker):
 def test_cumulative_acknowledgements_are_refused(client, broker):
     consumer, producer = subscribe(client), client.create_producer("t")
     producer.send(b"m", partition_key="k")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     for what in (message, message.message_id()):
         with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError, match="'s' is KeyShared"):
             consumer.acknowledge_cumulative(what)

@@ -84,7 +84,7 @@ def test_only_entries_of_the_lane_are_shown_and_acknowledged_one_by_one(client, 
     hand.deliver(True, False, False, True, None, False, True, None, None)
     assert hand.subscription._queued == 3, "counted before anything is read"
     assert receive_values(hand.consumer, 2) == ["a", "d"]
-    message = hand.consumer.receive(5000)
+    message = hand.consumer.receive(60_000)
     assert (message.data(), message.partition_key()) == (b"g", "k0") and nothing_comes(hand.consumer)
     for number in (0, 3, 6):
         hand.consumer.acknowledge(pulsar.MessageId(-1, number + 1, 0))
@@ -106,7 +106,7 @@ def test_what_comes_again_takes_the_place_of_the_same_entries_only(client, broke
     hand.deliver(True, True, None, True, True, None, True, True, None)
     hand.deliver(None, None, None, True, None, None, True, None, None, redelivery_count=1)
     hand.deliver(None, True, None, None, None, None, None, None, None, redelivery_count=2)
-    messages = [hand.consumer.receive(5000) for _ in range(6)]
+    messages = [hand.consumer.receive(60_000) for _ in range(6)]
     assert sorted((each.data(), each.redelivery_count()) for each in messages) == [
         (b"a", 0),
         (b"b", 2),

@@ -45,7 +45,7 @@ def read_rows(broker, version: int) -> list[dict]:
 
 
 def letter(client, topic: str) -> pulsar.Message:
-    return client.create_reader(topic, pulsar.MessageId.earliest).read_next(5000)
+    return client.create_reader(topic, pulsar.MessageId.earliest).read_next(60_000)
 
 
 def test_a_message_is_put_off_twice_and_then_dead(client, broker, consumer):
@@ -64,7 +64,7 @@ def test_a_message_is_put_off_twice_and_then_dead(client, broker, consumer):
     }
     seen = []
     for _ in range(3):
-        message = consumer.receive(5000)
+        message = consumer.receive(60_000)
         seen.append((short(message.topic_name()), message.properties(), message.redelivery_count()))
         consumer.reconsume_later(message, delay_millis=2000)
     assert seen == [
@@ -90,7 +90,7 @@ def test_a_message_is_put_off_twice_and_then_dead(client, broker, consumer):
 )
 def test_the_letter_is_delivered_after_the_delay(client, consumer, delay, written, is_delayed):
     client.create_producer("orders").send(b"m0")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     consumer.reconsume_later(message, delay)
     copy = letter(client, "orders-my-sub-RETRY")
     assert copy.properties()["DELAY_TIME"] == written
@@ -102,7 +102,7 @@ def test_the_letter_is_delivered_after_the_delay(client, consumer, delay, writte
 
 def test_a_copy_of_nothing_is_nothing(client, consumer):
     client.create_producer("orders").send(None)
-    consumer.reconsume_later(consumer.receive(5000))
+    consumer.reconsume_later(consumer.receive(60_000))
     copy = letter(client, "orders-my-sub-RETRY")
     assert copy.has_null_value() and (copy.partition_key(), copy.ordering_key(), copy.event_timestamp()) == ("", "", 0)
 
@@ -110,7 +110,7 @@ def test_a_copy_of_nothing_is_nothing(client, consumer):
 def test_own_properties_may_name_another_origin_and_seed_the_counter(client, consumer):
     client.create_producer("orders").send(b"m0", properties={"a": "1", "b": "1"})
     consumer.reconsume_later(
-        consumer.receive(5000), properties={"b": "2", "REAL_TOPIC": "mine", "RECONSUMETIMES": "1", "DELAY_TIME": "7"}
+        consumer.receive(60_000), properties={"b": "2", "REAL_TOPIC": "mine", "RECONSUMETIMES": "1", "DELAY_TIME": "7"}
     )
     properties = letter(client, "orders-my-sub-RETRY").properties()
     assert {name: properties[name] for name in ("a", "b", "REAL_TOPIC", "RECONSUMETIMES", "DELAY_TIME")} == {
@@ -125,15 +125,15 @@ def test_own_properties_may_name_another_origin_and_seed_the_counter(client, con
 @pytest.mark.parametrize("text", ["\u00b2", "-1", "9" * 5000])
 def test_a_counter_that_anybody_wrote_and_is_no_number_counts_for_nothing(client, consumer, text):
     client.create_producer("orders").send(b"m0", properties={"RECONSUMETIMES": text})
-    consumer.reconsume_later(consumer.receive(5000))
-    assert consumer.receive(5000).properties()["RECONSUMETIMES"] == "1"
+    consumer.reconsume_later(consumer.receive(60_000))
+    assert consumer.receive(60_000).properties()["RECONSUMETIMES"] == "1"
 
 
 def test_one_request_acknowledges_and_asks_for_the_letter(client, broker, consumer):
     """So it is both or neither, and when the call returns it is stored: nothing that crashes afterwards undoes or
     repeats it."""
     client.create_producer("orders").send(b"m0")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     with broker.paused():
         consumer.reconsume_later(message, 60_000)
         version = TableLog(broker.layout.broker_table("requests")).latest()
@@ -150,7 +150,7 @@ def test_a_request_that_cannot_be_stored_is_an_error(broker, service_url):
     client = pulsar.Client(service_url, operation_timeout_seconds=1)
     consumer = client.subscribe("orders", "my-sub", retry_enable=True, **SHARED, **EARLIEST)
     client.create_producer("orders").send(b"m0")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     with (
         append_lock(broker.layout.broker_table("requests")),
         pytest.raises(pulsar.Timeout, match="could not be written"),
@@ -164,7 +164,7 @@ def test_a_list_is_put_off_in_one_commit(client, broker, consumer):
     producer = client.create_producer("orders")
     for number in range(4):
         producer.send(f"m{number}".encode())
-    messages = [consumer.receive(5000) for _ in range(4)]
+    messages = [consumer.receive(60_000) for _ in range(4)]
     consumer.acknowledge(messages[3])
     with broker.paused():
         consumer.reconsume_later(messages[:3], properties={"why": "later"})
@@ -173,7 +173,7 @@ def test_a_list_is_put_off_in_one_commit(client, broker, consumer):
         ("ack", 3),
         *(("reconsume_later", position) for position in range(3)),
     ]
-    letters = [consumer.receive(5000) for _ in range(3)]
+    letters = [consumer.receive(60_000) for _ in range(3)]
     assert sorted((copy.data(), copy.properties()["why"]) for copy in letters) == [
         (b"m0", "later"),
         (b"m1", "later"),
@@ -188,10 +188,10 @@ def test_a_list_is_put_off_in_one_commit(client, broker, consumer):
 
 def test_put_off_twice_there_is_one_letter(client, broker, consumer):
     client.create_producer("orders").send(b"m0")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     consumer.reconsume_later(message)
     consumer.reconsume_later(message)
-    assert consumer.receive(5000).data() == b"m0"
+    assert consumer.receive(60_000).data() == b"m0"
     assert len(broker.asked("reconsume_later")) == 2
     assert nothing_comes(consumer)
 
@@ -199,7 +199,7 @@ def test_put_off_twice_there_is_one_letter(client, broker, consumer):
 def test_what_is_acknowledged_is_not_put_off(client, broker, consumer):
     """In the order of the calls, though acknowledgements wait for each other."""
     client.create_producer("orders").send(b"m0")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     consumer.acknowledge(message)
     consumer.reconsume_later(message)
     assert nothing_comes(consumer)
@@ -213,7 +213,7 @@ def refuse(*arguments):
 def test_with_receipts_it_returns_when_the_broker_has_done_it(client, broker, monkeypatch):
     consumer = client.subscribe("orders", "s", retry_enable=True, ack_receipt_enabled=True, **SHARED, **EARLIEST)
     client.create_producer("orders").send(b"m0")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     consumer.reconsume_later(message)
     assert broker.cursor(ORDERS, "s").mark_delete == 0
     monkeypatch.setattr(LetterRequests, "check_range", refuse)
@@ -238,7 +238,7 @@ def test_what_is_put_off_is_not_waited_for_any_more(client, broker, is_batch_ind
         for content in entry:
             producer.send_async(content, None)
         producer.flush()
-    messages = [consumer.receive(5000) for _ in range(4)]
+    messages = [consumer.receive(60_000) for _ in range(4)]
 
     def waiting() -> set[int]:
         return {position for _, position in consumer._unacked._timeouts}
@@ -252,7 +252,7 @@ def test_what_is_put_off_is_not_waited_for_any_more(client, broker, is_batch_ind
     assert [request.ack_set for request in broker.asked("reconsume_later")] == [[0b10], None, None]
     assert broker.asked("ack") + broker.asked("cumulative_ack") == []
     reader = client.create_reader("orders-s-RETRY", pulsar.MessageId.earliest)
-    assert [reader.read_next(5000).data() for _ in range(3)] == [b"b0", b"b1", b"m2"]
+    assert [reader.read_next(60_000).data() for _ in range(3)] == [b"b0", b"b1", b"m2"]
 
 
 def test_only_the_message_of_a_batch_is_put_off(client, broker, consumer):
@@ -260,9 +260,9 @@ def test_only_the_message_of_a_batch_is_put_off(client, broker, consumer):
     for number in range(3):
         producer.send_async(f"b{number}".encode(), None, partition_key=f"k{number}")
     producer.flush()
-    messages = [consumer.receive(5000) for _ in range(3)]
+    messages = [consumer.receive(60_000) for _ in range(3)]
     consumer.reconsume_later(messages[1])
-    copy = consumer.receive(5000)
+    copy = consumer.receive(60_000)
     assert (copy.data(), copy.partition_key(), copy.properties()["ORIGIN_MESSAGE_ID"]) == (
         b"b1",
         "k1",
@@ -277,9 +277,9 @@ def test_cumulative_acknowledges_all_and_copies_one(client, broker):
     for number in range(3):
         producer.send(f"m{number}".encode())
     consumer = client.subscribe("orders", "s", retry_enable=True, **EARLIEST)
-    messages = [consumer.receive(5000) for _ in range(3)]
+    messages = [consumer.receive(60_000) for _ in range(3)]
     consumer.reconsume_later_cumulative(messages[1], 0, {"why": "later"})
-    copy = consumer.receive(5000)
+    copy = consumer.receive(60_000)
     assert (copy.data(), copy.properties()["why"], short(copy.topic_name())) == (b"m1", "later", "orders-s-RETRY")
     consumer.close()
     assert receive_values(client.subscribe("orders", "s"), 1) == ["m2"]
@@ -287,7 +287,7 @@ def test_cumulative_acknowledges_all_and_copies_one(client, broker):
 
 def test_cumulative_is_refused_where_messages_are_shared(client, broker, consumer):
     client.create_producer("orders").send(b"m0")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
         consumer.reconsume_later_cumulative(message)
     assert not client.create_reader("orders-my-sub-RETRY", pulsar.MessageId.earliest).has_message_available()
@@ -296,7 +296,7 @@ def test_cumulative_is_refused_where_messages_are_shared(client, broker, consume
 def test_without_retry_letters_nothing_can_be_put_off(client):
     client.create_producer("orders").send(b"m0")
     consumer = client.subscribe("orders", "s", dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1), **EARLIEST)
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     for call in (consumer.reconsume_later, consumer.reconsume_later_cumulative):
         with pytest.raises(pulsar.InvalidConfiguration, match="retry_enable=True"):
             call(message)
@@ -307,7 +307,7 @@ def test_without_retry_letters_nothing_can_be_put_off(client):
 
 def test_what_cannot_be_put_off(client, broker, consumer):
     client.create_producer("orders").send(b"m0"), client.create_producer("other").send(b"x")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     for wrong, options, error in (
         (message.message_id(), {}, ValueError),
         ("m0", {}, ValueError),
@@ -356,11 +356,11 @@ def test_partitioned_letter_topics_that_are_named_after_the_subscription_alone_a
     )
     client.create_producer("t").send(b"x", partition_key="k")
     for topic in ("t", "s-RETRY"):
-        message = consumer.receive(10_000)
+        message = consumer.receive(60_000)
         assert short(message.topic_name().partition("-partition-")[0]) == topic
         consumer.reconsume_later(message, delay_millis=0)
     dead = client.subscribe("s-DLQ", "d", initial_position=pulsar.InitialPosition.Earliest)
-    assert dead.receive(10_000).data() == b"x"
+    assert dead.receive(60_000).data() == b"x"
 
 
 def test_the_consumer_joins_the_retry_topic_with_the_same_subscription_and_dead_letter_topic(client, broker):
@@ -384,7 +384,7 @@ def test_the_origin_of_a_message_of_a_partition_is_the_topic(client):
     create_topic(client._layout, "p2", 2)
     consumer = client.subscribe("p2", "s", retry_enable=True, **SHARED, **EARLIEST)
     client.create_producer("p2-partition-1").send(b"m0")
-    consumer.reconsume_later(consumer.receive(5000))
+    consumer.reconsume_later(consumer.receive(60_000))
     assert letter(client, "p2-s-RETRY").properties()["REAL_TOPIC"] == "persistent://public/default/p2"
 
 
@@ -399,7 +399,7 @@ def test_the_dead_letter_topic_gets_its_initial_subscription(client, broker):
     for _ in range(2):
         consumer = client.subscribe("orders", "s", retry_enable=True, dead_letter_policy=policy, **SHARED, **EARLIEST)
         producer.send(b"m0", properties={"RECONSUMETIMES": "1"})
-        consumer.reconsume_later(consumer.receive(5000))
+        consumer.reconsume_later(consumer.receive(60_000))
         consumer.close()
     assert [request.properties["initial_subscription_name"] for request in broker.asked("reconsume_later")] == [
         "repair"
@@ -410,7 +410,7 @@ def test_the_dead_letter_topic_gets_its_initial_subscription(client, broker):
 def test_the_letter_names_its_consumer_as_its_producer(client, broker, consumer):
     client.create_producer("orders").send(b"m0", properties={"RECONSUMETIMES": "1"})
     for suffix in ("RETRY", "DLQ"):
-        consumer.reconsume_later(consumer.receive(5000))
+        consumer.reconsume_later(consumer.receive(60_000))
         assert (
             letter(client, f"orders-my-sub-{suffix}").producer_name()
             == f"{ORDERS}-my-sub-{consumer.consumer_name()}-{suffix}"
@@ -419,6 +419,6 @@ def test_the_letter_names_its_consumer_as_its_producer(client, broker, consumer)
 
 def test_a_client_closes_with_letters_about(client, broker, consumer):
     client.create_producer("orders").send(b"m0")
-    consumer.reconsume_later(consumer.receive(5000))
+    consumer.reconsume_later(consumer.receive(60_000))
     client.close()
     assert eventually(lambda: len(broker.asked("close"))) == 2

@@ -96,7 +96,7 @@ def test_a_refused_return_is_said_once(client, other_client, broker, caplog, mon
     assert len(said) == 2
     assert "the broker no longer knows the consumer (lease ended)" in said[0]
     assert "not subscribed again, tried every second: ConsumerBusy" in said[1]
-    other.result(10).close()
+    other.result(60).close()
     eventually(consumer.is_connected)
 
 
@@ -164,7 +164,7 @@ def test_nothing_is_left_of_a_client_that_was_closed(tmp_path, broker, service_u
         client.create_producer("t").send(b"x")
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
     reader = client.create_reader("t", pulsar.MessageId.earliest)
-    assert consumer.receive(10_000).data() == reader.read_next(10_000).data() == b"x"  # and read ahead
+    assert consumer.receive(60_000).data() == reader.read_next(60_000).data() == b"x"  # and read ahead
     gc.disable()  # what is left may lie in cycles for long
     try:
         client.close()

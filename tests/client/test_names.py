@@ -63,7 +63,7 @@ def test_a_topic(client, admin, name, partitions):
     producer = client.create_producer(full_name)
     assert producer.topic() == full_name
     sent = [producer.send(text.encode()) for text in ("first", "second")]
-    received = [consumer.receive(10_000) for _ in sent]
+    received = [consumer.receive(60_000) for _ in sent]
     assert sorted(each.data() for each in received) == [b"first", b"second"]
     named = {full_name} if not partitions else {f"{full_name}-partition-{index}" for index in range(partitions)}
     assert {each.topic_name() for each in received} <= named and {*client.get_topic_partitions(name)} == named
@@ -77,7 +77,7 @@ def test_a_topic(client, admin, name, partitions):
     assert admin.stats(name)["subscriptions"]["s"]["msgBacklog"] == 2
     if not partitions:
         assert [each.data() for each in admin.peek_messages(name, "s", 2)] == [b"first", b"second"]
-        assert client.create_reader(name, pulsar.MessageId.earliest).read_next(10_000).data() == b"first"
+        assert client.create_reader(name, pulsar.MessageId.earliest).read_next(60_000).data() == b"first"
     producer.close()
     admin.delete_topic(name, force=True)
     assert admin.list_topics("public/default") == []
@@ -93,7 +93,7 @@ def test_a_subscription_a_consumer_and_a_producer(client, admin, name):
     producer = client.create_producer("t", producer_name=name, properties={name: name})
     assert producer.producer_name() == name
     producer.send(b"first", properties={name: name}, partition_key=name, ordering_key=name)
-    message = consumer.receive(10_000)
+    message = consumer.receive(60_000)
     assert (message.producer_name(), message.properties()) == (name, {name: name})
     assert (message.partition_key(), message.ordering_key()) == (name, name)
     stats = admin.stats("t")["subscriptions"]
@@ -115,13 +115,13 @@ def test_a_broker_that_comes_next_knows_them(root_url, name):
     with PlainBroker(root_url), contextlib.closing(pulsar.Client(f"delta:{root_url}")) as client:
         consumer = client.subscribe(topic, name, consumer_type=SHARED, consumer_name=name)
         client.create_producer(topic).send(b"first")
-        assert consumer.receive(10_000).data() == b"first"
+        assert consumer.receive(60_000).data() == b"first"
         with PlainBroker(root_url) as next_broker:
             eventually(lambda: len(next_broker.rounds.bundle.cursors) == 1)
             (held,) = next_broker.cursor(topic, name).consumers.values()
             assert held.name == name
             client.create_producer(topic).send(b"second")
-            assert consumer.receive(10_000).data() == b"second"
+            assert consumer.receive(60_000).data() == b"second"
 
 
 @odd_names
@@ -139,11 +139,11 @@ def test_letters_go_where_names_lead(client, admin, name):
         retry_enable=True,
     )
     client.create_producer(topic).send(b"first", properties={name: name})
-    consumer.reconsume_later(consumer.receive(10_000), 0, {name: name})
-    again = consumer.receive(10_000)
+    consumer.reconsume_later(consumer.receive(60_000), 0, {name: name})
+    again = consumer.receive(60_000)
     assert again.properties()["REAL_SUBSCRIPTION"] == subscription and again.properties()[name] == name
     consumer.reconsume_later(again, 0)
-    dead = client.subscribe(f"{topic}-{subscription}-DLQ", name).receive(10_000)
+    dead = client.subscribe(f"{topic}-{subscription}-DLQ", name).receive(60_000)
     assert (dead.data(), dead.properties()["REAL_SUBSCRIPTION"]) == (b"first", subscription)
 
 
@@ -162,7 +162,7 @@ def test_deduplication_and_access_by_a_producers_name(client, admin, name):
     assert producer.last_sequence_id() == 5
     producer.send(b"first again", sequence_id=5)
     producer.send(b"second", sequence_id=6)
-    assert [reader.read_next(10_000).data() for _ in range(2)] == [b"first", b"second"]
+    assert [reader.read_next(60_000).data() for _ in range(2)] == [b"first", b"second"]
 
 
 @odd_names
@@ -173,20 +173,20 @@ def test_what_administrators_do_to_a_topic(client, admin, name):
     assert admin.get_schema_info(name)["version"] == 0
     for _ in range(2):
         producer.send("text", partition_key=name)
-    consumer.receive(10_000)
+    consumer.receive(60_000)
     admin.set_policy(full_name, "message_ttl_seconds", 1000)
     assert admin.get_policies(full_name) == {"message_ttl_seconds": "1000"}
     assert {each["consumer_name"] for each in admin.hash_ranges(name, name)} == {name}
     assert admin.partition_for_key(name, name) == full_name
     assert (admin.describe(name)["topic"], admin.lost_messages(name), admin.mend(name)) == (full_name, [], [])
     admin.compact(name)
-    assert client.create_reader(name, pulsar.MessageId.earliest, is_read_compacted=True).read_next(10_000)
+    assert client.create_reader(name, pulsar.MessageId.earliest, is_read_compacted=True).read_next(60_000)
     for tend in (optimize, vacuum):
         assert tend(admin.layout, topic=name)
     admin.unload(name)
     assert admin.doctor() == []
     pattern = re.compile(f"public/default/{re.escape(name)}")
-    assert client.subscribe(pattern, "by pattern", **EARLIEST).receive(10_000).topic_name() == full_name
+    assert client.subscribe(pattern, "by pattern", **EARLIEST).receive(60_000).topic_name() == full_name
 
 
 @odd_names
@@ -197,7 +197,7 @@ def test_the_command_line(client, admin, root_url, name):
     assert json.loads(say(root_url, "topics", "list", "--json"))[0]["topic"] == full_name
     key, value = name.replace("=", "-"), name
     say(root_url, "produce", full_name, "text", f"--property={key}={value}", f"--key={name}")
-    message = consumer.receive(10_000)
+    message = consumer.receive(60_000)
     assert (message.properties(), message.partition_key()) == ({key: value}, name)
     stats = json.loads(say(root_url, "stats", full_name, "--json"))
     assert [*stats["subscriptions"]] == [name]

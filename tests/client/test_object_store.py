@@ -61,7 +61,7 @@ def test_what_is_acknowledged_stays_so_from_broker_to_broker(url):
         client = client_of(url)
         consumer = client.subscribe("t", "s", **SHARED)
         send(client, "t", *"abcdef")
-        messages = [consumer.receive(30_000) for _ in range(6)]
+        messages = [consumer.receive(60_000) for _ in range(6)]
         assert [message.data().decode() for message in messages] == [*"abcdef"]
         for message in messages[::2]:
             consumer.acknowledge(message)
@@ -83,7 +83,7 @@ def test_a_killed_broker_is_replaced_and_nothing_is_lost(url, monkeypatch):
         client = client_of(url)
         consumer = client.subscribe("t", "s", **SHARED)
         send(client, "t", *"abc")
-        messages = [consumer.receive(30_000) for _ in range(3)]
+        messages = [consumer.receive(60_000) for _ in range(3)]
         consumer.acknowledge(messages[0])
         os.killpg(broker.process.pid, signal.SIGKILL)
         broker.process.wait()
@@ -114,7 +114,7 @@ def test_a_bundle_is_split_there_and_clients_follow(url):
         with PlainBroker(url):
             consumer = client.subscribe(HIGH, "s", **SHARED)
             send(client, HIGH, *"abc")
-            messages = [consumer.receive(30_000) for _ in range(3)]
+            messages = [consumer.receive(60_000) for _ in range(3)]
             consumer.acknowledge(messages[0])
         split_bundle(Layout(url))
         lower, upper = (PlainBroker(url, bundle=each.bundle) for each in layouts_of(Layout(url)))

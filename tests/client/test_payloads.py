@@ -40,7 +40,7 @@ def rows_of(root_url, topic: str = "t") -> pa.Table:
 
 
 def received(consumer, count: int) -> list[bytes]:
-    return [consumer.receive(5000).data() for _ in range(count)]
+    return [consumer.receive(60_000).data() for _ in range(count)]
 
 
 class Damaging:
@@ -71,11 +71,11 @@ def test_payloads_are_stored_compressed_and_every_reader_gets_them_plain(client,
             producer.send_async(content, None)
         producer.close()
     expected = [each for name in CompressionType.__members__ for each in (TEXT + name.encode(), b"", b"")]
-    messages = [consumer.receive(5000) for _ in expected]
+    messages = [consumer.receive(60_000) for _ in expected]
     assert [message.data() for message in messages] == expected
     assert [message.has_null_value() for message in messages] == [False, False, True] * len(CompressionType)
     reader = client.create_reader("t", pulsar.MessageId.earliest)
-    assert [reader.read_next(5000).data() for _ in expected] == expected
+    assert [reader.read_next(60_000).data() for _ in expected] == expected
     admin = Admin(service_url)
     assert [message.data() for message in admin.peek_messages("t", "s", len(expected))] == expected
     one = messages[3].message_id()
@@ -114,7 +114,7 @@ def test_the_stored_size_counts_for_the_maximum_and_the_router_sees_the_plain_pa
         producer.send(os.urandom(6 << 20))
     assert seen == [6 << 20] * 2
     reader = client.create_reader("p", pulsar.MessageId.earliest)
-    assert reader.read_next(5000).data() == bytes(6 << 20) and not reader.has_message_available()
+    assert reader.read_next(60_000).data() == bytes(6 << 20) and not reader.has_message_available()
 
 
 def test_chunks_are_cut_from_what_is_compressed_and_encrypted(client, root_url):
@@ -140,15 +140,15 @@ def test_chunks_are_cut_from_what_is_compressed_and_encrypted(client, root_url):
     for consumer_type in pulsar.ConsumerType:
         options = dict(consumer_type=consumer_type, crypto_key_reader=Keys("a"), **EARLIEST)
         consumer = client.subscribe("t", consumer_type.name, **options)
-        message = consumer.receive(5000)
+        message = consumer.receive(60_000)
         assert message.data() == noise + bytes(1_000_000) and message.message_id().first_chunk_message_id()
         consumer.acknowledge(message)
         assert received(consumer, 1) == [bytes(1_000_000)]
     reader = client.create_reader("t", pulsar.MessageId.earliest, crypto_key_reader=Keys("a"))
-    assert [len(reader.read_next(5000).data()) for _ in range(2)] == [1_300_000, 1_000_000]
+    assert [len(reader.read_next(60_000).data()) for _ in range(2)] == [1_300_000, 1_000_000]
     without = client.subscribe("t", "without", **EARLIEST)
     with pytest.raises(pulsar.CryptoError) as failed:
-        without.receive(5000)
+        without.receive(60_000)
     assert failed.value.message_id == message.message_id()
     without.acknowledge(failed.value.message_id)
 
@@ -159,18 +159,18 @@ def test_who_has_a_key_reads_and_who_has_none_is_told_of_each_message_and_gets_t
     assert TEXT not in rows_of(root_url)["payload"].to_pylist()
     for number, name in enumerate("ab"):
         consumer = client.subscribe("t", f"s{number}", crypto_key_reader=Keys(name), **EARLIEST)
-        message = consumer.receive(5000)
+        message = consumer.receive(60_000)
         assert message.data() == TEXT and received(consumer, 1) == [b"for all"]
         context = message.encryption_context()
         assert [key.key for key in context.keys()] == ["a", "b"] and not context.is_decryption_failed()
     without = client.subscribe("t", "s", **EARLIEST)
     with pytest.raises(pulsar.CryptoError, match=r"message \(.*is encrypted \(keys 'a', 'b'\).*crypto_key_r") as failed:
-        without.receive(5000)
+        without.receive(60_000)
     assert received(without, 1) == [b"for all"] and nothing_comes(without)
     without.close()
     again = client.subscribe("t", "s", crypto_key_reader=Keys("c"))
     with pytest.raises(pulsar.CryptoError, match="gave no private key 'a'"):
-        again.receive(5000)
+        again.receive(60_000)
     again.acknowledge(failed.value.message_id)
     assert received(again, 1) == [b"for all"]
     again.close()
@@ -189,12 +189,12 @@ def test_what_cannot_be_decrypted_is_acknowledged_unseen_where_that_is_asked_for
     consumer.close()
     assert received(client.subscribe("t", "s", crypto_key_reader=Keys("a")), 1) == [b"plain"]
     reader = client.create_reader("t", pulsar.MessageId.earliest, crypto_failure_action=DISCARD)
-    assert reader.read_next(5000).data() == b"plain" and not reader.has_message_available()
+    assert reader.read_next(60_000).data() == b"plain" and not reader.has_message_available()
 
 
 def test_what_cannot_be_decrypted_comes_as_it_is_stored_where_that_is_asked_for(client):
     client.create_producer("t", compression_type=CompressionType.LZ4, **encrypting("a")).send(TEXT)
-    message = client.subscribe("t", "s", crypto_failure_action=CONSUME, **EARLIEST).receive(5000)
+    message = client.subscribe("t", "s", crypto_failure_action=CONSUME, **EARLIEST).receive(60_000)
     context = message.encryption_context()
     assert (context.compression_type(), context.uncompressed_message_size()) == (CompressionType.LZ4, len(TEXT))
     assert context.is_decryption_failed() and (context.algorithm(), context.batch_size()) == ("", 1)
@@ -232,8 +232,8 @@ def test_what_cannot_be_decompressed_is_an_error_for_that_message_only(client, s
     assert received(consumer, 1) == [b"behind"]
     reader = client.create_reader("t", bad, start_message_id_inclusive=True)
     with pytest.raises(pulsar.DecompressionError):
-        reader.read_next(5000)
-    assert reader.read_next(5000).data() == b"behind"
+        reader.read_next(60_000)
+    assert reader.read_next(60_000).data() == b"behind"
     admin = Admin(service_url)
     looked = list(admin.peek_messages("t", "s", 3))
     assert [looked[0].data(), looked[2].data()] == [b"before", b"behind"] and "unreadable" in str(looked[1])
@@ -291,11 +291,11 @@ def test_an_unreadable_message_can_be_given_back_until_it_is_a_dead_letter_as_it
     )
     for _ in range(2):
         with pytest.raises(pulsar.DecompressionError) as failed:
-            consumer.receive(5000)
+            consumer.receive(60_000)
         consumer.negative_acknowledge(failed.value.message_id)
     dead = client.subscribe("dead", "s", **EARLIEST)
     with pytest.raises(pulsar.DecompressionError) as failed:
-        dead.receive(5000)
+        dead.receive(60_000)
     assert failed.value.message_id.topic_name().endswith("/dead")
     [row] = rows_of(root_url, "dead").to_pylist()
     assert row["payload"] == payload and columns.items() <= row.items()
@@ -307,7 +307,7 @@ def test_an_encrypted_dead_letter_is_read_with_the_key(client):
     options = dict(consumer_type=pulsar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=0, **EARLIEST)
     consumer = client.subscribe("t", "s", dead_letter_policy=policy, crypto_key_reader=Keys("a"), **options)
     for _ in range(2):
-        consumer.negative_acknowledge(consumer.receive(5000))
+        consumer.negative_acknowledge(consumer.receive(60_000))
     assert received(client.subscribe("dead", "s", crypto_key_reader=Keys("a"), **options), 1) == [TEXT]
 
 

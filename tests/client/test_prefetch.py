@@ -23,7 +23,7 @@ def publish(client, messages: int) -> None:
 
 
 def receive(consumer, messages: int) -> list[pulsar.Message]:
-    return [consumer.receive(5000) for _ in range(messages)]
+    return [consumer.receive(60_000) for _ in range(messages)]
 
 
 def queues(consumer) -> list[int]:
@@ -63,7 +63,7 @@ def test_what_a_consumer_that_stops_could_have_left_to_others_comes_to_them(clie
         consumer.acknowledge(message)
     other = other_client.subscribe("t", "s", **SHARED)
     most_it_keeps = 1000 + BATCH  # permits may end below zero by all but one message of a batch
-    got = [other.receive(10_000) for _ in range(20_000 - 8000 - most_it_keeps)]
+    got = [other.receive(60_000) for _ in range(20_000 - 8000 - most_it_keeps)]
     assert {message.redelivery_count() for message in got} == {0}
     assert eventually(lambda: queues(consumer) == [1000])
     rest = []

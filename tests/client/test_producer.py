@@ -22,7 +22,7 @@ BATCHING = dict(batching_enabled=True, batching_max_publish_delay_ms=60_000)
 
 def read_all(client, topic: str, count: int) -> list[pulsar.Message]:
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    messages = [reader.read_next(5000) for _ in range(count)]
+    messages = [reader.read_next(60_000) for _ in range(count)]
     assert not reader.has_message_available()
     return messages
 
@@ -71,13 +71,13 @@ def test_messages_sent_while_a_commit_is_under_way_share_the_next(lonely_client,
 
     def slow_append(self, rows):
         entered.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return append(self, rows)
 
     monkeypatch.setattr(AppendTable, "append", slow_append)
     producer, ids = lonely_client.create_producer("t"), []
     producer.send_async(b"first", lambda result, message_id: ids.append(str(message_id)))
-    assert entered.wait(10)
+    assert entered.wait(60)
     for _ in range(3):
         producer.send_async(b"later", lambda result, message_id: ids.append(str(message_id)))
     go_on.set()
@@ -186,7 +186,7 @@ class StuckTable:
 
         def stuck(table, rows):
             self.entered.set()
-            self.go_on.wait(10)
+            self.go_on.wait(60)
             return append(table, rows)
 
         monkeypatch.setattr(AppendTable, "append", stuck)
@@ -206,7 +206,7 @@ def test_a_full_queue_refuses_or_blocks(lonely_client, monkeypatch):
     sender.join(0.1)
     assert sender.is_alive()
     stuck.go_on.set()
-    sender.join(10)
+    sender.join(60)
     assert not sender.is_alive()
     producer.flush()
     assert results == [pulsar.Result.ProducerQueueIsFull, pulsar.Result.Ok, pulsar.Result.Ok]

@@ -86,14 +86,14 @@ def test_the_time_it_is_held_is_its_clock_s(engine):
 
 def test_it_is_held_until_the_backlog_is_gone(engine, client):
     exceed(engine, "producer_request_hold")
-    producer, sent = client.create_producer(TOPIC, send_timeout_millis=20_000), []
+    producer, sent = client.create_producer(TOPIC, send_timeout_millis=60_000), []
     sending = threading.Thread(target=lambda: sent.append(producer.send(b"x")))
     sending.start()
     sending.join(0.2)
     assert sending.is_alive() and not sent
     engine.round([ON.clear_backlog()], 61_000)
     engine.round([], 62_000)
-    sending.join(10)
+    sending.join(60)
     assert [message_id.ledger_id() for message_id in sent] == [2]
 
 
@@ -104,7 +104,7 @@ def test_closing_ends_the_hold(engine, client):
     sending.start()
     sending.join(0.2)
     producer.close()
-    sending.join(10)
+    sending.join(60)
     assert told == [pulsar.Result.AlreadyClosed]
 
 

@@ -48,7 +48,7 @@ def test_new_messages_come(lonely_client, ids):
     with pytest.raises(pulsar.Timeout):
         reader.read_next(30)
     sent = lonely_client.create_producer("t").send(b"new")
-    message = reader.read_next(5000)
+    message = reader.read_next(60_000)
     assert (message.data(), message.message_id()) == (b"new", sent)
 
 
@@ -142,7 +142,7 @@ def test_a_topic_whose_old_log_is_gone_is_read_through_the_ledgers(client, broke
     for number in range(6):
         producer.send(f"m{number}".encode())
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
-    consumer.receive(5000)
+    consumer.receive(60_000)
     log = read_topic(client._layout, "t").path / "_delta_log"
     DeltaTable(str(log.parent)).create_checkpoint()
     for version in range(4):

@@ -68,28 +68,28 @@ def test_a_delivery_of_the_due_lane_lies_where_its_entries_do():
 def test_what_is_acknowledged_by_its_id_is_not_handed_out(client, broker, batch):
     ids = publish(client, 20, batch=batch)
     consumer = client.subscribe("t", "s", **SHARED)
-    assert numbers([consumer.receive(5000)]) == [0]
+    assert numbers([consumer.receive(60_000)]) == [0]
     for message_id in ids[3:9:2]:
         consumer.acknowledge(message_id)
-    assert numbers([consumer.receive(5000) for _ in range(16)]) == [1, 2, 4, 6, 8, *range(9, 20)]
+    assert numbers([consumer.receive(60_000) for _ in range(16)]) == [1, 2, 4, 6, 8, *range(9, 20)]
     assert nothing_comes(consumer)
 
 
 def test_what_is_acknowledged_up_to_an_id_is_not_handed_out(client, broker):
     ids = publish(client, 20, batch=10)
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
-    assert numbers([consumer.receive(5000)]) == [0]
+    assert numbers([consumer.receive(60_000)]) == [0]
     consumer.acknowledge_cumulative(ids[12])
-    assert numbers([consumer.receive(5000) for _ in range(7)]) == list(range(13, 20)) and nothing_comes(consumer)
+    assert numbers([consumer.receive(60_000) for _ in range(7)]) == list(range(13, 20)) and nothing_comes(consumer)
 
 
 def test_a_consumer_that_is_closed_hands_out_nothing_more(client, broker):
     publish(client, 20)
     consumer = client.subscribe("t", "s", **SHARED)
-    messages = [consumer.receive(5000) for _ in range(2)]
+    messages = [consumer.receive(60_000) for _ in range(2)]
     consumer.close()
     with pytest.raises(pulsar.AlreadyClosed):
-        consumer.receive(5000)
+        consumer.receive(60_000)
     with pytest.raises(pulsar.AlreadyClosed):
         consumer.acknowledge(messages[0])
 
@@ -97,9 +97,9 @@ def test_a_consumer_that_is_closed_hands_out_nothing_more(client, broker):
 def test_messages_that_are_asked_for_again_come_once_more(client, broker):
     publish(client, 20)
     consumer = client.subscribe("t", "s", **SHARED)
-    assert numbers([consumer.receive(5000) for _ in range(5)]) == list(range(5))
+    assert numbers([consumer.receive(60_000) for _ in range(5)]) == list(range(5))
     consumer.redeliver_unacknowledged_messages()
-    again = [consumer.receive(5000) for _ in range(20)]
+    again = [consumer.receive(60_000) for _ in range(20)]
     assert sorted(numbers(again)) == list(range(20)) and nothing_comes(consumer)
     assert {message.redelivery_count() for message in again[:5]} == {1}
 
@@ -109,9 +109,9 @@ def test_permits_are_asked_for_when_half_the_queue_is_taken(client, broker):
     publish(client, 100, batch=10)
     consumer = client.subscribe("t", "s", receiver_queue_size=40, **SHARED)
     for _ in range(19):
-        consumer.receive(5000)
+        consumer.receive(60_000)
     assert [request.permits for request in broker.asked("flow")] == [40]
-    consumer.receive(5000)
+    consumer.receive(60_000)
     eventually(lambda: [request.permits for request in broker.asked("flow")] == [40, 20])
 
 
@@ -119,7 +119,7 @@ def test_what_threads_acknowledge_meanwhile_is_all_sent(client, broker):
     """An acknowledgement that comes while the others are taken to be sent starts the next sending."""
     publish(client, 4000)
     consumer = client.subscribe("t", "s", **SHARED)
-    messages = [consumer.receive(5000) for _ in range(4000)]
+    messages = [consumer.receive(60_000) for _ in range(4000)]
     start = threading.Barrier(4)
 
     def acknowledge(number: int) -> None:
@@ -137,7 +137,7 @@ def test_what_threads_acknowledge_meanwhile_is_all_sent(client, broker):
 def test_acknowledgements_in_any_order_are_made_out_alike(client, broker, batch):
     publish(client, 60, batch=batch)
     consumer = client.subscribe("t", "s", **SHARED)
-    messages = [consumer.receive(5000) for _ in range(60)]
+    messages = [consumer.receive(60_000) for _ in range(60)]
     left = {7, 23, 24, 41}
     in_turn = [messages[number * 7 % 60] for number in range(60) if number * 7 % 60 not in left]
     for message in in_turn[::2]:
@@ -146,7 +146,7 @@ def test_acknowledgements_in_any_order_are_made_out_alike(client, broker, batch)
     consumer.acknowledge(in_turn[0])
     consumer.close()
     again = client.subscribe("t", "s", **SHARED)
-    assert sorted(numbers([again.receive(5000) for _ in left])) == sorted(left) and nothing_comes(again)
+    assert sorted(numbers([again.receive(60_000) for _ in left])) == sorted(left) and nothing_comes(again)
 
 
 @pytest.mark.parametrize("kind", [pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared])
@@ -171,14 +171,14 @@ def test_deliveries_that_follow_each_other_are_read_together(client, broker, mon
 
     send(*range(12))
     assert arrived(consumer) == 12
-    taken = [consumer.receive(5000) for _ in range(12)]
+    taken = [consumer.receive(60_000) for _ in range(12)]
     assert numbers(taken) == list(range(12)) and reads == [(12, 0)]
     for message in taken[3:6]:
         consumer.negative_acknowledge(message)
         count = arrived(consumer)
         eventually(lambda: arrived(consumer) > count)
     send(12, 13)
-    again = [consumer.receive(5000) for _ in range(5)]
+    again = [consumer.receive(60_000) for _ in range(5)]
     assert numbers(again) == [3, 4, 5, 12, 13] and reads[1:] == [(3, 1), (2, 0)]
     assert [message.redelivery_count() for message in again] == [1, 1, 1, 0, 0]
     for message in taken[:3] + taken[6:] + again:

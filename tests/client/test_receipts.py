@@ -20,7 +20,7 @@ def sent(client):
 
 
 def receive(consumer, count: int = 5) -> list:
-    return [consumer.receive(5000) for _ in range(count)]
+    return [consumer.receive(60_000) for _ in range(count)]
 
 
 def acks(broker) -> list[tuple]:
@@ -46,7 +46,7 @@ def test_while_the_broker_is_silent_acknowledging_waits(client, broker, sent):
     with broker.paused():
         acknowledging = in_background(broker, consumer.acknowledge, message)
         assert not acknowledging.done()
-    acknowledging.result(10)
+    acknowledging.result(60)
 
 
 def test_with_receipts_a_refusal_is_raised(client, broker, sent):
@@ -55,9 +55,9 @@ def test_with_receipts_a_refusal_is_raised(client, broker, sent):
     with broker.paused():
         deleting = in_background(broker, Admin(f"delta:{broker.layout.root}").unsubscribe, "t", "s", True)
         acknowledging = in_background(broker, consumer.acknowledge, message)
-    deleting.result(10)
+    deleting.result(60)
     with pytest.raises(pulsar.SubscriptionNotFound, match="has no subscription 's'"):
-        acknowledging.result(10)
+        acknowledging.result(60)
 
 
 def test_with_receipts_and_no_broker_acknowledging_times_out(client, broker, sent):
@@ -192,7 +192,7 @@ def test_a_line_that_goes_down_ends_the_waiting(client, broker, sent):
         acknowledging = in_background(broker, consumer.acknowledge, message)
         client._channel.stop(10)
         with pytest.raises(pulsar.AlreadyClosed):
-            acknowledging.result(10)
+            acknowledging.result(60)
 
 
 def test_a_receipt_keeps_the_first_error():

@@ -18,9 +18,9 @@ def returns(broker) -> list[tuple[int, int, int]]:
 def dead_letters(client) -> list[str]:
     """What lies in the dead letter topic, once something does."""
     reader = client.create_reader("t-s-DLQ", pulsar.MessageId.earliest)
-    found = [reader.read_next(10_000).data().decode()]
+    found = [reader.read_next(60_000).data().decode()]
     while reader.has_message_available():
-        found.append(reader.read_next(10_000).data().decode())
+        found.append(reader.read_next(60_000).data().decode())
     return found
 
 
@@ -31,7 +31,7 @@ def counted(messages: list) -> list[tuple[str, int]]:
 def test_a_delay_is_at_least_100_ms(client, broker):
     send(client, "t", "m0")
     consumer = client.subscribe("t", "s", negative_ack_redelivery_delay_ms=0, **SHARED, **EARLIEST)
-    consumer.negative_acknowledge(consumer.receive(5000))
+    consumer.negative_acknowledge(consumer.receive(60_000))
     assert eventually(lambda: returns(broker)) == [(0, 0, 100)]
 
 
@@ -40,11 +40,11 @@ def test_a_backoff_grows_with_the_message_s_count_and_has_no_floor(client, broke
     backoff = pulsar.MultiplierRedeliveryBackoff(min_delay_ms=10, max_delay_ms=30, multiplier=2)
     consumer = client.subscribe("t", "s", negative_ack_redelivery_backoff=backoff, **SHARED, **EARLIEST)
     for count in range(3):
-        message = consumer.receive(5000)
+        message = consumer.receive(60_000)
         assert message.redelivery_count() == count
         consumer.negative_acknowledge(message)
-    consumer.negative_acknowledge(consumer.receive(5000).message_id())
-    assert consumer.receive(5000).redelivery_count() == 4
+    consumer.negative_acknowledge(consumer.receive(60_000).message_id())
+    assert consumer.receive(60_000).redelivery_count() == 4
     assert [delay for _, _, delay in returns(broker)] == [10, 20, 30, 10]
 
 
@@ -56,7 +56,7 @@ def test_an_entry_is_named_once_and_its_last_deadline_counts(client, broker, mon
     producer.flush()
     consumer = client.subscribe("t", "s", negative_ack_redelivery_delay_ms=7000, **SHARED, **EARLIEST)
     tracker = consumer._subscriptions[0].tracker
-    messages = [consumer.receive(5000) for _ in range(2)]
+    messages = [consumer.receive(60_000) for _ in range(2)]
     tracker.give_back({0}, 9000)
     for message in messages:
         consumer.negative_acknowledge(message)
@@ -78,12 +78,12 @@ def test_what_is_given_back_or_acknowledged_does_not_time_out(client, broker, to
         topics, "s", unacked_messages_timeout_ms=10_000, negative_ack_redelivery_delay_ms=60_000, **SHARED, **EARLIEST
     )
     now = stopped_clock(consumer)
-    messages = [consumer.receive(5000) for _ in range(3)]
+    messages = [consumer.receive(60_000) for _ in range(3)]
     consumer.negative_acknowledge(messages[0])
     consumer.acknowledge(messages[1])
     now[0] = 11.0
     consumer._redeliver_expired()
-    assert counted([consumer.receive(5000)]) == [("m2", 1)] and nothing_comes(consumer)
+    assert counted([consumer.receive(60_000)]) == [("m2", 1)] and nothing_comes(consumer)
     assert sorted(returns(broker)) == [(0, 0, 60_000), (2, 2, 0)]
 
 
@@ -94,7 +94,7 @@ def test_what_is_not_acknowledged_in_time_comes_again(client, broker, name):
         "t", "s", consumer_type=pulsar.ConsumerType[name], unacked_messages_timeout_ms=10_000, **EARLIEST
     )
     now = stopped_clock(consumer)
-    messages = [consumer.receive(5000) for _ in range(3)]
+    messages = [consumer.receive(60_000) for _ in range(3)]
     consumer.acknowledge(messages[1])
     eventually(lambda: broker.asked("ack"))
     now[0] = 9.9
@@ -102,7 +102,7 @@ def test_what_is_not_acknowledged_in_time_comes_again(client, broker, name):
     assert nothing_comes(consumer) and returns(broker) == []
     now[0] = 10.0
     consumer._redeliver_expired()
-    assert counted([consumer.receive(5000) for _ in range(2)]) == [("m0", 1), ("m2", 1)]
+    assert counted([consumer.receive(60_000) for _ in range(2)]) == [("m0", 1), ("m2", 1)]
 
 
 def test_a_batch_is_timed_until_all_of_it_is_acknowledged(client, broker):
@@ -113,12 +113,12 @@ def test_a_batch_is_timed_until_all_of_it_is_acknowledged(client, broker):
     producer.flush()
     consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=10_000, **SHARED, **EARLIEST)
     now = stopped_clock(consumer)
-    consumer.acknowledge(consumer.receive(5000))
+    consumer.acknowledge(consumer.receive(60_000))
     eventually(lambda: broker.asked("ack"))
-    assert [consumer.receive(5000).data() for _ in range(2)] == [b"a1", b"a2"]
+    assert [consumer.receive(60_000).data() for _ in range(2)] == [b"a1", b"a2"]
     now[0] = 10.0
     consumer._redeliver_expired()
-    again = [consumer.receive(5000) for _ in range(2)]
+    again = [consumer.receive(60_000) for _ in range(2)]
     assert counted(again) == [("a1", 1), ("a2", 1)]
     consumer.acknowledge(again)
     now[0] = 20.0
@@ -131,13 +131,13 @@ def test_a_cumulative_acknowledgement_ends_the_timing_of_all_before(client, brok
     send(client, "t", "m0", "m1", "m2", "m3")
     consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=10_000, **EARLIEST)
     now = stopped_clock(consumer)
-    messages = [consumer.receive(5000) for _ in range(4)]
+    messages = [consumer.receive(60_000) for _ in range(4)]
     consumer.acknowledge_cumulative(messages[2])
     eventually(lambda: broker.asked("cumulative_ack"))
     now[0] = 10.0
     consumer._redeliver_expired()
     assert eventually(lambda: returns(broker)) == [(3, 3, 0)]
-    assert counted([consumer.receive(5000)]) == [("m3", 1)] and nothing_comes(consumer)
+    assert counted([consumer.receive(60_000)]) == [("m3", 1)] and nothing_comes(consumer)
 
 
 def test_giving_back_takes_no_acknowledgement_back(client, broker):
@@ -150,12 +150,12 @@ def test_giving_back_takes_no_acknowledgement_back(client, broker):
     consumer = client.subscribe(
         "t", "s", ack_group_time_ms=60_000, negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST
     )
-    messages = [consumer.receive(5000) for _ in range(3)]
+    messages = [consumer.receive(60_000) for _ in range(3)]
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[2])
     consumer.negative_acknowledge(messages[1])
     consumer.negative_acknowledge(messages[2])
-    assert counted([consumer.receive(5000)]) == [("a1", 1)] and nothing_comes(consumer)
+    assert counted([consumer.receive(60_000)]) == [("a1", 1)] and nothing_comes(consumer)
     assert sorted((request.first, request.ack_set) for request in broker.asked("ack")) == [(0, [0b10]), (1, None)]
 
 
@@ -167,7 +167,7 @@ def test_a_timeout_with_a_backoff_waits_that_much_longer(client, broker):
     )
     now = stopped_clock(consumer)
     for count, seconds in ((0, 11.0), (1, 13.0), (2, 15.0)):
-        assert consumer.receive(5000).redelivery_count() == count
+        assert consumer.receive(60_000).redelivery_count() == count
         now[0] += seconds - 0.1
         consumer._redeliver_expired()
         assert len(returns(broker)) == count
@@ -181,11 +181,11 @@ def test_on_exclusive_everything_behind_what_comes_back_is_dropped_and_comes_aga
     ones are given again."""
     send(client, "t", *(f"m{number}" for number in range(6)))
     consumer = client.subscribe("t", "s", receiver_queue_size=10, negative_ack_redelivery_delay_ms=100, **EARLIEST)
-    messages = [consumer.receive(5000) for _ in range(3)]
+    messages = [consumer.receive(60_000) for _ in range(3)]
     consumer.acknowledge(messages[0])
     consumer.negative_acknowledge(messages[1])
     eventually(lambda: consumer._subscriptions[0].generation)
-    assert counted([consumer.receive(5000) for _ in range(5)]) == [
+    assert counted([consumer.receive(60_000) for _ in range(5)]) == [
         ("m1", 1),
         ("m2", 0),
         ("m3", 0),
@@ -205,11 +205,11 @@ def test_what_is_queued_of_an_entry_that_comes_again_is_dropped(client, broker):
     consumer = client.subscribe(
         "t", "s", receiver_queue_size=10, negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST
     )
-    first = consumer.receive(5000)
+    first = consumer.receive(60_000)
     consumer.acknowledge(first)
     consumer.negative_acknowledge(first)
     eventually(lambda: consumer._subscriptions[0]._newest)
-    assert counted([consumer.receive(5000) for _ in range(2)]) == [("a1", 1), ("a2", 1)] and nothing_comes(consumer)
+    assert counted([consumer.receive(60_000) for _ in range(2)]) == [("a1", 1), ("a2", 1)] and nothing_comes(consumer)
     assert consumer._subscriptions[0]._newest == {}
     send(client, "t", *(f"m{number}" for number in range(20)))
     assert receive_values(consumer, 20) == [f"m{number}" for number in range(20)]
@@ -227,7 +227,7 @@ def test_a_message_is_shown_once_more_than_it_may_be_given_back(client, broker):
     )
     seen = []
     for _ in range(4):
-        seen.append(consumer.receive(5000))
+        seen.append(consumer.receive(60_000))
         if seen[-1].data() == b"m0":
             consumer.negative_acknowledge(seen[-1])
     assert sorted(counted(seen)) == [("m0", 0), ("m0", 1), ("m0", 2), ("m1", 0)] and nothing_comes(consumer)
@@ -240,10 +240,12 @@ def test_a_message_above_the_limit_is_not_shown_but_given_back(client, broker):
     lenient = client.subscribe("t", "s", negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST)
     for count in range(3):
         message = [
-            message for message in (lenient.receive(5000) for _ in range(1 if count else 2)) if message.data() == b"m0"
+            message
+            for message in (lenient.receive(60_000) for _ in range(1 if count else 2))
+            if message.data() == b"m0"
         ][0]
         lenient.negative_acknowledge(message)
-    assert lenient.receive(5000).redelivery_count() == 3
+    assert lenient.receive(60_000).redelivery_count() == 3
     lenient.close()
     strict = client.subscribe(
         "t", "s", dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2), receiver_queue_size=1, **SHARED

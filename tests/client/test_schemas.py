@@ -40,7 +40,7 @@ def test_values_there_and_back_with_their_version(client, schema):
     producer.send_async(Flight(tail="N1", delay=5), None)
     producer.send(Flight(tail="N2"))
     producer.send(None)
-    messages = [consumer.receive(5000) for _ in range(3)]
+    messages = [consumer.receive(60_000) for _ in range(3)]
     assert [message.value() for message in messages] == [Flight(tail="N1", delay=5), Flight(tail="N2"), None]
     assert {message.int_schema_version() for message in messages} == {0}
     assert messages[0].schema_version() == "\0" * 8
@@ -50,7 +50,7 @@ def test_values_there_and_back_with_their_version(client, schema):
 def test_bytes_say_no_version(client):
     consumer = client.subscribe("t", "s")
     client.create_producer("t").send(b"x")
-    message = consumer.receive(5000)
+    message = consumer.receive(60_000)
     assert (message.int_schema_version(), message.schema_version()) == (-1, "")
 
 
@@ -113,7 +113,7 @@ def test_a_topic_made_again_under_its_name_keeps_schemas_of_its_own(lonely_clien
     for cls, value in ((Flight, Flight(tail="N1", delay=5)), (FlightWithGate, FlightWithGate(tail="N1", gate=7))):
         lonely_client.create_producer("t", schema=AvroSchema(cls)).send(value)
         reader = lonely_client.create_reader("t", pulsar.MessageId.earliest, schema=AvroSchema(cls))
-        message = reader.read_next(5000)
+        message = reader.read_next(60_000)
         assert (message.int_schema_version(), message.value()) == (0, value)
         admin.delete_topic("t")
 
@@ -180,10 +180,10 @@ def test_letters_are_read_with_the_schema_of_where_they_came_from(client, broker
     letters = client.subscribe(
         "t-s-DLQ", "l", schema=AvroSchema(FlightWithGate), initial_position=pulsar.InitialPosition.Earliest
     )
-    consumer.reconsume_later(consumer.receive(5000), delay_millis=0)
-    again = consumer.receive(5000)
+    consumer.reconsume_later(consumer.receive(60_000), delay_millis=0)
+    again = consumer.receive(60_000)
     assert again.topic_name().endswith("t-s-RETRY") and again.value() == FlightWithGate(tail="N1")
     consumer.reconsume_later(again, delay_millis=0)
-    letter = letters.receive(5000)
+    letter = letters.receive(60_000)
     assert letter.value() == FlightWithGate(tail="N1") and letter.int_schema_version() == 0
     assert kept(client, "t-s-DLQ") == [(0, "AVRO")], "its version 0 is another one"

@@ -19,7 +19,7 @@ def ids(client):
 def test_to_a_message(client, ids, is_inclusive, first):
     consumer = client.subscribe("t", "s", start_message_id_inclusive=is_inclusive, **EARLIEST)
     for _ in range(6):
-        consumer.acknowledge(consumer.receive(5000))
+        consumer.acknowledge(consumer.receive(60_000))
     consumer.seek(ids[3])
     assert receive_values(consumer, 6 - first) == [f"m{number}" for number in range(first, 6)]
 
@@ -94,7 +94,7 @@ def test_the_cursor_is_left_on_the_sought_id(client, broker, ids, is_inclusive, 
         "t", "s", consumer_type=consumer_type, start_message_id_inclusive=is_inclusive, **EARLIEST
     )
     for _ in range(6):
-        consumer.acknowledge(consumer.receive(5000))
+        consumer.acknowledge(consumer.receive(60_000))
     consumer.seek(ids[3])
     shown = ["m3", "m4", "m5"] if is_inclusive else ["m4", "m5"]
     assert broker.asked("seek")[0].properties["position"] == "3"
@@ -124,7 +124,7 @@ def test_the_cursor_is_left_on_the_sought_batch(client, broker, index, is_inclus
     producer.flush()
     client.create_producer("t").send(b"c")
     consumer = client.subscribe("t", "s", start_message_id_inclusive=is_inclusive, **EARLIEST)
-    first = consumer.receive(5000).message_id()
+    first = consumer.receive(60_000).message_id()
     consumer.seek(pulsar.MessageId(-1, first.ledger_id(), first.entry_id(), index))
     assert broker.asked("seek")[0].properties["position"] == "0"
     assert receive_values(consumer, len(shown)) == shown and nothing_comes(consumer)

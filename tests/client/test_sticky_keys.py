@@ -113,7 +113,7 @@ def test_sequence_ids_and_answers_of_key_based_batches(lonely_client):
     assert producer.last_sequence_id() == 5
     for number, _, message_id in answers:
         reader = lonely_client.create_reader("t", message_id, start_message_id_inclusive=True)
-        message = reader.read_next(5000)
+        message = reader.read_next(60_000)
         assert (message.data(), message.sequence_id()) == (str(number).encode(), number)
 
 
@@ -134,7 +134,7 @@ def test_key_based_batches_of_a_partitioned_topic(client):
     for key, number in sent:
         producer.send_async(str(number).encode(), None, partition_key=key)
     producer.flush()
-    messages = [consumer.receive(5000) for _ in sent]
+    messages = [consumer.receive(60_000) for _ in sent]
     by_key: dict[str, list[int]] = {}
     keys_of_entry: dict[tuple, set[str]] = {}
     for message in messages:
@@ -157,7 +157,7 @@ def test_a_key_of_a_megabyte(client):
     producer = client.create_producer("t")
     producer.send(b"1", partition_key=key)
     producer.send(b"2", ordering_key=key)
-    messages = [consumer.receive(5000) for _ in range(2)]
+    messages = [consumer.receive(60_000) for _ in range(2)]
     assert [(m.partition_key(), m.ordering_key(), m.data()) for m in messages] == [(key, "", b"1"), ("", key, b"2")]
     assert entry_hashes(client, "t") == [hash_of(key.encode())] * 2
 
@@ -176,7 +176,7 @@ def test_a_key_of_every_byte_comes_as_its_base64(client):
     row = dict(publish_id="p", entry_id=0, batch_size=1, partition=-1, payload=b"m", publish_time=START)
     AppendTable(topic.path).append(MESSAGES.rows([row | dict(partition_key=coded, partition_key_b64_encoded=True)]))
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
-    assert consumer.receive(5000).partition_key() == coded
+    assert consumer.receive(60_000).partition_key() == coded
     assert entry_hashes(client, "t") == [hash_of(bytes(range(256)))]
 
 
@@ -187,7 +187,7 @@ def test_a_letter_has_the_hash_of_its_own_key(client, broker):
         "t", "s", retry_enable=True, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1), **options
     )
     send(client.create_producer("t", **BATCHING), dict(partition_key="a"), dict(partition_key="b"))
-    for message in [consumer.receive(5000) for _ in range(2)]:
+    for message in [consumer.receive(60_000) for _ in range(2)]:
         consumer.reconsume_later(message, 0)
     retries = "persistent://public/default/t-s-RETRY"
     assert eventually(lambda: count(client, retries) == 2)

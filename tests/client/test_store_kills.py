@@ -92,7 +92,7 @@ def test_brokers(s3, monkeypatch):
     with PlainBroker(url) as broker:
         eventually(lambda: receive(1000) or sum(received.values()) >= KILLS, 60)
         while sum(received.values()) < KILLS:
-            assert receive(30_000)
+            assert receive(60_000)
         assert received == {str(number): 1 for number in range(KILLS)} and not receive(300)
         eventually(lambda: broker.cursor("t", "s").mark_delete == KILLS - 1)
         client.close()
@@ -112,7 +112,7 @@ def test_producers(s3, is_made):
                 said = run_until_killed(A_PRODUCER, url, proxy, at_write)
                 sent = [line.removeprefix("sent ") for line in said if line.startswith("sent")]
                 begun = [line for line in said if not line.startswith("sent")]
-                found = [consumer.receive(30_000).data().decode() for _ in sent]
+                found = [consumer.receive(60_000).data().decode() for _ in sent]
                 assert found == sent
                 try:
                     found.append(consumer.receive(500).data().decode())

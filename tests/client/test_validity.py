@@ -62,7 +62,7 @@ def test_what_a_client_waits_for_says_until_when_it_holds_and_nothing_else_does(
     consumer = client.subscribe(
         "t", "s", initial_position=pulsar.InitialPosition.Earliest, ack_receipt_enabled=True, retry_enable=True
     )
-    consumer.acknowledge(consumer.receive(10_000))
+    consumer.acknowledge(consumer.receive(60_000))
     consumer.negative_acknowledge(pulsar.MessageId(-1, 1, 0).of_topic("persistent://public/default/t"))
     consumer.redeliver_unacknowledged_messages()
     consumer.seek(pulsar.MessageId.latest)
@@ -114,4 +114,4 @@ def test_an_answer_of_the_broker_that_it_came_too_late_is_a_timeout(layout):
             asking = in_background(broker, admin.skip_messages, "t", "s", 1)
             broker.advance(20)
         with pytest.raises(pulsar.Timeout, match="ms later, so it was not carried out"):
-            asking.result(10)
+            asking.result(60)

@@ -69,7 +69,7 @@ def staged(topic, *sequence_ids: int, name: str = "p") -> list[StagedFile]:
 def stored(client) -> list[str]:
     reader, found = client.create_reader(TOPIC, pulsar.MessageId.earliest), []
     while reader.has_message_available():
-        found.append(reader.read_next(5000).data().decode())
+        found.append(reader.read_next(60_000).data().decode())
     return found
 
 

@@ -30,14 +30,14 @@ def test_views_and_stats_say_of_each_topic_what_its_bundle_says_once(spark, root
             consumer, producer = client.subscribe(name, "s"), client.create_producer(name)
             for number in range(4):
                 producer.send(b"%d" % number)
-            consumer.acknowledge_cumulative([consumer.receive(20_000) for _ in range(2)][-1])
+            consumer.acknowledge_cumulative([consumer.receive(60_000) for _ in range(2)][-1])
             consumer.close()
     split_bundle(Layout(root))
     with ExitStack() as brokers, closing(pulsar.Client(f"delta:{root}")) as client:
         for layout in layouts_of(Layout(root)):
             brokers.enter_context(PlainBroker(root, bundle=layout.bundle))
         consumer = client.subscribe(HIGH, "s")
-        consumer.acknowledge(consumer.receive(20_000))
+        consumer.acknowledge(consumer.receive(60_000))
         consumer.close()
         eventually(lambda: Admin(f"delta:{root}").stats(HIGH)["subscriptions"]["s"]["msgBacklog"] == 1)
     spark = spark.newSession()  # whose views are no other test's
@@ -106,10 +106,10 @@ def test_consumers_follow_a_topic_whose_bundle_is_split_while_it_is_served(spark
         sink = to_delta(str(tmp_path / "sink"))
         writing = consumers.enter_context(frames.consume(spark, root, HIGH, "sink", sink, timeout=60))
         send(range(10))
-        eventually(lambda: len({*found}) == 10 and sink.rows_written == 10, 60)
+        eventually(lambda: len({*found}) == 10 and sink.rows_written == 10)
         Admin(f"delta:{root}").split_bundle(str(WHOLE))
         send(range(10, 20))
-        eventually(lambda: len({*found}) == 20 and sink.rows_written == 20, 60)
+        eventually(lambda: len({*found}) == 20 and sink.rows_written == 20)
         assert running.exception() is None and writing.exception() is None
         assert {*broker.brokers} == {each.bundle for each in layouts_of(Layout(root))}
     rows = spark.read.format("delta").load(str(tmp_path / "sink")).selectExpr("cast(payload as string)").collect()

@@ -26,7 +26,7 @@ def stored(root, topic=TOPIC) -> list[str]:
     client = pulsar.Client(f"delta:{root}")
     reader, found = client.create_reader(topic, pulsar.MessageId.earliest), []
     while reader.has_message_available():
-        found.append(reader.read_next(5000).data().decode())
+        found.append(reader.read_next(60_000).data().decode())
     client.close()
     return found
 

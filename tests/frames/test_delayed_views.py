@@ -30,7 +30,7 @@ def told(spark, tmp_path):
             deliver_at = now + (4 - number // 2) * HOUR if waits else None
             producer.send(str(number).encode(), deliver_at=deliver_at)
         for _ in range(4):
-            consumer.acknowledge(consumer.receive(5000))
+            consumer.acknowledge(consumer.receive(60_000))
         admin.create_subscription("t", "other", "earliest")
         ids = {at: pulsar.MessageId(-1, at + 1, 0) for at in range(8)}
         assert admin.cancel_scheduled("t", "s", ids=[ids[3]], reason="why not")["done"] == {"s": 1}

@@ -132,7 +132,7 @@ def test_hashes_are_looked_up_once_there_is_more_than_one_consumer(served, monke
     def first(messages, delivery):
         a(messages, delivery)
         if 199 in a.positions:
-            assert is_joined.wait(30)
+            assert is_joined.wait(60)
 
     with run(served, first, "a", max_messages=100):
         publish(served, 0, 199)
@@ -241,7 +241,7 @@ def neighbour_of(name: str, *positions: int) -> str:
 def test_a_run_does_not_wait_for_what_is_anothers(served, is_by_lane):
     """The other one holds two messages and has no permits for more of its own."""
     publish(served, 0, 99)
-    release, stuck = threading.Event(), Handled(lambda number, positions: not release.wait(30))
+    release, stuck = threading.Event(), Handled(lambda number, positions: not release.wait(60))
     mine = Handled()
     with run(served, stuck, "b", max_messages=1, on_error="stop"):
         assert eventually(lambda: stuck.seen)
@@ -255,7 +255,7 @@ def test_a_run_does_not_wait_for_what_is_anothers(served, is_by_lane):
 def test_what_others_hold_is_counted_and_not_looked_at(served, is_by_lane, monkeypatch):
     """One holds all of its own, which lie between the other's; that one has handled everything."""
     monkeypatch.setattr(backlog, "exact_ranges", None)
-    release, stuck, mine = threading.Event(), Handled(lambda number, positions: not release.wait(30)), Handled()
+    release, stuck, mine = threading.Event(), Handled(lambda number, positions: not release.wait(60)), Handled()
     publish(served, 0, 99)
     asleep = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(0, 32767)])
     awake = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(32768, 65535)])

@@ -86,7 +86,7 @@ def test_dead_letters_of_them_are_listed(spark, published):
                 consumer_name=name,
             )
             for _ in range(2):
-                consumer.reconsume_later(consumer.receive(10_000), 0)
+                consumer.reconsume_later(consumer.receive(60_000), 0)
             dead = f"{name}-{subscription}-DLQ"
             eventually(lambda dead=dead: _has_letter(published, dead))
             consumer.close()

@@ -99,7 +99,7 @@ def test_frames_and_clients_read_what_frames_and_clients_compress_and_encrypt(sp
     assert max(row[2] or 0 for row in said) < 200
     assert handled(spark, root, crypto_key_reader=reader) == (["", *expected], None)
     consumer = client.subscribe("t", "c", crypto_key_reader=reader, initial_position=pulsar.InitialPosition.Earliest)
-    assert sorted(consumer.receive(5000).data().decode() for _ in range(43)) == ["", *expected]
+    assert sorted(consumer.receive(60_000).data().decode() for _ in range(43)) == ["", *expected]
     client.close()
     read = read_messages(spark, root, "t", crypto_key_reader=reader)
     rows = read.select("payload", "payload_error", "compression", "encryption_keys").collect()
@@ -305,9 +305,9 @@ def test_dead_letters_are_sent_back_as_they_are_stored_or_as_a_fix_makes_them(sp
         "t", "s", dead_letter_policy=policy, negative_ack_redelivery_delay_ms=0, crypto_key_reader=reader, **shared
     )
     for _ in range(4):
-        consumer.negative_acknowledge(consumer.receive(5000))
+        consumer.negative_acknowledge(consumer.receive(60_000))
     letters = client.subscribe("t-s-DLQ", "look", crypto_key_reader=reader, **shared)
-    assert sorted(letters.receive(5000).data() for _ in range(2)) == [b"secret", b"small"]
+    assert sorted(letters.receive(60_000).data() for _ in range(2)) == [b"secret", b"small"]
     client.close()
     jobs = {"fixed": ("encryption_keys is null", shouted), "as-it-is": ("encryption_keys is not null", None)}
     for job_id, (where, fix) in jobs.items():

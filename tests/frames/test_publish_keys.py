@@ -124,7 +124,7 @@ def test_an_ordering_key_of_bytes_goes_as_base64_and_a_client_reads_it(spark, ro
     client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=1)
     try:
         reader = client.create_reader("unstored", pulsar.MessageId.earliest)
-        messages = [reader.read_next(5000) for _ in keys]
+        messages = [reader.read_next(60_000) for _ in keys]
     finally:
         client.shutdown()
     assert [message.ordering_key().encode("utf-8", "surrogateescape") for message in messages] == [
@@ -206,7 +206,7 @@ def test_a_client_reads_keys_of_all_kinds(spark, root):
     client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=1)
     try:
         reader = client.create_reader("t", pulsar.MessageId.earliest)
-        messages = [reader.read_next(5000) for _ in keys]
+        messages = [reader.read_next(60_000) for _ in keys]
     finally:
         client.shutdown()
     assert {base64.b64decode(message.partition_key()): message.data() for message in messages} == {k: k for k in keys}

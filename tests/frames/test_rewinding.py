@@ -28,7 +28,7 @@ class Worker:
         self.started = threading.Event()
 
     def __call__(self, messages, delivery):
-        assert self.started.wait(30)
+        assert self.started.wait(60)
         got = [position for _, position, _ in positions(delivery)]
         self.seen += got
         if self.failures:

@@ -65,7 +65,7 @@ def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(served, monkey
 
     def stuck(messages, delivery):
         called.set()
-        release.wait(30)
+        release.wait(60)
 
     import pulsar_spark as pulsar
 
@@ -73,7 +73,7 @@ def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(served, monkey
     client.create_producer("t").send(b"x")
     client.close()
     with pytest.raises(KeyError), consume(None, served.layout.root, "t", "s", stuck) as consumption:
-        assert called.wait(10)
+        assert called.wait(60)
         raise KeyError
     assert "its function has not returned within 0.2 s" in caplog.text
     release.set()

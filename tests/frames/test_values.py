@@ -64,7 +64,7 @@ def values(frame) -> list:
 
 def received(client, topic: str, schema, count: int) -> list:
     reader = client.create_reader(topic, pulsar.MessageId.earliest, schema=schema)
-    return [reader.read_next(5000).value() for _ in range(count)]
+    return [reader.read_next(60_000).value() for _ in range(count)]
 
 
 def test_avro_there_and_back(spark, root, client):

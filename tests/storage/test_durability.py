@@ -46,7 +46,7 @@ def play(root: Path, lost: Path, durability: str, patience_ms: int = 20_000) -> 
             for value in sent:
                 producer.send(value.encode())
             for _ in range(10):
-                message = consumer.receive(timeout_millis=20_000)
+                message = consumer.receive(timeout_millis=60_000)
                 consumer.acknowledge(message)
                 sent.remove(message.data().decode())
             consumer.close()

@@ -114,7 +114,7 @@ def test_nobody_waits_for_a_writer_whom_the_session_failed(conf, when):
         failing.is_failing = True
     if when == "set":
         other.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     other.join()
     conf.update(type="INT96")
     staging._held.pop(conf, None)

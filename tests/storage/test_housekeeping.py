@@ -114,7 +114,7 @@ def payloads(engine: SparkEngine) -> list[bytes]:
         reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
         found = []
         while reader.has_message_available():
-            found.append(reader.read_next(timeout_millis=5000).data())
+            found.append(reader.read_next(timeout_millis=60_000).data())
         return found
     finally:
         client.close()
@@ -438,20 +438,20 @@ def test_a_reader_that_was_away_reads_on(engine):
     client = pulsar.Client(f"delta:{engine.layout.root}")
     try:
         reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
-        received = [reader.read_next(timeout_millis=5000).data() for _ in range(N)]
+        received = [reader.read_next(timeout_millis=60_000).data() for _ in range(N)]
         assert not reader.has_message_available()
         for number in range(N, N + 3):
             engine.publish(TOPIC, -1, [1], payload=b"%d" % number)
         engine.round([], 13_000)
         engine.restart(14_000)
         keep(engine)
-        received += [reader.read_next(timeout_millis=5000).data() for _ in range(3)]
+        received += [reader.read_next(timeout_millis=60_000).data() for _ in range(3)]
         assert received == [b"%d" % number for number in range(N + 3)]
         assert not reader.has_message_available()
         keep(engine)
         reader.seek(pulsar.MessageId.latest)
         reader = client.create_reader(TOPIC, pulsar.MessageId.latest, start_message_id_inclusive=True)
-        assert reader.read_next(timeout_millis=5000).data() == b"%d" % (N + 2), "its commit is no longer in the log"
+        assert reader.read_next(timeout_millis=60_000).data() == b"%d" % (N + 2), "its commit is no longer in the log"
         assert client.create_producer(TOPIC).send(b"x").ledger_id() > N + 3
     finally:
         client.close()

@@ -53,17 +53,17 @@ def test_an_append_does_not_wait_for_one_that_is_under_way(layout, monkeypatch):
         adds = write(*arguments)
         if threading.current_thread().name == "slow":
             reached.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
         return adds
 
     monkeypatch.setattr(tables, "write_files", write_and_wait)
     done = []
     thread = threading.Thread(target=lambda: done.append(slow.append(ROW)), name="slow")
     thread.start()
-    assert reached.wait(30)
+    assert reached.wait(60)
     assert [quick.append(ROW), quick.append(ROW)] == [1, 2]
     go_on.set()
-    thread.join(30)
+    thread.join(60)
     assert done == [3]
 
 
@@ -75,7 +75,7 @@ def test_who_holds_the_lock_alone_keeps_appends_away(layout):
         thread.start()
         thread.join(0.2)
         assert done == [] and TableLog(path).latest() == 0
-    thread.join(30)
+    thread.join(60)
     assert done == [1]
 
 

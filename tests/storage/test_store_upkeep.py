@@ -69,7 +69,7 @@ def test_a_root_is_kept_small_and_serves_on(layout, hasty):
         consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared)
         for number in range(N):
             send(client, "t", str(number))
-            message = consumer.receive(30_000)
+            message = consumer.receive(60_000)
             if number < N - 2:
                 consumer.acknowledge(message)
         requests = TableLog(layout.broker_table("requests"))
@@ -87,7 +87,7 @@ def test_a_root_is_kept_small_and_serves_on(layout, hasty):
         consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared)
         assert sorted(receive_values(consumer, 3)) == [str(N - 2), str(N - 1), "more"]
         reader = client.create_reader("t", pulsar.MessageId.earliest)
-        assert [reader.read_next(30_000).data().decode() for _ in range(N + 1)] == [*map(str, range(N)), "more"]
+        assert [reader.read_next(60_000).data().decode() for _ in range(N + 1)] == [*map(str, range(N)), "more"]
         client.close()
 
 
@@ -132,14 +132,14 @@ def test_trimming(layout):
         consumer = client.subscribe("t", "s")
         send(client, "t", *"abc")
         for _ in "ab":
-            consumer.acknowledge(consumer.receive(30_000))
+            consumer.acknowledge(consumer.receive(60_000))
         client.close()
         eventually(lambda: trim(layout, "t", dry_run=True)[0]["first_position"] == 2)
         (row,) = trim(layout, "t")
         assert row["files"] == 2 and trim(layout, "t")[0]["files"] == 0
         client = pulsar.Client(f"delta:{layout.root}", operation_timeout_seconds=30)
         reader = client.create_reader("t", pulsar.MessageId.earliest)
-        assert reader.read_next(30_000).data() == b"c"
+        assert reader.read_next(60_000).data() == b"c"
         client.close()
 
 
@@ -154,7 +154,7 @@ def test_compaction(layout):
         assert admin.compaction_status("t")["status"] == "SUCCESS"
         producer.send(b"4", partition_key="b")
         reader = client.create_reader("t", pulsar.MessageId.earliest, is_read_compacted=True)
-        assert [reader.read_next(30_000).data() for _ in range(3)] == [b"2", b"3", b"4"]
+        assert [reader.read_next(60_000).data() for _ in range(3)] == [b"2", b"3", b"4"]
         client.close()
     topic = read_topic(layout, "t")
     with pytest.raises(ZeroDivisionError), compacting(topic):

@@ -235,7 +235,7 @@ def test_a_reader_starts_behind_what_was_trimmed(engine, is_vacuumed):
         reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
         ids = []
         while reader.has_message_available():
-            ids.append(reader.read_next(timeout_millis=5000).message_id())
+            ids.append(reader.read_next(timeout_millis=60_000).message_id())
         assert [(each.ledger_id(), each.entry_id()) for each in ids] == [(5, 0), (5, 1)]
     finally:
         client.close()
@@ -247,7 +247,7 @@ def test_a_reader_on_its_way_reads_what_files_there_are_and_passes_over_the_rest
     client = pulsar.Client(f"delta:{engine.layout.root}")
     try:
         reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
-        seen = [reader.read_next(timeout_millis=5000).message_id().ledger_id()]
+        seen = [reader.read_next(timeout_millis=60_000).message_id().ledger_id()]
         engine.round([ON.clear_backlog()], 2)
         assert trim(engine).trim.kept_by == "the newest ledger stays", "a reader keeps nothing"
         if is_vacuumed:
@@ -255,7 +255,7 @@ def test_a_reader_on_its_way_reads_what_files_there_are_and_passes_over_the_rest
                 retention_hours=0, dry_run=False, enforce_retention_duration=False
             )
         while reader.has_message_available():
-            seen.append(reader.read_next(timeout_millis=5000).message_id().ledger_id())
+            seen.append(reader.read_next(timeout_millis=60_000).message_id().ledger_id())
         assert seen == ([1, 1, 5, 5] if is_vacuumed else [1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
     finally:
         client.close()

@@ -165,7 +165,7 @@ def test_a_client_that_follows_versions_goes_on(engine):
         for number in range(3):
             sent.append(producer.send(b"%d" % number))
             rewrite_all(engine)
-        received = [reader.read_next(timeout_millis=5000) for _ in range(3)]
+        received = [reader.read_next(timeout_millis=60_000) for _ in range(3)]
         assert [message.data() for message in received] == [b"0", b"1", b"2"]
         assert [message.message_id() for message in received] == sent
         assert reader.has_message_available() is False

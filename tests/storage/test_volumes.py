@@ -95,7 +95,7 @@ def test_messages_go_through_it(dbfs):
             client = pulsar.Client(f"delta:{root}")
             consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
             send(client, "t", first, chr(ord(first) + 1))
-            received = [consumer.receive(30_000) for _ in range(2)]
+            received = [consumer.receive(60_000) for _ in range(2)]
             assert [message.data().decode() for message in received] == [first, chr(ord(first) + 1)]
             consumer.acknowledge_cumulative(received[-1])
             client.close()

@@ -84,7 +84,7 @@ def test_updated_messages_are_delivered_as_they_are_now(root):
     root.send(range(4))
     root.table().update(updates={"partition_key": "'changed'"}, predicate="entry_id = 2")
     consumer = root.subscribe()
-    messages = [consumer.receive(10_000) for _ in range(4)]
+    messages = [consumer.receive(60_000) for _ in range(4)]
     received = sorted((message.data().decode(), message.partition_key()) for message in messages)
     assert received == [("0", ""), ("1", ""), ("2", "changed"), ("3", "")]
     assert "deletedMessages" not in root.stats() and "error" not in root.stats()
@@ -148,7 +148,7 @@ def test_merge_deletes_updates_and_its_inserts_are_no_publish(root):
         .execute()
     )
     consumer = root.subscribe()
-    messages = [consumer.receive(10_000) for _ in range(3)]
+    messages = [consumer.receive(60_000) for _ in range(3)]
     received = sorted((message.data().decode(), message.partition_key()) for message in messages)
     assert received == [("0", "merged"), ("2", ""), ("3", "")]
     with pytest.raises(pulsar.Timeout):
@@ -201,7 +201,7 @@ def test_a_reader_and_peek_pass_over_what_is_deleted(root):
     root.table().delete("entry_id in (1, 2)")
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 6)
     reader = root.client.create_reader("t", pulsar.MessageId.earliest)
-    assert [reader.read_next(5000).data() for _ in range(4)] == [b"0", b"3", b"4", b"5"]
+    assert [reader.read_next(60_000).data() for _ in range(4)] == [b"0", b"3", b"4", b"5"]
     assert [message.data() for message in root.admin.peek_messages("t", "s", 10)] == [b"0", b"3", b"4", b"5"]
     with pytest.raises(pulsar.Timeout):
         reader.read_next(300)

@@ -88,7 +88,7 @@ def test_one_message_by_its_id_and_one_that_is_peeked_at(root, large):
 
 def test_the_last_message_of_a_topic(root, large):
     reader = root.client.create_reader("t", pulsar.MessageId.latest, start_message_id_inclusive=True)
-    assert reader.read_next(5000).message_id().entry_id() == GROUPS * GROUP_ROWS - 1
+    assert reader.read_next(60_000).message_id().entry_id() == GROUPS * GROUP_ROWS - 1
     assert_one_group(large, GROUPS - 1)
 
 
@@ -102,13 +102,13 @@ def test_one_letter(root, large):
     options = {"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(1), "negative_ack_redelivery_delay_ms": 20}
     consumer = root.subscribe(receiver_queue_size=1, **SHARED, **options)
     for redelivery_count in (0, 1):
-        message = consumer.receive(10_000)
+        message = consumer.receive(60_000)
         while message.message_id().entry_id() != 1:
             consumer.acknowledge(message)
-            message = consumer.receive(10_000)
+            message = consumer.receive(60_000)
         assert message.redelivery_count() == redelivery_count
         large.forget()
         consumer.negative_acknowledge(message)
     letters = root.client.create_reader("t-s-DLQ", pulsar.MessageId.earliest)
-    assert letters.read_next(10_000).data() == message.data()
+    assert letters.read_next(60_000).data() == message.data()
     assert_one_group(large, 0, most=3 * GROUP_ROWS * PAYLOAD)

@@ -52,7 +52,7 @@ booked, done = {}, threading.Event()
 threads = [threading.Thread(target=work, args=(worker, booked, done)) for worker in workers]
 for thread in threads:
     thread.start()
-letter = letters.receive(timeout_millis=30_000)
+letter = letters.receive(timeout_millis=60_000)
 letters.acknowledge(letter)
 done.set()
 for thread in threads:
