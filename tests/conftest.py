@@ -1,10 +1,12 @@
 """What tests share: one Spark session for the whole run, a root of their own, a clock they set.
 
-A test that asks for ``spark`` is marked ``spark`` by that; one that starts Java in a process of its own is marked
-``java``, and ``spark`` by that, so ``pytest -m "not spark"`` needs no Java. Where several workers run the suite (``-n 3
---dist loadgroup``), one of them gets the tests of DataFrames, one all others that share a session, one the processes,
-one after the other, and whoever is done whatever needs no Java. Each waits for much of its time, so that the three
-together fill two cores.
+There are two suites. ``pytest`` runs the default one: every case that is not marked ``long``. ``pytest -m everything``
+runs both, the cheapest cases first.
+
+A test that asks for ``spark`` is marked ``spark`` by that. One that starts Java in a process of its own is marked
+``java``, and ``spark`` by that, so ``pytest -m "not spark"`` needs no Java. Several workers (``-n 3 --dist loadgroup``)
+share the work like this: one gets the tests of DataFrames, one all others that share a session, one the processes, and
+whoever is done whatever needs no Java.
 """
 
 import logging
@@ -32,6 +34,7 @@ from tests.object_store import (
     new_root,
     s3_server,
 )
+from tests.support.costs import Choosing, Measuring
 from tests.unity_catalog import unity_catalog
 
 os.environ.setdefault(ENVIRONMENT, "none")
@@ -70,9 +73,16 @@ def pytest_addoption(parser):
         "like Google's; in a volume that a catalog lends in the first; or in azurite, where that runs. In a store "
         "those that ask for `root_url` or `in_store` run, and no others",
     )
+    parser.addoption("--within", type=float, metavar="MINUTES", help="of what is chosen, the cheapest cases that fit")
+    parser.addoption("--measure", action="store_true", help="write what each case takes to tests/costs.tsv")
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "long: not in the default suite")
+    config.addinivalue_line("markers", "everything: every case (set by itself)")
+    config.pluginmanager.register(Choosing(config.getoption("--within")))
+    if config.getoption("--measure"):
+        config.pluginmanager.register(Measuring())
     config.addinivalue_line("markers", "local_disk: of what only a local disk has; not run with --store s3")
     config.addinivalue_line("markers", "spark: needs a JVM (set by itself for tests that use the spark fixture)")
     config.addinivalue_line("markers", "java: starts a JVM in a process of its own, and so is marked spark, too")
@@ -95,6 +105,7 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if item not in on_any])
         items[:] = on_any
     for item in items:
+        item.add_marker("everything")
         is_process = item.get_closest_marker("java") is not None
         if is_process or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
