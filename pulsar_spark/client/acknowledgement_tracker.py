@@ -64,6 +64,7 @@ class AcknowledgementTracker:
         """The shortest delay of those, by which they are sent; without any, longer than all."""
         self._is_gathering = self._is_full = False
         self._receipt: Receipt | None = None
+        self._ended_by: PulsarSparkError | None = None
         self._source = self._source_of(channel)
 
     def turn_to(self, channel: Channel) -> None:
@@ -101,6 +102,8 @@ class AcknowledgementTracker:
         :meth:`acknowledge_cumulative` say first, and the rows to send, in order and at once: the request is the last,
         after what was acknowledged before."""
         with self._lock:
+            if self._ended_by is not None:
+                raise self._ended_by
             earlier = self._take()
             result, ack_set = self.group.acknowledge_apart(
                 position, batch_index, bits, is_cumulative=letter.is_cumulative
@@ -121,6 +124,11 @@ class AcknowledgementTracker:
         self, acknowledge: Callable[[], bool | int], properties: dict[str, str] | None
     ) -> tuple[bool | int, Receipt | None]:
         with self._lock:
+            if self._ended_by is not None:
+                self._forget()
+                if self._grouping.has_receipts:
+                    raise self._ended_by
+                return False, None
             self._make_out()
             earlier = self._take() if properties else []
             result = acknowledge()
@@ -188,6 +196,8 @@ class AcknowledgementTracker:
     def give_back(self, positions: set[int] | range, delay_ms: int) -> None:
         """Give entries back after a delay."""
         with self._lock:
+            if self._ended_by is not None:
+                return
             is_known = self._negative_ms <= delay_ms
             self._negative_ms = min(self._negative_ms, delay_ms)
             self._negative.update(dict.fromkeys(positions, delay_ms))
@@ -222,18 +232,29 @@ class AcknowledgementTracker:
 
     def forget(self) -> None:
         """The cursor was moved: what was acknowledged until then says nothing any more. The caller holds the lock."""
-        self.pending.clear()
-        self.group.clear()
-        self._negative.clear()
+        self._forget()
         receipt, self._receipt = self._receipt, None
         if receipt is not None:
             receipt.expect([])
+
+    def _forget(self) -> None:
+        self.pending.clear()
+        self.group.clear()
+        self._negative.clear()
 
     def take_acknowledgements(self) -> list[dict]:
         """The rows of what was acknowledged; the group starts again. The caller holds the lock."""
         rows = self._take()
         self.group.clear()
         return rows
+
+    def end(self, error: PulsarSparkError) -> None:
+        """The entries are gone, and with them all that is said of them, now and later; who waits for a receipt, or for
+        a letter, gets *error*."""
+        with self._lock:
+            self._ended_by = error
+            self._forget()
+        self.fail(error)
 
     def fail(self, error: PulsarSparkError) -> None:
         """Nothing can be sent any more."""

@@ -5,6 +5,7 @@ threads read messages, the channel's thread only queues ranges of positions. Wha
 anything is sent.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from pulsar_spark.client.seeking import seek
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.client.topic_log import last_message_id
 from pulsar_spark.client.unacked import UnackedTracker
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, PulsarSparkError, Timeout
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, OperationNotSupported, PulsarSparkError, Timeout
 from pulsar_spark.link.channels import Channels
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
@@ -44,6 +45,8 @@ class Consumer(Acknowledging):
         consumer_id: str,
         settings: ConsumerSettings,
         letter_topics: LetterTopics | None,
+        *,
+        follows_pattern: bool = False,
     ):
         self._client, self._process = client, client._process
         self._channel: Channels = client._channel
@@ -54,6 +57,9 @@ class Consumer(Acknowledging):
         self._topic_name = topic_name
         self._consumer_id = consumer_id
         self._topics = topics
+        self._follows_pattern = follows_pattern
+        self._changing = threading.Lock()
+        """Whoever changes what it receives from has it."""
         self._follows: list[Callable[[], None]] = []
         self._unacked = None
         if settings.unacked_timeout_ms:
@@ -110,16 +116,28 @@ class Consumer(Acknowledging):
         self._follows.append(look)
         self._client._following.add(look, seconds)
 
+    def _follow_no_more(self, look: Callable[[], None]) -> None:
+        self._follows.remove(look)
+        self._client._following.remove(look)
+
     def _follow_partitions(self, topics: list[tuple[Topic, list[int]]]) -> None:
         """Receive from partitions that are added to these topics, where all of a topic's are received from."""
-        watches = [
-            PartitionWatch(topic) for topic, indexes in topics if topic.partitions and len(indexes) == topic.partitions
-        ]
+        watches = {
+            topic.topic_id: PartitionWatch(topic)
+            for topic, indexes in topics
+            if topic.partitions and len(indexes) == topic.partitions
+        }
         waiting: dict[str, Topic] = {}
 
         def look() -> None:
-            waiting.update({found.topic_id: found for watch in watches if (found := watch.added()) is not None})
-            for_each(waiting.values(), join)
+            for gone in watches.keys() - {each.topic.topic_id for each in self._subscriptions}:
+                del watches[gone]
+                waiting.pop(gone, None)
+            if not watches:
+                self._follow_no_more(look)
+            found = [added for watch in watches.values() if (added := watch.added()) is not None]
+            waiting.update({topic.topic_id: topic for topic in found})
+            for_each(list(waiting.values()), join)
 
         def join(topic: Topic) -> None:
             known = {each.partition for each in self._subscriptions if each.topic.topic_id == topic.topic_id}
@@ -147,13 +165,35 @@ class Consumer(Acknowledging):
             if errors:
                 raise errors[0]
             return
-        self._places.add(added)
-        self._subscriptions = self._subscriptions + added
+        with self._changing:
+            added = [each for each in added if each.error is None]  # those that are not gone again
+            self._places.add(added)
+            self._subscriptions = self._subscriptions + added
         for subscription in added:
             subscription.joined()
         self._channel.logger.info(
             "%s: consumer %r has %d partitions more", self._receiver.name, self.consumer_name(), len(added)
         )
+
+    def _lose(self, subscription: PartitionSubscription, error: PulsarSparkError) -> None:
+        """One of its topic partitions is gone, or the subscription on it, as *error* says: go on with the others. The
+        last one closes the consumer, unless a pattern may find others. From the channel's thread."""
+        with self._changing:
+            subscription.end(error)
+            self._subscriptions = [each for each in self._subscriptions if each is not subscription]
+            self._places.remove(subscription)
+        self._detach([subscription])
+        self._forget_unacked(subscription)
+        topic = subscription.topic
+        if any(each.topic.topic_id == topic.topic_id for each in self._subscriptions):
+            return
+        if self._subscriptions or self._follows_pattern:
+            self._channel.logger.warning("%s: %s: the consumer goes on without it", self._receiver.name, error)
+            return
+        if topic.partitions or len(self._topics) > 1:
+            error = AlreadyClosed(f"{error}, and nothing is left of {self._topic_name!r} to receive from")
+        self._channel.logger.error("%s: the consumer is closed: %s", self._receiver.name, error)
+        self._receiver.fail(error)
 
     def _connect(self) -> None:
         """Join the subscription on every partition, or on none."""
@@ -200,7 +240,7 @@ class Consumer(Acknowledging):
     def is_connected(self) -> bool:
         """Whether a broker is there and knows the consumer, on all its partitions."""
         return (
-            not self._receiver.is_closed
+            not (self._receiver.is_closed or self._receiver.has_failed)
             and self._channel.has_broker()
             and all(subscription.is_connected for subscription in self._subscriptions)
         )

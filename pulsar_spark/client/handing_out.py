@@ -14,6 +14,7 @@ from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.reading import Read, read_messages
 from pulsar_spark.client.ready import Ready
+from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -48,7 +49,10 @@ class HandingOut:
         with self.lock:
             if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
                 self._newest_of_lanes.remove(delivery)
-        messages = yield from read_messages(self, delivery)
+        try:
+            messages = yield from read_messages(self, delivery)
+        except TopicNotFound:  # it is deleted, which the broker will say of all that was delivered of it
+            return
         if not delivery.is_dead:
             self._pass_over(delivery, delivery.messages - messages)
 

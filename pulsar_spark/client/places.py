@@ -14,6 +14,8 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
 
 _LOOK_SECONDS = 0.01
+_REMEMBERED = 1000
+"""Partitions that are gone, of which ids may still be named."""
 
 
 class Place(NamedTuple):
@@ -35,6 +37,15 @@ class Places:
         self._by_partition = {
             (subscription.topic.topic_id, subscription.partition): subscription for subscription in subscriptions
         }
+        self._gone: dict[str, PartitionSubscription] = {}
+
+    def remove(self, subscription: PartitionSubscription) -> None:
+        """The consumer has this partition no more. What it received of it may still be named, to no effect."""
+        self._subscriptions = [each for each in self._subscriptions if each is not subscription]
+        self._by_partition = {place: each for place, each in self._by_partition.items() if each is not subscription}
+        self._gone[subscription.topic_name] = subscription
+        if len(self._gone) > _REMEMBERED:
+            del self._gone[next(iter(self._gone))]
 
     def add(self, subscriptions: Sequence[PartitionSubscription]) -> None:
         """The consumer has these partitions, too."""
@@ -49,6 +60,8 @@ class Places:
             delivery = message._delivery
             topic = delivery.subscription.topic
             subscription = self._by_partition.get((topic.topic_id, delivery.subscription.partition))
+            if subscription is None and delivery.subscription in self._gone.values():
+                subscription = delivery.subscription
             if subscription is None:
                 raise InvalidMessage(
                     f"message {message.message_id()} of {message.topic_name()!r} is not one of {self._topic_name!r}"
@@ -62,6 +75,9 @@ class Places:
         message_id = message.message_id() if isinstance(message, Message) else message
         if not isinstance(message_id, MessageId):
             raise ValueError(f"argument message: Message or MessageId expected, not {given(message)}")
+        gone = self._gone.get(message_id.topic_name() or "")
+        if gone is not None and all(gone.topic_name != each.topic_name for each in self._subscriptions):
+            return Place(gone, -1, -1, 0)
         subscription = self.subscription_of(message_id)
         if isinstance(message_id, SentMessageId) and len(self._subscriptions) > 1:
             raise _without_topic(message_id)

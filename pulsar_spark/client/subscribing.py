@@ -5,7 +5,7 @@ Options that mean nothing for a folder (statistics caches, replication) are acce
 
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 from pulsar_spark.client.arguments import check_type, public_call
@@ -23,10 +23,10 @@ from pulsar_spark.errors import (
     OperationNotSupported,
     PulsarSparkError,
     Timeout,
+    TopicNotFound,
 )
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.protocol.topic_pattern import TopicPattern
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.layout import Layout
@@ -204,8 +204,7 @@ class Subscribing:
                 f"topic pattern {str(pattern)!r}: with retry_enable topics are named, as their retry letter topic is"
             )
         settings.queue_size(2)  # refuses the size 0: however many topics fit now, there may be more
-        fitting = partial(self._fitting, pattern)
-        consumer = self._join(list(map(str, fitting())), settings, str(pattern))
+        consumer = self._join([], settings, pattern)
         known = {subscription.topic.topic_id for subscription in consumer._subscriptions}
 
         def is_new(topic: Topic) -> bool:
@@ -222,7 +221,7 @@ class Subscribing:
             known.update(topic.topic_id for topic in found)
 
         def look() -> None:
-            found = list(filter(is_new, map(partial(read_topic, self._layout), fitting())))
+            found = list(filter(is_new, self._fitting(pattern)))
             try:
                 if found:
                     join(found)
@@ -234,12 +233,21 @@ class Subscribing:
         consumer._follow(look, period)
         return consumer
 
-    def _fitting(self, pattern: TopicPattern) -> list[TopicName]:
-        return pattern.fitting(self._layout.topics(*pattern.namespace))
+    def _fitting(self, pattern: TopicPattern) -> list[Topic]:
+        """The topics that a pattern fits, of which none is made."""
+        found = []
+        for name in pattern.fitting(self._layout.topics(*pattern.namespace)):
+            with suppress(TopicNotFound):  # deleted meanwhile
+                found.append(read_topic(self._layout, name))
+        return found
 
-    def _join(self, names: list[str], settings: ConsumerSettings, topic_name: str | None = None) -> Consumer:
-        """A connected consumer of these topics, which together are called *topic_name*, and of the retry letter topic
-        where it is asked for."""
+    def _join(self, names: list[str], settings: ConsumerSettings, pattern: TopicPattern | None = None) -> Consumer:
+        """A connected consumer of the topics of these *names* and of those a *pattern* fits, and of the retry letter
+        topic where it is asked for."""
+        if pattern is not None:
+            self._check_open()
+            fitting = self._fitting(pattern)
+            names = [str(topic.name) for topic in fitting]
         if settings.dead_letter_policy is not None:
             check_letter_topics(
                 self._layout,
@@ -248,8 +256,13 @@ class Subscribing:
                 settings.dead_letter_policy,
                 retry_enable=settings.retry_enable,
             )
-        resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
-        topic_name, letters = topic_name or ",".join(resolved), None
+        if pattern is None:
+            resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
+            topic_name = ",".join(resolved)
+        else:
+            resolved = {str(found.name): (found, list(found.partition_indexes)) for found in fitting}
+            topic_name = str(pattern)
+        letters = None
         for found, _ in resolved.values():
             self._schemas.check_consumer(found, settings.schema)
         settings.schema.attach_client(self)
@@ -264,7 +277,15 @@ class Subscribing:
             found, partitions, name = self._resolve(letters.retry)
             resolved[name] = found, partitions
         consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
-        consumer = Consumer(self, list(resolved.values()), topic_name, consumer_id, settings, letters)
+        consumer = Consumer(
+            self,
+            list(resolved.values()),
+            topic_name,
+            consumer_id,
+            settings,
+            letters,
+            follows_pattern=pattern is not None,
+        )
         self._keep(consumer, consumer._leave)
         self._connect(consumer)
         return consumer

@@ -19,7 +19,7 @@ from pulsar_spark.client.compacted_out import CompactedOut
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.handing_out import HandingOut
 from pulsar_spark.client.ready import Ready
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady, TopicNotFound
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.cursor import IS_UNSEEN
@@ -27,7 +27,7 @@ from pulsar_spark.protocol.letters import is_too_often
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.compacted_entries import CompactedEntries
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics import Topic, read_topic
 
 _RECONNECT_SECONDS = 1.0
 _WATCH_SECONDS = 1.0
@@ -197,8 +197,9 @@ class PartitionSubscription(HandingOut):
 
     def on_removed(self, text: str | None) -> None:
         if text in ("unsubscribed", "deleted"):
-            self.on_failure(
-                AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}")
+            self._consumer._lose(
+                self,
+                AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}"),
             )
             return
         if text == "closed" and not self.is_connected:
@@ -217,7 +218,7 @@ class PartitionSubscription(HandingOut):
         self._reconnect()
 
     def _reconnect(self) -> None:
-        if self._consumer._receiver.is_closed:
+        if self._consumer._receiver.is_closed or self.error is not None:
             return
         self._follow_topic()
         row = self.subscribe_row()
@@ -234,10 +235,15 @@ class PartitionSubscription(HandingOut):
             channel.attach(consumer._consumer_id, name, self.partition, self)
 
     def _reconnected(self, reply: Reply) -> None:
-        if reply.error is None:
+        if self._consumer._receiver.is_closed or self.error is not None:
+            return
+        if isinstance(reply.error, TopicNotFound) or reply.error is None and self._is_made_anew():
+            self._channel.submit([self.row("close")])
+            self.on_removed("deleted")
+        elif reply.error is None:
             self.connected()
             self._channel.logger.info("%s: subscribed again", self._label)
-        elif not self._consumer._receiver.is_closed and self.error is None:
+        else:
             if type(reply.error) is not self._refused:
                 self._refused = type(reply.error)
                 self._channel.logger.log(
@@ -248,6 +254,13 @@ class PartitionSubscription(HandingOut):
                     reply.error,
                 )
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
+
+    def _is_made_anew(self) -> bool:
+        """Is the topic another one of the same name by now, whose messages are not those that are looked up here?"""
+        try:
+            return read_topic(self._consumer._client._layout, self.topic.name).topic_id != self.topic.topic_id
+        except TopicNotFound:
+            return False  # which the broker will say
 
     def on_active(self, is_active: bool) -> None:
         if self.is_active and not is_active:
@@ -338,6 +351,15 @@ class PartitionSubscription(HandingOut):
             self._newest_of_lanes.append(delivery)
         else:
             self._newest.update(dict.fromkeys(delivery.positions, delivery))
+
+    def end(self, error: PulsarSparkError) -> None:
+        """There is nothing to receive here any more, because of *error*: what waits is not shown, and what the
+        application says of what it received is of no use to anybody."""
+        with self.lock:
+            self.error = error
+            self.is_connected = False
+            self._forget_queued()
+        self.tracker.end(error)
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self.error = error
