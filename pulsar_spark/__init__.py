@@ -58,6 +58,7 @@ from pulsar_spark.errors import (
     Interrupted,
     InvalidConfiguration,
     InvalidMessage,
+    InvalidMessageId,
     InvalidRequest,
     InvalidTopicName,
     InvalidUrl,

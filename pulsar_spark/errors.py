@@ -11,7 +11,11 @@ DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it"
 """What to do about stored rows that break an invariant; the end of such a message."""
 
 
-class PulsarSparkError(Exception):
+class PulsarException(Exception):
+    """The root of all errors by the name that the ``pulsar`` package gives it."""
+
+
+class PulsarSparkError(PulsarException):
     """The root of every error raised on purpose."""
 
 
@@ -135,6 +139,10 @@ class InvalidMessage(InvalidRequest):
     """The message or message id is not one of this topic."""
 
 
+class InvalidMessageId(InvalidMessage, ValueError):
+    """What was given is no message id. The ``pulsar`` package raises ValueError there."""
+
+
 class InvalidTopicName(InvalidRequest):
     """The topic name breaks the grammar."""
 
@@ -218,9 +226,6 @@ class TopicNotFound(InvalidRequest):
 
 class UnknownError(PulsarSparkError):
     """A failure without a name of its own."""
-
-
-PulsarException = PulsarSparkError
 
 
 def named(name: str) -> type[PulsarSparkError]:

@@ -4,19 +4,11 @@ The hashing scheme of a partition key and what a producer does without a key to 
 package has no argument for them, Pulsar's other clients do.
 """
 
-from enum import Enum
-
 from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.protocol.numbered import Numbered
 
 
-class _Numbered(Enum):
-    """Members turn into their number as the package's do."""
-
-    def __int__(self) -> int:
-        return self.value
-
-
-class ConsumerType(_Numbered):
+class ConsumerType(Numbered):
     """The type of a subscription, which all of its consumers have."""
 
     Exclusive = 0
@@ -25,14 +17,14 @@ class ConsumerType(_Numbered):
     KeyShared = 3
 
 
-class InitialPosition(_Numbered):
+class InitialPosition(Numbered):
     """Where a subscription begins that is made: behind the last message, or at the first."""
 
     Latest = 0
     Earliest = 1
 
 
-class PartitionsRoutingMode(_Numbered):
+class PartitionsRoutingMode(Numbered):
     """Which partition a message without a key goes to: one, each in turn, or what a router says."""
 
     UseSinglePartition = 0
@@ -40,14 +32,14 @@ class PartitionsRoutingMode(_Numbered):
     CustomPartition = 2
 
 
-class BatchingType(_Numbered):
+class BatchingType(Numbered):
     """What a batch holds: messages as they come, or those of one key."""
 
     Default = 0
     KeyBased = 1
 
 
-class CompressionType(_Numbered):
+class CompressionType(Numbered):
     """How a payload is compressed."""
 
     NONE = 0
@@ -57,7 +49,7 @@ class CompressionType(_Numbered):
     SNAPPY = 4
 
 
-class ProducerAccessMode(_Numbered):
+class ProducerAccessMode(Numbered):
     """Whether others may have a producer on the topic, and what becomes of who has one."""
 
     Shared = 0
@@ -66,14 +58,14 @@ class ProducerAccessMode(_Numbered):
     ExclusiveWithFencing = 3
 
 
-class KeySharedMode(_Numbered):
+class KeySharedMode(Numbered):
     """Who says which hashes a Key_Shared consumer gets: the broker, or the consumer."""
 
     AutoSplit = 0
     Sticky = 1
 
 
-class RegexSubscriptionMode(_Numbered):
+class RegexSubscriptionMode(Numbered):
     """Which topics a pattern means; there are persistent ones only."""
 
     PersistentOnly = 0
@@ -81,22 +73,29 @@ class RegexSubscriptionMode(_Numbered):
     AllTopics = 2
 
 
-class ProducerCryptoFailureAction(_Numbered):
+class ProducerCryptoFailureAction(Numbered):
     """What becomes of a message that cannot be encrypted: an error, or sent as it is."""
 
     FAIL = 0
     SEND = 1
 
 
-class ConsumerCryptoFailureAction(_Numbered):
+class ConsumerCryptoFailureAction(Numbered):
     """What becomes of a message that cannot be decrypted: an error, acknowledged unseen, or shown as it is."""
 
     FAIL = 0
     DISCARD = 1
     CONSUME = 2
 
+    def __eq__(self, other: object) -> bool:
+        """The package's equals no number, unlike its other enumerations."""
+        return self is other
 
-class LoggerLevel(_Numbered):
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+class LoggerLevel(Numbered):
     """From which level on a logger says something."""
 
     Debug = 0
@@ -105,7 +104,7 @@ class LoggerLevel(_Numbered):
     Error = 3
 
 
-Result = _Numbered(
+Result = Numbered(
     "Result",
     [
         (name, number)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.payloads import EncryptionContext, Opened, PayloadOpener
 from pulsar_spark.client.publish_rows import Outgoing
-from pulsar_spark.errors import OperationNotSupported, UnreadableMessage
+from pulsar_spark.errors import InvalidMessage, OperationNotSupported, UnreadableMessage
 from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.sticky_key import bytes_of
@@ -92,13 +92,21 @@ class Block:
         return values
 
 
+class _NotReceived:
+    """Stands for the block of a message that a program made by itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidMessage("this Message was made by the program, so it says nothing: use one that was received")
+
+
 class Message:
-    """A received message; made by consumers and readers only."""
+    """A received message, made by consumers and readers. One that a program makes says nothing: its class is there to
+    be derived from."""
 
     __slots__ = ("_block", "_row", "_position", "_opened")
 
-    def __init__(self, block: Block, row: int, position: int = -1):
-        self._block = block
+    def __init__(self, block: Block | None = None, row: int = 0, position: int = -1):
+        self._block: Any = _NotReceived() if block is None else block
         self._row = row
         self._position = position
         self._opened: Opened | UnreadableMessage | None = None
@@ -224,8 +232,12 @@ class Message:
         return self._opened.encryption_context if isinstance(self._opened, Opened) else None
 
     def __str__(self) -> str:
+        if isinstance(self._block, _NotReceived):
+            return f"{type(self).__name__}(not received)"
         size = "unreadable" if isinstance(self._opened, UnreadableMessage) else f"{self.length()} bytes"
         return f"Message(id={self.message_id()}, topic={self.topic_name()!r}, {size})"
+
+    __repr__ = __str__
 
 
 class MessageBatch:

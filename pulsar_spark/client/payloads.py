@@ -52,7 +52,7 @@ class EncryptionContext:
     """How a received message was encrypted; of one that could not be decrypted all that is needed to decrypt it."""
 
     def __init__(self, field: Callable[[str], object], *, is_decryption_failed: bool):
-        self._said = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size")}
+        self._said = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size", "batch_index")}
         self._is_decryption_failed = is_decryption_failed
 
     def keys(self) -> list[EncryptionKey]:
@@ -77,12 +77,20 @@ class EncryptionContext:
         return self._said["uncompressed_size"] or 0
 
     def batch_size(self) -> int:
-        """Messages in the entry; each is encrypted by itself."""
-        return self._said["batch_size"] or 1
+        """Messages of the batch that this is one of, each encrypted by itself; -1 outside a batch."""
+        index = self._said["batch_index"]
+        return -1 if index is None or index < 0 else self._said["batch_size"]
 
     def is_decryption_failed(self) -> bool:
         """Is the payload still encrypted, and compressed?"""
         return self._is_decryption_failed
+
+    def __repr__(self) -> str:
+        return (
+            f"EncryptionContext(algorithm={self.algorithm()!r}, compression_type={self.compression_type().name}, "
+            f"uncompressed_message_size={self.uncompressed_message_size()}, batch_size={self.batch_size()}, "
+            f"is_decryption_failed={self.is_decryption_failed()}, keys={[key.key for key in self.keys()]})"
+        )
 
 
 class Opened(NamedTuple):

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from pulsar_spark.functions import NotServed
 
-
-class Context(NotServed):
+class Context:
     """What a function knows of its message and of itself, and what it may do beside its result."""
 
     # The message.

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from pulsar_spark.functions import NotServed
 from pulsar_spark.functions.context import Context
 
 
-class Function(NotServed):
+class Function:
     """A function of messages."""
 
     def process(self, input: Any, context: Context) -> Any:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from functools import total_ordering
 
-from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.errors import InvalidMessageId
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _UINT64 = 1 << 64
@@ -116,13 +116,13 @@ class MessageId:
     @staticmethod
     def deserialize(message_id_bytes: bytes, topic: str | None = None) -> "MessageId":
         """The id *message_id_bytes* hold, unknown fields skipped, which knows its *topic* where that is given;
-        :class:`InvalidMessage` for bytes that are no id.
+        :class:`InvalidMessageId` for bytes that are no id.
 
         >>> str(MessageId.deserialize(b"\\x08\\x05\\x10\\x07"))
         '(5,7,-1,-1)'
         """
         if not isinstance(message_id_bytes, (bytes, bytearray, memoryview)):
-            raise InvalidMessage(
+            raise InvalidMessageId(
                 f"message id {message_id_bytes!r} is not bytes: give what MessageId.serialize() returned"
             )
         data = bytes(message_id_bytes)
@@ -177,7 +177,7 @@ class SentMessageId(MessageId):
 
 def parse_message_id(text: str) -> MessageId:
     """The id that *text* prints, as ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``;
-    of a chunked message those of the first and the last chunk, with a semicolon between them. :class:`InvalidMessage`
+    of a chunked message those of the first and the last chunk, with a semicolon between them. :class:`InvalidMessageId`
     for another text.
 
     >>> str(parse_message_id("5:7")), str(parse_message_id("(5,7,3,-1)")), str(parse_message_id("5:1;5:7"))
@@ -188,7 +188,7 @@ def parse_message_id(text: str) -> MessageId:
         return parse_message_id(last).of_chunks(parse_message_id(first))
     found = _PRINTED.fullmatch(text.strip())
     if not found:
-        raise InvalidMessage(
+        raise InvalidMessageId(
             f"message id {text!r}: give ledger:entry, ledger:entry:partition or ledger:entry:partition:batch, such "
             "as 5:0:-1"
         )
@@ -215,13 +215,13 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
-            raise InvalidMessage(f"message id {data!r} breaks off: give what MessageId.serialize() returned")
+            raise InvalidMessageId(f"message id {data!r} breaks off: give what MessageId.serialize() returned")
         byte, at = data[at], at + 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             value %= _UINT64
             return (value - _UINT64 if value > MAX_LONG else value), at
-    raise InvalidMessage(
+    raise InvalidMessageId(
         f"message id {data!r} holds a number of more than 64 bits: give what MessageId.serialize() returned"
     )
 
@@ -230,7 +230,9 @@ def _place_of(fields: dict[int, int | bytes], data: bytes) -> MessageId:
     """The id of these fields of *data*, without a first chunk."""
     place = {name: fields[number] for number, name in _ID_FIELDS.items() if isinstance(fields.get(number), int)}
     if not {"ledger_id", "entry_id"} <= place.keys():
-        raise InvalidMessage(f"message id {data!r} lacks its ledger or entry: give what MessageId.serialize() returned")
+        raise InvalidMessageId(
+            f"message id {data!r} lacks its ledger or entry: give what MessageId.serialize() returned"
+        )
     return MessageId(**place)
 
 
@@ -241,7 +243,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         key, at = _read_varint(data, at)
         number, wire_type = key >> 3, key & 7
         if number < 1 or wire_type not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
-            raise InvalidMessage(
+            raise InvalidMessageId(
                 f"message id {data!r} is not a protobuf message: give what MessageId.serialize() returned"
             )
         if wire_type == _VARINT:
@@ -253,6 +255,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             length, at = _read_varint(data, at)
         at += length
         if length < 0 or at > len(data):
-            raise InvalidMessage(f"message id {data!r} breaks off: give what MessageId.serialize() returned")
+            raise InvalidMessageId(f"message id {data!r} breaks off: give what MessageId.serialize() returned")
         if wire_type == _BYTES:
             yield number, data[at - length : at]

@@ -8,13 +8,13 @@ or a single-partition producer picks, is a random choice of the producer's: here
 """
 
 from collections.abc import Callable
-from enum import Enum
 from itertools import count
 
+from pulsar_spark.protocol.numbered import Numbered
 from pulsar_spark.protocol.sticky_key import boost_hash, java_string_hash, sticky_key_hash
 
 
-class HashingScheme(Enum):
+class HashingScheme(Numbered):
     """Hashes of a partition key, named and numbered as in Pulsar's C++ client, whose default is BoostHash. Java's
     default is JavaStringHash."""
 

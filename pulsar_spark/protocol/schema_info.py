@@ -4,10 +4,10 @@ Types and their numbers are those of Pulsar's ``SchemaType``. A topic keeps the 
 values; of bytes as they are, and of those that only ask for whatever the topic has, there is nothing to keep.
 """
 
-from enum import Enum
+from pulsar_spark.protocol.numbered import Numbered
 
 
-class SchemaType(Enum):
+class SchemaType(Numbered):
     """Kinds of schemas, with Pulsar's numbers."""
 
     NONE = 0
@@ -29,9 +29,6 @@ class SchemaType(Enum):
 
     def __str__(self) -> str:
         return f"SchemaType.{self.name}"
-
-    def __int__(self) -> int:
-        return self.value
 
 
 class SchemaInfo:

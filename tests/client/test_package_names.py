@@ -120,8 +120,6 @@ def test_what_is_never_served_can_be_made_and_is_refused_with_a_reason(service_u
     ):
         with pytest.raises(pulsar.InvalidConfiguration, match="file system"):
             pulsar.Client(service_url, authentication)
-    with pytest.raises(pulsar.OperationNotSupported, match="consume"):
-        type("Mine", (pulsar.Function,), {"process": lambda self, input, context: input})()
 
 
 def test_what_the_package_s_policies_give_is_there():

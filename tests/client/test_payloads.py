@@ -197,7 +197,7 @@ def test_what_cannot_be_decrypted_comes_as_it_is_stored_where_that_is_asked_for(
     message = client.subscribe("t", "s", crypto_failure_action=CONSUME, **EARLIEST).receive(60_000)
     context = message.encryption_context()
     assert (context.compression_type(), context.uncompressed_message_size()) == (CompressionType.LZ4, len(TEXT))
-    assert context.is_decryption_failed() and (context.algorithm(), context.batch_size()) == ("", 1)
+    assert context.is_decryption_failed() and (context.algorithm(), context.batch_size()) == ("", -1)
     columns = {
         "encryption_keys": [key._asdict() for key in context.keys()],
         "encryption_param": context.param(),

@@ -1,0 +1,27 @@
+"""Enumerations whose members stand for their numbers, as those of the ``pulsar`` package do."""
+
+from enum import Enum
+
+
+class Numbered(Enum):
+    """A member equals its number, hashes as it does, and may be an index; members have no order.
+
+    >>> Scheme = Numbered("Scheme", ["First", "Second"])
+    >>> Scheme.Second == 2, 2 == Scheme.Second, Scheme.Second == Scheme.First, Scheme.Second == "Second"
+    (True, True, False, False)
+    >>> "abc"[Scheme.Second], int(Scheme.Second), f"{Scheme.Second}"
+    ('c', 2, 'Scheme.Second')
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or bool(self.value == other)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __index__(self) -> int:
+        number: int = self.value
+        return number
+
+    def __int__(self) -> int:
+        return self.__index__()
