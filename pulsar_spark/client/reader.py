@@ -21,6 +21,7 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import Schema
 from pulsar_spark.storage.compacted import CompactedView
+from pulsar_spark.storage.publish_times import first_of_run_published_at
 from pulsar_spark.storage.topics import Topic
 
 FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
@@ -79,13 +80,14 @@ class Reader:
                 messageid = last_message_id(self._topic, self._partitions[0], self._client._ledgers.of(self._topic))
             self._next = None
             self._start_id = self._start_time = None
+            self._begun: set[int] = set()
             self._chunks = {partition: self._chunks_of(partition) for partition in self._partitions}
             if messageid == MessageId.latest:
                 self._log.start_at_end()
                 self._messages = self._read([])
                 return
             if isinstance(messageid, int):
-                self._start_time = EPOCH + timedelta(milliseconds=messageid)
+                self._start_time, self._start_end = EPOCH + timedelta(milliseconds=messageid), self._log.latest()
             elif messageid != MessageId.earliest:
                 if messageid.partition() not in self._partitions:
                     raise InvalidConfiguration(
@@ -170,11 +172,8 @@ class Reader:
                 self._names[partition] = str(self._topic.name.partition(partition))
                 self._chunks[partition] = self._chunks_of(partition)
             chunked, to_position, others = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
-            if (
-                self._start_time is not None
-                and run.max_publish_time is not None
-                and run.max_publish_time + timedelta(milliseconds=1) < self._start_time
-            ):
+            run = self._from_time(partition, run)
+            if run is None:
                 continue
             start = self._start_id
             if start is not None and (partition, run.ledger_id) == (start.partition(), start.ledger_id()):
@@ -188,7 +187,7 @@ class Reader:
                     block = Block(rows, self._names[partition], partition, run.ledger_id, **self._of_blocks)
                     for index in range(len(block)):
                         message = Message(block, index)
-                        if not self._is_wanted(message, partition, run.ledger_id):
+                        if not self._is_behind_start(message, partition, run.ledger_id):
                             continue
                         if chunked is not None and message._is_chunk():
                             message = chunked.message(message, message._field("entry_id") + to_position)
@@ -222,20 +221,35 @@ class Reader:
         yield from self._read(self._log.start_at(behind, passed, self._start_time))
 
     def _compacted(self, block: Block, partition: int) -> Iterator[Message | UnreadableMessage]:
-        for index in range(len(block)):
+        for index in range(self._first_from_time(block, partition), len(block)):
             message = Message(block, index)
-            is_early = self._start_time is not None and message._field("publish_time") < self._start_time
-            if not is_early and self._is_behind_start(message, partition, message._field("ledger_id")):
+            if self._is_behind_start(message, partition, message._field("ledger_id")):
                 error = message._open(self._opener)
                 if not (error and self._opener.discards(error)):
                     yield error or message
 
-    def _is_wanted(self, message: Message, partition: int, ledger_id: int) -> bool:
-        if self._start_time is not None:
-            if message._field("publish_time") < self._start_time:
-                return False
-            self._start_time = None
-        return self._is_behind_start(message, partition, ledger_id)
+    def _first_from_time(self, block: Block, partition: int) -> int:
+        """As :meth:`_from_time` of compacted messages: the index of the first."""
+        if self._start_time is None or partition in self._begun:
+            return 0
+        ledger_ids, positions = block.column("ledger_id"), block.column("position")
+        for index, published in enumerate(block.column("publish_time")):
+            if published >= self._start_time or ledger_ids[index] > self._start_end:
+                self._begun.add(partition)
+                return positions.index(positions[index])
+        return len(block)
+
+    def _from_time(self, partition: int, run: Run) -> Run | None:
+        """The part of *run* from the first entry on that was published at or after the time that was sought; None where
+        there is none. In each partition all that lies behind that entry comes, and all that was published since."""
+        if self._start_time is None or partition in self._begun or run.ledger_id > self._start_end:
+            return run
+        by_entry = run._replace(first_position=run.first_entry_id)  # it may not be numbered yet
+        first = first_of_run_published_at(self._topic.path, by_entry, self._start_time)
+        if first is None:
+            return None
+        self._begun.add(partition)
+        return run.from_entry(first)
 
     def _is_behind_start(self, message: Message, partition: int, ledger_id: int) -> bool:
         start = self._start_id

@@ -68,6 +68,10 @@ class TopicLog:
         """Go on with what is published from now on."""
         self._seen = max(0, self._log.latest())
 
+    def latest(self) -> int:
+        """The ledger id of the last commit there is."""
+        return self._log.latest()
+
     def next_runs(self) -> Iterator[tuple[int, Run]]:
         """The runs, by partition, of the commits since, a file each, in order, up to the latest."""
         if self._log.is_shortened(self._seen):

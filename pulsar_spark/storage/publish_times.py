@@ -13,16 +13,19 @@ _STATISTICS_UNIT = timedelta(milliseconds=1)
 
 
 def first_published_at(table: AnyPath, ledgers: PartitionLedgers, instant: datetime) -> int:
-    """Position of the first entry published at or after *instant*; the end position when there is none.
+    """Position of the first entry published at or after *instant*; the end position when there is none."""
+    found = (first_of_run_published_at(table, run, instant) for run in ledgers.runs)
+    return next((position for position in found if position is not None), ledgers.end_position)
+
+
+def first_of_run_published_at(table: AnyPath, run: Run, instant: datetime) -> int | None:
+    """Position of the first entry of *run* published at or after *instant*; None when there is none.
 
     Statistics keep milliseconds, so a run whose latest time is less than one before *instant* is looked into as well.
     """
-    for run in ledgers.runs:
-        if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT >= instant:
-            late = [position for position, published in _publish_times(table, run) if published >= instant]
-            if late:
-                return min(late)
-    return ledgers.end_position
+    if run.max_publish_time is None or run.max_publish_time + _STATISTICS_UNIT < instant:
+        return None
+    return min((position for position, published in _publish_times(table, run) if published >= instant), default=None)
 
 
 def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: datetime, behind: int = -1) -> int:

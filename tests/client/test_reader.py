@@ -1,11 +1,13 @@
 """Readers: from the log, without a broker."""
 
 import time
+import uuid
 
 import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.client import topic_log
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
 from pulsar_spark.storage import ledger_index
@@ -81,6 +83,93 @@ def test_seek_to_a_time(lonely_client):
     assert values(reader)[-1:] == ["m2"]
     reader.seek(times[2] + 60_000)
     assert values(reader) == []
+
+
+def published(client, topic: str, *batches: tuple[int, list[int]]) -> None:
+    """Publish to *topic* an entry for each of the *batches*: a partition, and the seconds at which its messages were
+    published, which are their payloads."""
+    table = AppendTable(read_topic(client._layout, topic).path)
+    for partition, seconds in batches:
+        outgoing = [
+            Outgoing(b"%d" % each, None, None, None, None, None, 1000 * each, at, 0.0, None)
+            for at, each in enumerate(seconds)
+        ]
+        table.append(publish_rows([Entry(partition, outgoing)], uuid.uuid4().hex, "p")[0])
+
+
+TIMES = [
+    (0, [10]),
+    (1, [12]),
+    (0, [30]),  # the clock of one that publishes is ahead
+    (0, [20]),
+    (1, [14, 16, 18]),
+    (1, [15]),
+    (0, [21]),
+    (1, [22]),
+]
+"""Entries on two partitions."""
+
+
+@pytest.mark.parametrize(
+    "seconds, expected",
+    [
+        (0, [[10, 30, 20, 21], [12, 14, 16, 18, 15, 22]]),
+        (11, [[30, 20, 21], [12, 14, 16, 18, 15, 22]]),
+        (13, [[30, 20, 21], [14, 16, 18, 15, 22]]),
+        (17, [[30, 20, 21], [14, 16, 18, 15, 22]]),
+        (19, [[30, 20, 21], [22]]),
+        (25, [[30, 20, 21], []]),
+        (31, [[], []]),
+        (10**9, [[], []]),
+    ],
+)
+def test_a_reader_seeks_a_time_as_a_consumer_does(client, broker, service_url, seconds, expected):
+    """On each partition from the first entry on that was published then or later, and all that is published from now
+    on, though its time be earlier."""
+    create_topic(client._layout, "p", 2)
+    published(client, "p", *TIMES)
+    consumer = client.subscribe("p", "s")
+    reader = client.create_reader("p", EARLIEST)
+    alone = [client.create_reader(f"p-partition-{number}", EARLIEST) for number in range(2)]
+    for each in (consumer, reader, *alone):
+        each.seek(1000 * seconds)
+    producers = [client.create_producer(f"p-partition-{number}") for number in range(2)]
+    for producer in producers:
+        producer.send(b"99")
+    expected = [[*map(str, of_partition), "99"] for of_partition in expected]
+    assert [values(each) for each in alone] == expected
+    for receive in (lambda: reader.read_next(30_000), lambda: consumer.receive(30_000)):
+        found = [[], []]
+        for _ in range(sum(map(len, expected))):
+            message = receive()
+            found[message.message_id().partition()].append(message.data().decode())
+        assert found == expected
+    assert not reader.has_message_available()
+
+
+def test_a_time_ahead_is_the_end_as_it_is_when_it_is_sought(lonely_client):
+    producer = lonely_client.create_producer("t")
+    producer.send(b"before")
+    reader = lonely_client.create_reader("t", EARLIEST)
+    reader.seek(int(time.time() * 1000) + 3_600_000)
+    assert not reader.has_message_available()
+    producer.send(b"after")
+    assert values(reader) == ["after"]
+    reader.seek(EARLIEST)
+    assert values(reader) == ["before", "after"]
+
+
+def test_a_time_ahead_is_the_end_of_a_compacted_topic_too(lonely_client, service_url):
+    """Compacted before the reader looks at it first."""
+    producer = lonely_client.create_producer("t")
+    producer.send(b"before", partition_key="a")
+    Admin(service_url).compact("t")
+    reader = lonely_client.create_reader("t", EARLIEST, is_read_compacted=True)
+    reader.seek(int(time.time() * 1000) + 3_600_000)
+    producer.send(b"after", partition_key="b")
+    Admin(service_url).compact("t")
+    producer.send(b"then", partition_key="c")
+    assert values(reader) == ["after", "then"]
 
 
 def test_batches(lonely_client):
