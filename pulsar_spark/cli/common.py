@@ -9,15 +9,17 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from pulsar_spark.admin import Admin
 from pulsar_spark.cli.signals import exit_code
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+
+if TYPE_CHECKING:
+    from pulsar_spark.admin import Admin
 
 _ROOT = typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")
 Root = Annotated[str, _ROOT]
@@ -54,7 +56,10 @@ def service_url(root: str) -> str:
     return f"delta:{root}"
 
 
-def admin(root: str, timeout_seconds: float = 30) -> Admin:
+def admin(root: str, timeout_seconds: float = 30) -> "Admin":
+    """The administration of a root; Arrow, which it needs, is imported here and not for a command's ``--help``."""
+    from pulsar_spark.admin import Admin
+
     return Admin(service_url(root), timeout_seconds=timeout_seconds)
 
 

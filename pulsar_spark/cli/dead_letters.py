@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pulsar_spark.cli import waiting_letters
 from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, named_time, print_json, print_table, shows_work, working
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.errors import InvalidConfiguration
@@ -265,3 +266,8 @@ def _spark(root: str):
 
     with working("starting Spark"):
         return spark_session("pulsar_spark dlq", root=root)
+
+
+app.command("waiting")(waiting_letters.waiting)
+app.command("retry-waiting")(waiting_letters.retry_waiting)
+app.command("drop-waiting")(waiting_letters.drop_waiting)

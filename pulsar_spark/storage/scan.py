@@ -1,11 +1,14 @@
-"""Opening Delta tables, and reading their rows, without a JVM."""
+"""Opening Delta tables, and reading their rows, without a JVM.
+
+Datasets of Arrow are imported where one is made: pandas comes with them, and most clients never make one.
+"""
 
 import json
 import os
+from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyarrow import dataset as ds
 from pyarrow import fs
 
 from pulsar_spark.errors import CorruptState
@@ -13,6 +16,9 @@ from pulsar_spark.storage import forks
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.store import path_of, store_of
 from pulsar_spark.storage.volumes import named
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 _LISTINGS = 20
 _LOOK_BACK = 10_000
@@ -78,7 +84,7 @@ def folder_of(opened: DeltaTable) -> str:
     return fs.FileSystem.from_uri(uri)[1] if store_of(uri).is_local else uri.rstrip("/")
 
 
-def dataset_of(table: DeltaTable | str | os.PathLike) -> ds.Dataset:
+def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
     """The rows of a table in the version it is open at, or the latest of the one at a path; filters pass over files by
     their statistics.
 

@@ -1,0 +1,65 @@
+"""Commands that are imported when somebody runs them, so that ``--help`` and each command start quickly."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+
+class Entry(NamedTuple):
+    """A command, or a group of them: where it is, as ``module:attribute`` in this package, and its line in the list of
+    commands, which is also the help of a group that does nothing by itself."""
+
+    place: str
+    line: str
+
+    def load(self, name: str) -> Any:
+        """The command, built."""
+        module, _, attribute = self.place.partition(":")
+        found = getattr(importlib.import_module(f"pulsar_spark.cli.{module}"), attribute)
+        parent = typer.Typer(rich_markup_mode=None)
+        parent.callback()(lambda: None)
+        if isinstance(found, typer.Typer):
+            does_something = found.info.invoke_without_command is True
+            parent.add_typer(found, name=name, **({} if does_something else {"help": self.line}))
+        else:
+            parent.command(name)(found)
+        return typer.main.get_command(parent).commands[name]
+
+
+class Commands(Mapping[str, Any]):
+    """The commands of a table by their names, each built when it is asked for."""
+
+    def __init__(self, table: Mapping[str, Entry]):
+        self.table = table
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = self.table[name].load(name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+def group_of(table: Mapping[str, Entry]) -> type[TyperGroup]:
+    """The class of a group with the commands of *table*: it lists them without importing any."""
+
+    class OnDemand(TyperGroup):
+        def __init__(self, **settings: Any):
+            super().__init__(**{**settings, "commands": Commands(table)})
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return [*table]
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, entry.line) for name, entry in table.items()])
+
+    return OnDemand
