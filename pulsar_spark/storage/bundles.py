@@ -22,6 +22,7 @@ from pulsar_spark.protocol.bundles import WHOLE, BundleRange, check_cover, parse
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.durability import FSYNC, read_durability, sync_file, sync_folder
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
+from pulsar_spark.storage.small_file import parse_object, read_small, text_of
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_lock import append_lock
 
@@ -150,7 +151,7 @@ def _write(layout: Layout, text: str) -> None:
 
 def _read(path: AnyPath) -> Bundles:
     try:
-        content = path.read_bytes()
+        content = read_small(path)
     except FileNotFoundError:
         return _ONE
     return _parsed(path, content)
@@ -158,13 +159,15 @@ def _read(path: AnyPath) -> Bundles:
 
 def _parsed(path: AnyPath, content: bytes) -> Bundles:
     try:
-        said = json.loads(content)["bundles"]
-        ranges = tuple(parse_range(each["range"]) for each in said)
-        folders = tuple(str(parse_range(each["folder"])) for each in said)
+        said = parse_object(content).get("bundles")
+        if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
+            raise ValueError(f"'bundles' is {said!r:.60}, not a list of objects")
+        ranges = tuple(parse_range(text_of(each, "range")) for each in said)
+        folders = tuple(str(parse_range(text_of(each, "folder"))) for each in said)
         check_cover(ranges)
         if len(set(folders)) < len(folders):
             raise CorruptState("a folder stands there twice")
-    except (ValueError, KeyError, TypeError, InvalidConfiguration, CorruptState) as broken:
+    except (ValueError, InvalidConfiguration, CorruptState) as broken:
         raise CorruptState(f"{str(path)!r} cannot be read ({broken}): {_REMEDY}") from broken
     return Bundles(ranges, folders)
 

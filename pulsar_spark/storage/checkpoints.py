@@ -9,7 +9,6 @@ ones, the further apart the older they are, where readers of older versions and 
 which the log begins. Source: the Delta protocol, "Checkpoints", "Last Checkpoint File".
 """
 
-import json
 import logging
 import re
 import threading
@@ -22,6 +21,7 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.small_file import parse_object, read_small
 from pulsar_spark.storage.store import AnyPath
 
 CHECKPOINT_EVERY = 100
@@ -88,9 +88,9 @@ def last_checkpoint(table: AnyPath) -> tuple[int, int]:
 def _last_checkpoint(table: AnyPath) -> tuple[int, int, int]:
     """The same, and its bytes; 0 where nobody says how many."""
     try:
-        said = json.loads((TableLog(table).folder / "_last_checkpoint").read_text())
+        said = parse_object(read_small(TableLog(table).folder / "_last_checkpoint"))
         return int(said["version"]), int(said["size"]), int(said.get("sizeInBytes") or 0)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return 0, 0, 0
 
 

@@ -12,15 +12,18 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.compacted import IN_PROGRESS, CompactedView
 from pulsar_spark.storage.held_file import holder, is_let_go, try_hold
 from pulsar_spark.storage.object_path import ObjectPath
-from pulsar_spark.storage.store import store_of
+from pulsar_spark.storage.small_file import keep_aside, parse_object, say_unreadable, text_of, whole_number_of
+from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.topics import Topic
 
 FILE = "_compaction"
@@ -48,10 +51,13 @@ def compacting(topic: Topic) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _compacting(topic: Topic) -> Iterator[None]:
-    with try_hold(topic.path / FILE, alone=True) as (opened, is_mine):
+    path = topic.path / FILE
+    if path.exists() and not path.is_file():
+        keep_aside(path)
+    with try_hold(path, alone=True) as (opened, is_mine):
         if not is_mine:
             raise _in_progress(topic)
-        before = _said(opened)
+        before = _said(path, opened)
         _say(opened, {**before, "status": RUNNING})
         try:
             yield
@@ -80,8 +86,11 @@ def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
 
 def _now(topic: Topic) -> tuple[bool, dict]:
     """Whether nobody compacts it now, and what the file says."""
-    with try_hold(topic.path / FILE, alone=False) as (opened, is_free):
-        return is_free, _said(opened)
+    path = topic.path / FILE
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    with try_hold(path, alone=False) as (opened, is_free):
+        return is_free, _said(path, opened)
 
 
 @contextlib.contextmanager
@@ -89,14 +98,14 @@ def _compacting_in_store(topic: Topic) -> Iterator[None]:
     path, mine, before = topic.path / FILE, {**holder(), "run": uuid.uuid4().hex}, {}
 
     def begin(content: bytes | None) -> str:
-        before.update(_parsed(content or b"{}"))
+        before.update(_parsed(path, content or b"{}"))
         if before.get("status") == RUNNING and not _is_over(path):
             raise _in_progress(topic)
         return json.dumps({"time_ms": before.get("time_ms", 0), **mine, "status": RUNNING})
 
     def ended(said: dict) -> None:
         text = json.dumps({**mine, **said})
-        path.store.change(path, lambda now: text if _parsed(now or b"{}").get("run") == mine["run"] else None)
+        path.store.change(path, lambda now: text if _parsed(path, now or b"{}").get("run") == mine["run"] else None)
 
     path.store.change(path, begin)
     try:
@@ -109,7 +118,7 @@ def _compacting_in_store(topic: Topic) -> Iterator[None]:
 
 def _now_in_store(topic: Topic) -> tuple[bool, dict]:
     path = topic.path / FILE
-    said = _parsed(path.read_bytes())
+    said = _parsed(path, path.read_bytes())
     return said.get("status") != RUNNING or _is_over(path), said
 
 
@@ -127,16 +136,22 @@ def _failure(failed: BaseException) -> dict:
     return {"status": ERROR, "error": text, "time_ms": now_micros() // 1000}
 
 
-def _said(opened: int) -> dict:
-    return _parsed(os.pread(opened, 1 << 16, 0) or b"{}")
+def _said(path: Path, opened: int) -> dict:
+    return _parsed(path, os.pread(opened, 1 << 16, 0) or b"{}")
 
 
-def _parsed(content: bytes) -> dict:
+def _parsed(path: AnyPath, content: bytes) -> dict:
+    """What the file says; nothing where it was cut off by a full disk, or is another's."""
     try:
-        said = json.loads(content)
-    except ValueError:  # cut off by a full disk
+        said = parse_object(content)
+        for name in {"status", "error"} & said.keys():
+            text_of(said, name)
+        if "time_ms" in said:
+            whole_number_of(said, "time_ms", 0, MAX_LONG)
+        return said
+    except ValueError as why:
+        say_unreadable(path, content, why, "nothing is known of the topic's last compaction")
         return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _say(opened: int, said: dict) -> None:

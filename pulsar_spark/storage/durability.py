@@ -10,15 +10,18 @@ What an object store has answered is there to stay, so there is nothing to set.
 The setting is a file of the root, which every writer looks at for the price of a stat. A root that is made gets
 :data:`DEFAULT`, or what the environment variable :data:`ENVIRONMENT` says; one without the file has the default: a
 client's send takes 3.6 ms with the four syncs of an append and 2.1 ms without (ext4 on a virtual disk, little else
-running; ``python -m tests.benchmarks.durability``), while a round takes 70 ms.
+running; ``python -m tests.benchmarks.durability``), while a round takes 70 ms. A file that cannot be read stops nobody:
+the default holds, the log says so once, and who sets it again keeps that file beside.
 """
 
+import errno
 import json
 import os
 from pathlib import Path
 
-from pulsar_spark.errors import CorruptState, InvalidConfiguration
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.layout import BUNDLES
+from pulsar_spark.storage.small_file import keep_aside, parse_object, read_small, say_unreadable, text_of
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 
 FSYNC, NONE = "fsync", "none"
@@ -26,6 +29,7 @@ DURABILITIES = (FSYNC, NONE)
 DEFAULT = FSYNC
 ENVIRONMENT = "PULSAR_SPARK_DURABILITY"
 _NAME = "durability"
+_UNREADABLE = (errno.EACCES, errno.ELOOP)
 _read: dict[str, tuple[tuple[int, int], str]] = {}
 
 
@@ -35,33 +39,47 @@ def settings_path(root: str | os.PathLike) -> AnyPath:
 
 
 def read_durability(root: str | os.PathLike) -> str:
-    """The root's durability; :class:`CorruptState` for a file that says none."""
+    """The root's durability; the default for a file that says none."""
     if not store_of(root).is_local:
         return FSYNC
     path = str(settings_path(root))
     try:
         found = os.stat(path)
+        stamp = found.st_ino, found.st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
         return DEFAULT
-    stamp = found.st_ino, found.st_mtime_ns
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        stamp = -1, error.errno
     known = _read.get(path)
     if known is None or known[0] != stamp:
-        known = _read[path] = stamp, _parse(path)
+        value, why = _parsed(path_of(path))
+        if why:
+            instead = f"durability is {value!r} until 'pulsar-spark durability set' says it again"
+            say_unreadable(path_of(path), repr(stamp).encode(), why, instead)
+        known = _read[path] = stamp, value
     return known[1]
 
 
-def _parse(path: str) -> str:
+def settings_fault(root: str | os.PathLike) -> str | None:
+    """Why the file of the settings cannot be read; None where it can, or need not be there."""
+    return _parsed(settings_path(root))[1] if store_of(root).is_local else None
+
+
+def _parsed(path: AnyPath) -> tuple[str, str | None]:
+    """What a file of settings says, and why it cannot be read."""
     try:
-        value = json.loads(Path(path).read_text())[_NAME]
-    except (ValueError, KeyError, TypeError) as broken:
-        raise CorruptState(
-            f"{path!r} cannot be read ({broken}): say again 'pulsar-spark durability set fsync' or 'none'"
-        ) from broken
-    if value not in DURABILITIES:
-        raise CorruptState(
-            f"{path!r} says durability {value!r}: say again 'pulsar-spark durability set fsync' or 'none'"
-        )
-    return value
+        value = text_of(parse_object(read_small(path)), _NAME)
+        if value not in DURABILITIES:
+            raise ValueError(f"it says durability {value!r}")
+    except (FileNotFoundError, NotADirectoryError):
+        return DEFAULT, None
+    except (ValueError, OSError) as broken:
+        if isinstance(broken, OSError) and broken.errno not in _UNREADABLE:
+            raise
+        return DEFAULT, str(broken)
+    return value, None
 
 
 def durability_of_new_roots() -> str:
@@ -85,6 +103,8 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
             )
         return
     path = settings_path(root)
+    if settings_fault(root):
+        keep_aside(path)
     store.replace(path, json.dumps({_NAME: value}) + "\n", sync_file)
     sync_folder(path.parent)
 

@@ -23,7 +23,7 @@ from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.definitions import read_definition
 from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.delay_table import DelayTable
-from pulsar_spark.storage.durability import read_durability
+from pulsar_spark.storage.durability import DEFAULT, settings_fault, settings_path
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import STRETCH
 from pulsar_spark.storage.log import TableLog, read_actions
@@ -84,10 +84,11 @@ def tables_of(layout: Layout) -> Iterator[tuple[str, AnyPath, TopicName | None]]
 
 
 def _examine_settings(layout: Layout) -> Iterator[Finding]:
-    try:
-        read_durability(layout.root)
-    except (CorruptState, OSError) as broken:
-        yield Finding("settings", "", str(layout.root), None, str(broken), "pulsar-spark durability set fsync")
+    fault = settings_fault(layout.root)
+    if fault:
+        path = settings_path(layout.root)
+        text = f"{str(path)!r} cannot be read ({fault}): durability is {DEFAULT!r} meanwhile"
+        yield Finding("settings", "", str(layout.root), None, text, "pulsar-spark durability set fsync")
 
 
 def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator[Finding]:

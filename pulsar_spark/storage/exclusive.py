@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import ProducerFenced
 from pulsar_spark.storage.lease_file import LeaseFile
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.store import AnyPath, Store, path_of, store_of
 from pulsar_spark.storage.tables import AppendTable
 
@@ -67,7 +68,7 @@ class ExclusiveClaim:
             nonlocal epoch
             if not is_fencing and claim and self._is_others(claim) and self._file.is_held(claim):
                 return None
-            epoch = (claim.epoch if claim else 0) + 1
+            epoch = (claim.epoch if claim else self._logged_epoch()) + 1
             return self._said(epoch, is_held=True)
 
         if not self._file.change(take):
@@ -75,6 +76,10 @@ class ExclusiveClaim:
         self._is_mine = True
         AppendTable(self._table).append_transaction(_APPLICATION, epoch)
         return True
+
+    def _logged_epoch(self) -> int:
+        """The epoch of the latest claim that the topic's log has, for a file that says none; 0 without one."""
+        return open_table(self._table).transaction_version(_APPLICATION) or 0
 
     def renew(self) -> None:
         """Say that the owner is there still; nothing where it is the owner no more."""

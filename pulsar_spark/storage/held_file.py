@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pulsar_spark.storage.held_object import HeldObject
 from pulsar_spark.storage.object_path import ObjectPath
+from pulsar_spark.storage.small_file import parse_object, process_id_of, read_small
 from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.this_machine import runs
 
@@ -156,8 +157,8 @@ def is_let_go(path: AnyPath | None, do: Callable[[Path], None] = lambda path: No
 
 def _has_ended(path: ObjectPath, do: Callable[[ObjectPath], None]) -> bool:
     try:
-        content = path.read_bytes()
-        said = json.loads(content) if is_of_another_process_here(content) else {}
+        content = read_small(path)
+        said = parse_object(content) if is_of_another_process_here(content) else {}
         has_ended = bool(said) and said.get("pids") == _numbers() and not runs(said["pid"])
         if has_ended:
             do(path)
@@ -219,8 +220,8 @@ def is_of_another_process_here(content: bytes) -> bool:
     """What the file says: a machine, which must be this one, and a process, which must not (on NFS a process has all
     its locks together)."""
     try:
-        said = json.loads(content)
-        is_of_this_one = said["pid"] == os.getpid() and said.get("process", _process) == _process
-        return {name: said[name] for name in ("host", "boot")} == machine() and not is_of_this_one
-    except (ValueError, KeyError, TypeError):
+        said = parse_object(content)
+        is_of_this_one = process_id_of(said) == os.getpid() and said.get("process", _process) == _process
+        return {name: said.get(name) for name in ("host", "boot")} == machine() and not is_of_this_one
+    except ValueError:
         return False

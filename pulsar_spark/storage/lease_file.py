@@ -5,6 +5,9 @@ decides by it holds a lock, and a holder on this machine whose process is gone h
 object store it is replaced if it still says what was read, and neither clocks nor processes are compared: a holder is
 gone when it has let go, or when nothing was renewed for as long as a lease lasts, as seen on the clock of who looks,
 which therefore has to look for that long.
+
+A file that cannot be read so counts as a lease that has ended: the log says so, and who takes the lease next keeps what
+lay there beside (see small_file).
 """
 
 import json
@@ -14,10 +17,24 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.storage.small_file import (
+    keep_aside,
+    parse_object,
+    process_id_of,
+    read_small,
+    say_unreadable,
+    text_of,
+    whole_number_of,
+)
 from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.this_machine import runs
 
 Said = TypeVar("Said", bound=NamedTuple)
+LAST_INSTANT = 253_402_300_799
+"""The end of the year 9999, in seconds since 1970."""
+FARTHEST_SECONDS = 24 * 60 * 60
+"""Where clocks are compared, no clock goes ahead by more: a lease that claims to last longer is none."""
 
 
 class LeaseFile(Generic[Said]):
@@ -36,7 +53,7 @@ class LeaseFile(Generic[Said]):
     def read(self) -> Said | None:
         """What it says, alive or not; None for no file, and for one that says nothing."""
         try:
-            return self._parsed(self.path.read_bytes())
+            return self._parsed(read_small(self.path))[0]
         except FileNotFoundError:
             return None
 
@@ -55,18 +72,55 @@ class LeaseFile(Generic[Said]):
         whether it ``is_held`` from now on. False where that is None, and then nothing changes."""
 
         def text(content: bytes | None) -> str | None:
-            said = decide(self._parsed(content or b""))
-            return None if said is None else self._text(said)
+            found, is_readable = (None, True) if content is None else self._parsed(content)
+            said = decide(found)
+            if said is None:
+                return None
+            if not is_readable:
+                keep_aside(self.path)
+            return self._text(said)
 
         return self._store.change(self.path, text)
 
-    def _parsed(self, content: bytes) -> Said | None:
+    def _parsed(self, content: bytes) -> tuple[Said | None, bool]:
+        """What the bytes say, and whether they say anything that can be read."""
         try:
-            return self._kind(**json.loads(content))
-        except (ValueError, TypeError):
-            return None
+            return self._fields(parse_object(content)), True
+        except ValueError as why:
+            say_unreadable(self.path, content, why, "it counts as a lease that has ended")
+            return None, False
+
+    def _fields(self, said: dict[str, Any]) -> Said:
+        """The fields of the kind; what a newer release says besides is passed over."""
+        given: dict[str, Any] = {}
+        for name, of_type in self._kind.__annotations__.items():
+            if name in self._kind._field_defaults:
+                if said.get(name) is not None:
+                    given[name] = _holder_of(said[name], name)
+            elif of_type is str:
+                given[name] = text_of(said, name)
+            elif name == "until":
+                given[name] = self._until(said)
+            else:
+                given[name] = process_id_of(said) if name == "pid" else whole_number_of(said, name, 0, MAX_LONG)
+        return self._kind(**given)
+
+    def _until(self, said: dict[str, Any]) -> float:
+        value = said.get("until")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_INSTANT:
+            raise ValueError(f"'until' is {value!r:.60}, not an instant")
+        if self._store.is_local and value > time.time() + max(self._seconds(), FARTHEST_SECONDS):
+            raise ValueError(f"'until' is {value!r:.60}, longer than a lease lasts")
+        return value
 
     def _text(self, said: dict[str, Any]) -> str:
         is_held = said.pop("is_held")
         of_here = {"host": socket.gethostname(), "pid": os.getpid(), **said}
         return json.dumps(of_here | {"until": time.time() + self._seconds() if is_held else 0.0})
+
+
+def _holder_of(said: object, name: str) -> dict[str, Any]:
+    """The broker that a lease names besides its holder."""
+    if not isinstance(said, dict):
+        raise ValueError(f"{name!r} is {said!r:.60}, not an object")
+    return {"broker_id": text_of(said, "broker_id"), "host": text_of(said, "host"), "pid": process_id_of(said)}

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -158,6 +159,15 @@ class LocalStore:
             return opened.read()
 
     @staticmethod
+    def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
+        """The bytes of a file, at most one more than *most*; none of a folder, a pipe or anything else that is no file.
+        FileNotFoundError without it."""
+        if not stat.S_ISREG(os.stat(name).st_mode):
+            return b""
+        with open(name, "rb") as opened:
+            return opened.read(-1 if most is None else most + 1)
+
+    @staticmethod
     @contextlib.contextmanager
     def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
         """A new file to write to. Opened here, because a writer that fails on a full disk leaves open what it opened
@@ -241,11 +251,12 @@ class LocalStore:
         held: Callable[[], AbstractContextManager] | None = None,
         write: Callable[[Path, str], None] | None = None,
     ) -> bool:
-        """Let the file say what *decide* makes of what it says, of None where there is none; False where that is None,
-        and then nothing changes. *held* is the lock under which all change it, one beside it if none is given."""
+        """Let the file say what *decide* makes of what it says, of None where there is none and of no bytes where
+        something else lies there; False where that is None, and then nothing changes. *held* is the lock under which
+        all change it, one beside it if none is given."""
         with FileLock(path.with_suffix(".lock")) if held is None else held():
             try:
-                content = path.read_bytes()
+                content = cls.read_small(path)
             except FileNotFoundError:
                 content = None
             said = decide(content)

@@ -10,7 +10,6 @@ storage.exclusive), and what a name has sent already by the log, too (see protoc
 """
 
 import contextlib
-import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from filelock import FileLock
 
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.held_file import hold, is_let_go, machine
+from pulsar_spark.storage.small_file import parse_object, read_small, say_unreadable, text_of
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.store_lock import store_lock
 
@@ -105,7 +105,8 @@ class TopicProducers:
     def send_away(self) -> None:
         """The others are there no more."""
         for path in self._files():
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(IsADirectoryError):  # which is no producer
+                path.unlink(missing_ok=True)
 
     def _files(self) -> list[AnyPath]:
         own = self._held.path if self._held else None
@@ -132,13 +133,20 @@ def _read(path: AnyPath) -> Connected | None:
     if is_let_go(path, lambda path: path.unlink(missing_ok=True)):
         return None
     try:
-        said = json.loads(path.read_text())
-        is_foreign = not store_of(path).is_local or {name: said[name] for name in machine()} != machine()
+        said = parse_object(content := read_small(path))
+        is_foreign = not store_of(path).is_local or {name: said.get(name) for name in machine()} != machine()
         if is_foreign and path.stat().st_mtime + FOREIGN_SECONDS < time.time():
             if not store_of(path).is_local:
                 with contextlib.suppress(OSError):  # who only looks may not be let
                     path.unlink()
             return None
-        return Connected(str(said["name"]), list(said["partitions"]), bool(said["is_waiting"]))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        partitions = said.get("partitions")
+        if not isinstance(partitions, list) or not all(isinstance(each, int) for each in partitions):
+            raise ValueError(f"'partitions' is {partitions!r:.60}, not a list of numbers")
+        return Connected(text_of(said, "name"), partitions, bool(said.get("is_waiting")))
+    except FileNotFoundError:
+        return None
+    except ValueError as why:
+        if content:  # an empty one is being made
+            say_unreadable(path, content, why, "it counts as no producer")
         return None

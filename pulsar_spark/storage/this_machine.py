@@ -9,10 +9,16 @@ from pulsar_spark.errors import InvalidConfiguration
 
 
 def runs(pid: int) -> bool:
-    """Is there a process of this number on this machine, which has not ended?"""
+    """Is there a process of this number on this machine, which has not ended?
+
+    >>> runs(os.getpid()), runs(1 << 70), runs(0)
+    (True, False, False)
+    """
+    if pid <= 0:
+        return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

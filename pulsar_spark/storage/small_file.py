@@ -1,0 +1,92 @@
+"""Small JSON files of a root, each replaced whole: what they say, and what becomes of one that says nothing.
+
+Anything may lie under such a name: a folder, a pipe, half a text, numbers that no machine has. Whoever reads one gets
+a JSON object, or a ValueError with the cause in words, and then goes by what holds without the file. The log says so
+once. Whoever writes next keeps what lies there beside, under a name that says so.
+"""
+
+import json
+import logging
+import os
+import stat
+import time
+
+from pulsar_spark.storage.store import AnyPath, store_of
+
+MOST_BYTES = 1 << 20
+"""More than any of these files ever has."""
+MOST_PROCESS_ID = (1 << 31) - 1
+_said: dict[str, int] = {}
+log = logging.getLogger(__name__)
+
+
+def read_small(path: AnyPath) -> bytes:
+    """The bytes of the file; none of what is no file, and at most one more than there may be. FileNotFoundError where
+    nothing lies there."""
+    return store_of(path).read_small(path, MOST_BYTES)
+
+
+def parse_object(content: bytes) -> dict:
+    """The JSON object in the bytes of a file; ValueError, with the cause in words, for anything else.
+
+    >>> parse_object(b'{"durability": "none"}')
+    {'durability': 'none'}
+    >>> parse_object(b"[1]")
+    Traceback (most recent call last):
+    ValueError: it holds [1], not an object
+    >>> parse_object(b"")
+    Traceback (most recent call last):
+    ValueError: it is empty, or not a file
+    """
+    if not content:
+        raise ValueError("it is empty, or not a file")
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    try:
+        said = json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(said, dict):
+        raise ValueError(f"it holds {said!r:.60}, not an object")
+    return said
+
+
+def text_of(said: dict, name: str) -> str:
+    """The text that a field holds; ValueError for another value, and for one that cannot be written again."""
+    value = said.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"{name!r} is {value!r:.60}, not a text")
+    value.encode()
+    return value
+
+
+def whole_number_of(said: dict, name: str, least: int, most: int) -> int:
+    """The whole number from *least* to *most* that a field holds; ValueError for another value."""
+    value = said.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{name!r} is {value!r:.60}, not a whole number from {least} to {most}")
+    return value
+
+
+def process_id_of(said: dict) -> int:
+    """The process that a file names as ``pid``; ValueError for a number that no process has."""
+    return whole_number_of(said, "pid", 1, MOST_PROCESS_ID)
+
+
+def say_unreadable(path: AnyPath, content: bytes, why: object, instead: str) -> None:
+    """Log once for each content of the file why it cannot be read, and what holds *instead*."""
+    if _said.get(str(path)) != hash(content):
+        _said[str(path)] = hash(content)
+        log.warning("%r cannot be read (%s): %s", str(path), why, instead)
+
+
+def keep_aside(path: AnyPath) -> AnyPath:
+    """Keep what lies there under another name, for who replaces it next; that name. A folder is moved, a file has both
+    names until it is replaced."""
+    store, aside = store_of(path), path.with_name(f"{path.name}.broken-{time.time_ns()}")
+    if store.is_local and not stat.S_ISREG(os.lstat(path).st_mode):
+        os.rename(path, aside)
+    else:
+        store.link(path, aside)
+    log.warning("what lay at %r is kept as %r", str(path), aside.name)
+    return aside
