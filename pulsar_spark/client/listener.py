@@ -1,14 +1,14 @@
 """Listeners: a thread that calls the application's function with each message.
 
 A function that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the
-next message, as Pulsar's clients do. Of a message that cannot be read the log tells. When no more messages can be had
-(closed, or the state is corrupt) the thread ends for good.
+next message, as Pulsar's clients do. Of a message that is lost or cannot be read the log tells. When no more messages
+can be had (closed, or the state is corrupt) the thread ends for good.
 """
 
 import threading
 from collections.abc import Callable
 
-from pulsar_spark.errors import AlreadyClosed, UnreadableMessage
+from pulsar_spark.errors import AlreadyClosed, MessagesLost, UnreadableMessage
 from pulsar_spark.link import interrupts
 
 _TURN_SECONDS = 1.0
@@ -44,8 +44,10 @@ class Listener:
                     message = self._take(_TURN_SECONDS)
                 except AlreadyClosed:
                     return
-                except UnreadableMessage as error:
-                    self._owner._client._logger.error("the listener gets no message that cannot be read: %s", error)
+                except (UnreadableMessage, MessagesLost) as error:
+                    self._owner._client._logger.error(
+                        "the listener gets no message that is lost or cannot be read: %s", error
+                    )
                     continue
                 if message is not None and self._may_call():
                     self._is_calling = True

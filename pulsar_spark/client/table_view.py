@@ -7,7 +7,6 @@ Order is that of each partition. Kept are payloads, which are decoded when they 
 it.
 """
 
-import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -70,10 +69,24 @@ class TableView:
             else:
                 self._latest.pop(key, None)
             if self._heard:
-                value = self._schema.decode_message(latest)
-                with contextlib.ExitStack() as calls:  # which makes all of them, whichever raises
-                    for callback in reversed(self._heard):
-                        calls.callback(callback, key, value)
+                self._tell(key, latest if latest.data() else None)
+
+    def _tell(self, key: str, latest: _Latest | None) -> None:
+        """Tell all listeners; what one of them raises is logged, and ends nothing. The caller holds the lock."""
+        try:
+            value = None if latest is None else self._schema.decode_message(latest)
+        except Exception as wrong:  # whatever a schema of the application's raises
+            self._log("has a value that its schema cannot decode, which no listener hears of", key, wrong)
+            return
+        for callback in list(self._heard):
+            try:
+                callback(key, value)
+            except Exception as wrong:  # whatever the application raises
+                self._log("has a listener that failed", key, wrong)
+
+    def _log(self, what: str, key: str, wrong: Exception) -> None:
+        name = type(wrong).__name__
+        self._client._logger.error("%s %s: key %r: %s: %s", self, what, key, name, wrong, exc_info=wrong)
 
     def get(self, key: str) -> Any | None:
         """The value of *key*; None where there is none."""
@@ -93,7 +106,7 @@ class TableView:
 
     def for_each_and_listen(self, callback: Callable[[str, Any], None]) -> None:
         """Call *callback* as :meth:`for_each` does, and from now on for every change, in order and from the view's
-        thread; a key that was removed comes with what the schema makes of an empty payload."""
+        thread; the value of a key that was removed is None. What it raises then is logged."""
         with self._lock:
             self.for_each(callback)
             self._heard.append(callback)

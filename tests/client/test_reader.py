@@ -212,6 +212,14 @@ def test_listener(lonely_client, ids):
         reader.read_next(10)
 
 
+def test_a_listener_goes_on_after_a_message_that_is_lost(lonely_client, ids, caplog):
+    path, got = read_topic(lonely_client._layout, "t").path, []
+    (path / TableLog(path).commit(ids[1].ledger_id()).added[0].path).unlink()
+    lonely_client.create_reader("t", EARLIEST, reader_listener=lambda reader, message: got.append(message.data()))
+    eventually(lambda: got == [b"m0", b"m2", b"m3"])
+    assert caplog.text.count("are lost") == 1
+
+
 def test_a_closed_reader_refuses(lonely_client, ids):
     reader = lonely_client.create_reader("t", EARLIEST)
     reader.close()

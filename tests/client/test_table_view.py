@@ -1,11 +1,13 @@
 """The latest value of each key."""
 
+import threading
+
 import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import table_view
-from pulsar_spark.schema import StringSchema
+from pulsar_spark.schema import AvroSchema, BytesSchema, JsonSchema, Record, String, StringSchema
 from tests.client.waiting import eventually
 
 
@@ -39,7 +41,7 @@ def test_a_null_value_and_an_empty_one_remove_their_key(lonely_client, producer)
     producer.send(None, partition_key="a")
     producer.send(b"", partition_key="b")
     eventually(lambda: len(heard) == 5)
-    assert heard[3:] == [("a", b""), ("b", b"")] and view.snapshot() == {"c": b"x"}
+    assert heard[3:] == [("a", None), ("b", None)] and view.snapshot() == {"c": b"x"}
     assert "mine" in repr(view)
 
 
@@ -53,15 +55,51 @@ def test_values_are_the_schema_s_and_keys_of_all_partitions(lonely_client, servi
     assert seen == {f"k{number}": f"v{number}" for number in range(10)}
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_function_that_raises_harms_nobody_else(lonely_client, producer):
+class Order(Record):
+    customer = String()
+
+
+@pytest.mark.parametrize(
+    "schema, value",
+    [
+        (JsonSchema(Order), Order(customer="c")),
+        (AvroSchema(Order), Order(customer="c")),
+        (StringSchema(), "c"),
+        (BytesSchema(), b"c"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_listener_hears_of_removals_whatever_the_schema(lonely_client, producer, schema, value, caplog):
+    view, heard = lonely_client.create_table_view("t", schema=schema), []
+    view.for_each_and_listen(lambda key, value: heard.append((key, value is None)))
+    payload = schema.encode(value)
+    for sent in (payload, b"", payload, None, b""):
+        producer.send(sent, partition_key="a")
+    eventually(lambda: len(heard) == 5)
+    assert heard == [("a", is_removal) for is_removal in (False, True, False, True, True)] and not len(view)
+    assert not caplog.text
+
+
+def test_a_value_that_cannot_be_decoded_is_logged_and_passed_over(lonely_client, producer, caplog):
+    view, heard = lonely_client.create_table_view("t", schema=JsonSchema(Order)), []
+    view.for_each_and_listen(lambda key, value: heard.append((key, value.customer)))
+    producer.send(b"no JSON", partition_key="a")
+    producer.send(JsonSchema(Order).encode(Order(customer="c")), partition_key="b")
+    eventually(lambda: heard == [("b", "c")])
+    assert caplog.text.count("cannot decode") == 1 and "'a'" in caplog.text
+
+
+def test_a_function_that_raises_harms_nobody_else(lonely_client, producer, caplog):
     view, heard = lonely_client.create_table_view("t"), []
+    threads = len([each for each in threading.enumerate() if "listener-view" in each.name])
     view.for_each_and_listen(lambda key, value: 1 / 0 if key == "bad" else None)
     view.for_each_and_listen(lambda key, value: heard.append(key))
     for key in ("a", "bad", "b"):
         producer.send(b"x", partition_key=key)
     eventually(lambda: heard == ["a", "bad", "b"])
     assert set(view.snapshot()) == {"a", "bad", "b"}
+    assert [record.getMessage().count("ZeroDivisionError") for record in caplog.records] == [1]
+    assert len([each for each in threading.enumerate() if "listener-view" in each.name]) == threads
 
 
 def test_a_view_that_cannot_be_made_leaves_no_reader(lonely_client, producer, monkeypatch):
