@@ -3,7 +3,7 @@ nobody synced.
 
 :func:`recorded` notes at each ``os.fsync`` what the disk holds from then on; :meth:`Disk.lose_power` makes a tree of
 that, and of nothing else. A folder that was never synced has the names it had when recording began; a file that was
-never synced is empty.
+never synced is empty. What was removed since may be there still or not: a file system may do that at once.
 """
 
 import os
@@ -40,20 +40,22 @@ class Disk:
         else:
             self._bytes[number] = Path(path).read_bytes()
 
-    def lose_power(self, survivors: Path) -> Path:
-        """What is left, as a tree at *survivors*."""
-        self._restore(os.stat(self._base).st_ino, survivors)
+    def lose_power(self, survivors: Path, *, is_removed: bool = False) -> Path:
+        """What is left, as a tree at *survivors*; *is_removed*: without what was removed, though nobody synced that."""
+        self._restore(os.stat(self._base).st_ino, self._base if is_removed else None, survivors)
         for opened in self._kept:
             os.close(opened)
         return survivors
 
-    def _restore(self, number: int, path: Path) -> None:
+    def _restore(self, number: int, now: Path | None, path: Path) -> None:
+        """What is left at *path*, of what lies *now* there if that counts."""
         if not self._is_folder[number]:
             path.write_bytes(self._bytes.get(number, b""))
             return
         path.mkdir()
         for name, inner in self._names.get(number, {}).items():
-            self._restore(inner, path / name)
+            if now is None or os.path.lexists(now / name):
+                self._restore(inner, now and now / name, path / name)
 
 
 @contextmanager

@@ -1,0 +1,45 @@
+"""Every stated way to break the product can still be tried: its text is where it was, and the tests named are there."""
+
+import ast
+from functools import cache
+
+from tests.mutants.mutant import PROJECT
+from tests.mutants.report import Judged, row, written
+from tests.mutants.table import MUTANTS
+
+
+@cache
+def _test_names(file: str) -> set[str]:
+    tree = ast.parse((PROJECT / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def _problems(mutant) -> list[str]:
+    try:
+        compile(mutant.mutated(mutant.path().read_text(encoding="utf-8")), mutant.file, "exec")
+    except (OSError, ValueError, SyntaxError) as problem:
+        return [str(problem)]
+    places = [test.partition("::")[::2] for test in mutant.tests.split()]
+    missing = [file for file, _ in places if not (PROJECT / file).exists()]
+    missing += [name for file, name in places if name and file not in missing and name not in _test_names(file)]
+    return [f"{mutant.name}: there is no {name}" for name in missing]
+
+
+def test_each_mutant_applies_and_names_tests_that_are_there():
+    assert [problem for mutant in MUTANTS for problem in _problems(mutant)] == []
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 66
+
+
+def test_a_table_takes_the_place_of_the_one_before():
+    killed = Judged(MUTANTS[0], "tests/storage/test_a.py::test_b[fsync]", None, 1.0)
+    page = "begins\n<!-- mutants -->\nold\n<!-- end of mutants -->\nends\n"
+    assert written(page, [killed]).splitlines() == [
+        "begins",
+        "<!-- mutants -->",
+        "| what is broken | the test that sees it |",
+        "|---|---|",
+        f"| {MUTANTS[0].broken} | `storage/test_a.py::test_b` |",
+        "<!-- end of mutants -->",
+        "ends",
+    ]
+    assert row(killed._replace(killed=None)).endswith("| `none` |")
