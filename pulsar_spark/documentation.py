@@ -19,6 +19,7 @@ from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, 
 
 LAYERS = (
     "errors",
+    "described",
     "protocol",
     "payloads",
     "table_specs",

@@ -18,6 +18,7 @@ from pulsar_spark.admin.subscriptions import Subscriptions
 from pulsar_spark.admin.waiting_letters import WaitingLetters
 from pulsar_spark.client.arguments import check_count, check_type
 from pulsar_spark.client.message import Message
+from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.message_id import MessageId
@@ -45,6 +46,7 @@ from pulsar_spark.views.stats import Observation, partition_stats, read_stored, 
 
 
 class Admin(
+    Described,
     BundleVerbs,
     Subscriptions,
     KeyHashes,
@@ -79,6 +81,10 @@ class Admin(
         forks.check_usable()
         layout = Layout(parse_service_url(service_url))
         super().__init__(layout, Requester(layout, timeout_seconds=timeout_seconds))
+        self._timeout_seconds = timeout_seconds
+
+    def _facts(self) -> dict[str, object]:
+        return {"root": str(self.layout.root), "timeout_seconds": self._timeout_seconds}
 
     # Namespaces
 

@@ -1,6 +1,7 @@
 """Subscriptions, with the verbs of ``pulsar-admin``: created, listed, moved, deleted."""
 
 import datetime
+from typing import Literal
 
 from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
@@ -23,7 +24,12 @@ class Subscriptions:
     def __init__(self, layout: Layout, requester: Requester):
         self.layout, self._requester = layout, requester
 
-    def create_subscription(self, topic: str, subscription: str, initial_position: str = "latest") -> None:
+    def create_subscription(
+        self,
+        topic: str,
+        subscription: str,
+        initial_position: Literal["earliest", "latest", "Earliest", "Latest"] = "latest",
+    ) -> None:
         """Create a durable subscription at ``"earliest"`` or ``"latest"`` (*initial_position*); the topic too, where it
         does not exist."""
         if str(initial_position).lower() not in POSITIONS:
@@ -92,7 +98,9 @@ class Subscriptions:
         check_count("seconds", seconds)
         self._ask(topic, subscription, "expire", {"seconds": str(seconds)})
 
-    def reset_cursor(self, topic: str, subscription: str, to: str | int | datetime.datetime) -> None:
+    def reset_cursor(
+        self, topic: str, subscription: str, to: Literal["earliest", "latest"] | int | datetime.datetime
+    ) -> None:
         """Move the cursor *to* ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or the first
         entry published at or after a time."""
         if isinstance(to, datetime.datetime):

@@ -26,6 +26,7 @@ from pulsar_spark.client.enums import (
 )
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.client.producing import ProducerOpening
+from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, InvalidTopicName
 from pulsar_spark.payloads.keys import CryptoKeyReader
 from pulsar_spark.protocol.message_id import MessageId
@@ -42,12 +43,15 @@ class _Opener(blocking.Client):
         pass
 
 
-class Client:
+class Client(Described):
     """A connection to the topics of one root; arguments as for ``pulsar_spark.Client``."""
 
     def __init__(self, service_url: str, **kwargs: Any):
         self._client, self._files = _Opener(service_url, **kwargs), Files()
         self._is_shut_down = False
+
+    def _facts(self) -> dict[str, object]:
+        return self._client._facts()
 
     @raises_exceptions
     async def create_producer(

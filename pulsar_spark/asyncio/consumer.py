@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pulsar_spark.asyncio.futures import Files, answered, exception_of, on_loop, raises_exceptions
 from pulsar_spark.client import consumer as blocking
 from pulsar_spark.client.message import Message
+from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
 
 
-class Consumer:
+class Consumer(Described):
     """Made by ``Client.subscribe``; for one loop."""
 
     def __init__(self, consumer: blocking.Consumer, files: Files):
@@ -27,6 +28,9 @@ class Consumer:
         self._kept: deque[Message] = deque()
         self._is_taking = self._is_to_take = False
         consumer._receiver.told = self._told
+
+    def _facts(self) -> dict[str, object]:
+        return self._consumer._facts()
 
     async def _connect(self) -> None:
         """Wait until the broker knows the consumer."""

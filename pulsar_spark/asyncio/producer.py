@@ -16,6 +16,7 @@ from pulsar_spark.client import producer as blocking
 from pulsar_spark.client.payloads import AS_IT_IS
 from pulsar_spark.client.send_arguments import outgoing
 from pulsar_spark.client.send_outcomes import Answered
+from pulsar_spark.described import Described
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, PulsarSparkError, Timeout
 from pulsar_spark.protocol.message_id import MessageId
 
@@ -34,7 +35,7 @@ class _Sent(Answered):
         answered(self._future, message_id, error)
 
 
-class Producer:
+class Producer(Described):
     """Made by ``Client.create_producer``."""
 
     def __init__(self, producer: blocking.Producer, files: Files):
@@ -42,6 +43,9 @@ class Producer:
         self._turn = asyncio.Lock()
         settings = producer._settings
         self._needs_thread = settings.chunking_enabled or settings.encoder is not AS_IT_IS
+
+    def _facts(self) -> dict[str, object]:
+        return self._producer._facts()
 
     @raises_exceptions
     async def send(

@@ -5,15 +5,19 @@ import asyncio
 from pulsar_spark.asyncio.futures import Files, raises_exceptions
 from pulsar_spark.client import reader as blocking
 from pulsar_spark.client.message import Message
+from pulsar_spark.described import Described
 from pulsar_spark.protocol.message_id import MessageId
 
 
-class Reader:
+class Reader(Described):
     """Made by ``Client.create_reader``."""
 
     def __init__(self, reader: blocking.Reader, files: Files):
         self._reader, self._files = reader, files
         self._turn = asyncio.Lock()
+
+    def _facts(self) -> dict[str, object]:
+        return self._reader._facts()
 
     @raises_exceptions
     async def read_next(self) -> Message:

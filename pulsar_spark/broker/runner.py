@@ -41,6 +41,7 @@ from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.same_process import replace_former
 from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, new_broker_id, remove_what_others_left
+from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.bundles import add_bundle, bundles_of
@@ -67,7 +68,7 @@ def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
     return layout
 
 
-class Broker:
+class Broker(Described):
     """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; process.run_broker does.
     Best in a ``with`` statement, at the end of which the round under way is over, the query stopped and the lease
     given back.
@@ -151,6 +152,14 @@ class Broker:
         self.close()
         if self.failure is not None and kind is None:
             raise self.failure
+
+    def _facts(self) -> dict[str, object]:
+        has_rounds = hasattr(self._batches, "rounds")
+        state = "stopped" if self._stopping.is_set() else "serving" if has_rounds else "not serving"
+        facts: dict[str, object] = {"root": str(self.layout.root), "bundle": self.layout.bundle, "state": state}
+        if has_rounds:
+            facts |= {"round": self.rounds.bundle.round, "subscriptions": len(self.rounds.bundle.cursors)}
+        return facts | ({"failure": type(self.failure).__name__} if self.failure else {})
 
     def go_on_with(self, lease: BundleLease) -> None:
         """Before it starts: take the bundle by this *lease*, which is of the same id and was watched for a while. In an

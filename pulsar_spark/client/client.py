@@ -10,6 +10,7 @@ import itertools
 import logging
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -33,6 +34,7 @@ from pulsar_spark.client.reader import Reader
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.subscribing import Subscribing
 from pulsar_spark.client.table_view import TableView
+from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, TopicNotFound
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channels import Channels
@@ -50,7 +52,7 @@ from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 MAX_LEASE_SECONDS = 24 * 60 * 60
 
 
-class Client(Producing, Subscribing):
+class Client(Described, Producing, Subscribing):
     """A connection to the topics of one root; safe for threads.
 
     - ``service_url``: ``delta:<root>``, where the root is the folder of the tables.
@@ -150,6 +152,11 @@ class Client(Producing, Subscribing):
         self._opened_channel: Channels | None = None
         atexit.register(self._close_at_exit)
         interrupts.listen()
+        self._logger.debug("client %s of root %r opened", self._client_id, str(self._layout.root))
+
+    def _facts(self) -> dict[str, object]:
+        kinds = Counter(f"{type(handle).__name__.lower()}s" for handle in list(self._open))
+        return {"service_url": self._service_url, "state": "closed" if self._is_closed else "open", **kinds}
 
     def get_service_info(self) -> ServiceInfo:
         """The address the client was made with."""
@@ -282,6 +289,7 @@ class Client(Producing, Subscribing):
         self._entries.forget()
         self._ledgers.forget()
         interrupts.stop_listening()
+        self._logger.debug("client %s closed", self._client_id)
         close_logger(self._logger, self._given_logger)
         return errors
 

@@ -24,6 +24,7 @@ from pulsar_spark.client.seeking import seek
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.client.topic_log import last_message_id
 from pulsar_spark.client.unacked import UnackedTracker
+from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, OperationNotSupported, PulsarSparkError, Timeout
 from pulsar_spark.link.channels import Channels
 from pulsar_spark.link.inbox import Reply
@@ -34,7 +35,7 @@ from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import Topic
 
 
-class Consumer(Acknowledging):
+class Consumer(Described, Acknowledging):
     """Made by ``Client.subscribe``."""
 
     def __init__(
@@ -226,6 +227,15 @@ class Consumer(Acknowledging):
             self._channel.call_later(UNACKED_TICK, self._redeliver_expired)
         if self._listener is not None:
             self._listener.start()
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "topic": self._topic_name,
+            "subscription_name": self._settings.subscription_name,
+            "consumer_type": self._settings.consumer_type.name,
+            "consumer_name": self._settings.consumer_name,
+            "state": "closed" if self._receiver.is_closed else "open",
+        }
 
     def topic(self) -> str:
         """The topic, or the topics separated by commas."""

@@ -1,8 +1,10 @@
 """The ``pulsar`` package's enumerations, member for member and with its numbers.
 
 The hashing scheme of a partition key and what a producer does without a key to encrypt with are extras: the Python
-package has no argument for them, Pulsar's other clients do.
+package has no argument for them, Pulsar's other clients do. The DataFrame API takes members by their names, too.
 """
+
+from typing import Literal
 
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.protocol.numbered import Numbered
@@ -104,64 +106,62 @@ class LoggerLevel(Numbered):
     Error = 3
 
 
-Result = Numbered(
-    "Result",
-    [
-        (name, number)
-        for number, name in enumerate(
-            (
-                "Ok",
-                "UnknownError",
-                "InvalidConfiguration",
-                "Timeout",
-                "LookupError",
-                "ConnectError",
-                "ReadError",
-                "AuthenticationError",
-                "AuthorizationError",
-                "ErrorGettingAuthenticationData",
-                "BrokerMetadataError",
-                "BrokerPersistenceError",
-                "ChecksumError",
-                "ConsumerBusy",
-                "NotConnected",
-                "AlreadyClosed",
-                "InvalidMessage",
-                "ConsumerNotInitialized",
-                "ProducerNotInitialized",
-                "ProducerBusy",
-                "TooManyLookupRequestException",
-                "InvalidTopicName",
-                "InvalidUrl",
-                "ServiceUnitNotReady",
-                "OperationNotSupported",
-                "ProducerBlockedQuotaExceededError",
-                "ProducerBlockedQuotaExceededException",
-                "ProducerQueueIsFull",
-                "MessageTooBig",
-                "TopicNotFound",
-                "SubscriptionNotFound",
-                "ConsumerNotFound",
-                "UnsupportedVersionError",
-                "TopicTerminated",
-                "CryptoError",
-                "IncompatibleSchema",
-                "ConsumerAssignError",
-                "CumulativeAcknowledgementNotAllowedError",
-                "TransactionCoordinatorNotFoundError",
-                "InvalidTxnStatusError",
-                "NotAllowedError",
-                "TransactionConflict",
-                "TransactionNotFound",
-                "ProducerFenced",
-                "MemoryBufferIsFull",
-                "Interrupted",
-            )
-        )
-    ],
-    module=__name__,
-)
-Result.__doc__ = "What a send callback is told: ``Result.Ok`` or the name of the error."
+class Result(Numbered):
+    """What a send callback is told: ``Result.Ok`` or the name of the error."""
+
+    Ok = 0
+    UnknownError = 1
+    InvalidConfiguration = 2
+    Timeout = 3
+    LookupError = 4
+    ConnectError = 5
+    ReadError = 6
+    AuthenticationError = 7
+    AuthorizationError = 8
+    ErrorGettingAuthenticationData = 9
+    BrokerMetadataError = 10
+    BrokerPersistenceError = 11
+    ChecksumError = 12
+    ConsumerBusy = 13
+    NotConnected = 14
+    AlreadyClosed = 15
+    InvalidMessage = 16
+    ConsumerNotInitialized = 17
+    ProducerNotInitialized = 18
+    ProducerBusy = 19
+    TooManyLookupRequestException = 20
+    InvalidTopicName = 21
+    InvalidUrl = 22
+    ServiceUnitNotReady = 23
+    OperationNotSupported = 24
+    ProducerBlockedQuotaExceededError = 25
+    ProducerBlockedQuotaExceededException = 26
+    ProducerQueueIsFull = 27
+    MessageTooBig = 28
+    TopicNotFound = 29
+    SubscriptionNotFound = 30
+    ConsumerNotFound = 31
+    UnsupportedVersionError = 32
+    TopicTerminated = 33
+    CryptoError = 34
+    IncompatibleSchema = 35
+    ConsumerAssignError = 36
+    CumulativeAcknowledgementNotAllowedError = 37
+    TransactionCoordinatorNotFoundError = 38
+    InvalidTxnStatusError = 39
+    NotAllowedError = 40
+    TransactionConflict = 41
+    TransactionNotFound = 42
+    ProducerFenced = 43
+    MemoryBufferIsFull = 44
+    Interrupted = 45
+
+
+SubscriptionType = ConsumerType | Literal["Exclusive", "Shared", "Failover", "KeyShared", "Key_Shared"]
+Position = InitialPosition | Literal["Latest", "Earliest"]
+Compression = CompressionType | Literal["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"]
+ProducerCryptoAction = ProducerCryptoFailureAction | Literal["FAIL", "SEND"]
+ConsumerCryptoAction = ConsumerCryptoFailureAction | Literal["FAIL", "DISCARD", "CONSUME"]
 
 
 def result_of(error: PulsarSparkError) -> Result:

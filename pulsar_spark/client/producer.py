@@ -22,6 +22,7 @@ from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.client.publisher import Publisher, PublishRules
 from pulsar_spark.client.sending import Sending
+from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, Timeout
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
@@ -31,7 +32,7 @@ from pulsar_spark.storage.producers import STAY_SECONDS
 from pulsar_spark.storage.topics import Topic
 
 
-class Producer(Sending):
+class Producer(Described, Sending):
     """Publishes to one topic; made by ``Client.create_producer``."""
 
     def __init__(
@@ -83,6 +84,19 @@ class Producer(Sending):
         if topic.partitions and len(partitions) == topic.partitions and topic.name.partition_index < 0:
             self._partition_watch = PartitionWatch(topic)
             client._following.add(self._grow, PARTITIONS_SECONDS)
+        self._log("opened")
+
+    def _log(self, what: str) -> None:
+        self._client._logger.debug("%s: producer %r %s", self._topic_name, self._name, what)
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "topic": self._topic_name,
+            "producer_name": self._name,
+            "state": "closed" if self._is_closed else "open",
+            "pending": self._pending,
+            "last_sequence_id": self._last_sequence_id,
+        }
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""
@@ -170,6 +184,7 @@ class Producer(Sending):
         self._client._claims.remove(self._access.claim.renew)
         self._client._claims.remove(self._access.renew)
         self._access.let_go()
+        self._log("closed")
 
     def _shutdown(self) -> None:
         """Close at once: what is not being written fails with ``AlreadyClosed``."""
@@ -181,6 +196,7 @@ class Producer(Sending):
 
     def _settle(self, messages: list[Outgoing], is_published: bool) -> None:
         """Messages have left the queue."""
+        self._log(f"{'published' if is_published else 'did not publish'} {len(messages)} messages")
         with self._condition:
             self._pending -= len(messages)
             if is_published:

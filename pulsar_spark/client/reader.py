@@ -14,6 +14,7 @@ from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.seeking import check_target
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
+from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.instants import EPOCH
@@ -27,7 +28,7 @@ from pulsar_spark.storage.topics import Topic
 FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
 
 
-class Reader:
+class Reader(Described):
     """Made by ``Client.create_reader``; for one thread at a time."""
 
     def __init__(
@@ -58,8 +59,12 @@ class Reader:
         self._lock = threading.RLock()
         self._listener = None if listener is None else Listener(self, listener, self._take, topic_name)
         self.seek(start)
+        client._logger.debug("%s: reader opened", topic_name)
         if self._listener is not None:
             self._listener.start()
+
+    def _facts(self) -> dict[str, object]:
+        return {"topic": self._topic_name, "state": "closed" if self._closing.is_set() else "open"}
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""
@@ -134,6 +139,7 @@ class Reader:
     def _shutdown(self) -> None:
         """What was read ahead goes at once, the file it came from too, unless a call is under way."""
         self._closing.set()
+        self._client._logger.debug("%s: reader closed", self._topic_name)
         if self._lock.acquire(blocking=False):
             self._messages, self._next = iter(()), None
             self._lock.release()

@@ -1,6 +1,7 @@
 """Calling a consumer's function with a delivery: the frame it gets, and what its return or its error means."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -131,7 +132,7 @@ class Caller:
 
     def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda held: True) -> Delivery:
         """The delivery without ranges of lanes, or without those that are asked for."""
-        return delivery._replace(ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
+        return replace(delivery, ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
 
     def _read(self, delivery: Delivery, parts: Sequence[Parts], decoded: DataFrame | None) -> DataFrame:
         """What the function gets: of what was *decoded* already, if that is kept."""
@@ -169,7 +170,7 @@ class Caller:
         if delivery.chunked:
             delivery, chunked = apart(self.exact(delivery))
             found = [] if not chunked else [self._chunked(chunked, parts, columns)]
-            delivery = delivery._replace(ranges=across(delivery.ranges, parts))
+            delivery = replace(delivery, ranges=across(delivery.ranges, parts))
             found += [] if chunked and not delivery.ranges else [self._stored(delivery, (), columns)]
             return reduce(DataFrame.unionByName, found)
         lanes = by_lane([held for held in delivery.ranges if isinstance(held, LaneRange)])

@@ -8,6 +8,7 @@ once beside the rows of chunks, row group by row group; where they are few bytes
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -53,7 +54,7 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
     holes: dict[int, list[tuple[int, int]]] = {}
     for each in found:
         holes.setdefault(each.partition, []).append((each.last, each.last))
-    return delivery._replace(ranges=without(delivery.ranges, holes), chunked=()), found
+    return replace(delivery, ranges=without(delivery.ranges, holes), chunked=()), found
 
 
 def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:

@@ -10,10 +10,11 @@ again; ``delta_sink`` says how to have it exactly once.
 import os
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from pyspark.sql import SparkSession
 
-from pulsar_spark.client.enums import ConsumerCryptoFailureAction
+from pulsar_spark.client.enums import ConsumerCryptoAction, Position, SubscriptionType
 from pulsar_spark.client.policies import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.call import Caller, ConsumeFunction
@@ -38,12 +39,12 @@ def consume(
     subscription: str,
     function: ConsumeFunction,
     *,
-    subscription_type: str = "Exclusive",
+    subscription_type: SubscriptionType = "Exclusive",
     consumer_name: str | None = None,
-    initial_position: str = DEFAULT_INITIAL_POSITION,
+    initial_position: Position = DEFAULT_INITIAL_POSITION,
     max_messages: int = MAX_MESSAGES,
     available_now: bool = False,
-    on_error: str = "give_back",
+    on_error: Literal["give_back", "stop"] = "give_back",
     columns: Sequence[str] | None = None,
     with_payload: bool = True,
     priority_level: int = 0,
@@ -52,7 +53,7 @@ def consume(
     dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
     retry_enable: bool = False,
     crypto_key_reader: KeyReader | None = None,
-    crypto_failure_action: ConsumerCryptoFailureAction | str = "FAIL",
+    crypto_failure_action: ConsumerCryptoAction = "FAIL",
     create: bool = True,
     timeout: float = 30.0,
     clock: Callable[[], float] = time.monotonic,

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from py4j.protocol import Py4JError
@@ -181,7 +182,7 @@ class Consuming:
         if membership is not self._line.membership:
             return
         if isinstance(event, Delivery):
-            event = self._in_order(event._replace(ranges=self._exact(event.ranges, lambda held: held.is_batch)))
+            event = self._in_order(replace(event, ranges=self._exact(event.ranges, lambda held: held.is_batch)))
             self._waiting = event if self._waiting is None else self._waiting.merged(event)
         elif isinstance(event, Failed):
             raise event.error
@@ -212,7 +213,7 @@ class Consuming:
         self._ask_for_more(delivery, but=kept)
         if early:
             self._send(Answer([], [], unseen=early), [])
-        return delivery._replace(ranges=kept)
+        return replace(delivery, ranges=kept)
 
     def _not_given_back(self, delivery: Delivery) -> tuple[PositionRange | LaneRange, ...]:
         """What of a delivery this run did not give back."""
@@ -241,7 +242,7 @@ class Consuming:
             if not delivery.ranges:
                 return
         self._ask_for_more(delivery)
-        delivery = delivery._replace(ranges=self._not_given_back(delivery))
+        delivery = replace(delivery, ranges=self._not_given_back(delivery))
         try:
             found = remaining(self._spark, self._topic, self._line.ledgers, delivery)
         except (PySparkException, Py4JError, OSError) as failed:
@@ -251,7 +252,7 @@ class Consuming:
         self._tell_missing(found)
         if not found.ranges:
             return
-        delivery = delivery._replace(ranges=found.ranges)
+        delivery = replace(delivery, ranges=found.ranges)
         self._line.hurry(-1)  # what comes meanwhile waits for the function anyway
         try:
             called = self._caller.call(delivery, self._options.letters, self._line.membership.row, found.parts)

@@ -8,6 +8,7 @@ logged, and :meth:`Consumption.exception` tells it.
 import logging
 import threading
 
+from pulsar_spark.described import Described
 from pulsar_spark.errors import ConsumerBusy
 from pulsar_spark.frames import running
 from pulsar_spark.frames.consuming import Consuming
@@ -18,9 +19,21 @@ STOP_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
-class Consumption(Consuming):
+class Consumption(Described, Consuming):
     """A running consumer, in the manner of a StreamingQuery. Made by :func:`consume`; a context manager that stops at
     its end."""
+
+    def _facts(self) -> dict[str, object]:
+        error = self.exception()
+        facts: dict[str, object] = {
+            "topic": str(self._topic.name),
+            "subscription": self._options.subscription,
+            "subscription_type": self._options.subscription_type,
+            "consumer_name": self._options.consumer_name,
+            "state": "consuming" if self.is_active else "ended",
+            "messages": self.totals["messages"],
+        }
+        return facts | ({"error": type(error).__name__} if error else {})
 
     @property
     def consumer_name(self) -> str:

@@ -10,12 +10,14 @@ named by ``batch_index`` stay unacknowledged or are put off; without that column
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol import ack_set as ack_sets
@@ -29,7 +31,8 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 )
 
 
-class Delivery(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Delivery(Described):
     """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them, and
     had read ``requests`` up to ``requests_version``. Ranges may be of a lane, on Key_Shared with very many entries in
     flight (see lane_deliveries). Of chunked messages the ranges have the position of the last chunk; ``chunked`` says
@@ -46,11 +49,21 @@ class Delivery(NamedTuple):
 
     @property
     def messages(self) -> int:
+        """How many they are, those of a batch one by one."""
         return sum(held.messages for held in self.ranges)
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "subscription": self.subscription,
+            "round": self.round,
+            "messages": self.messages,
+            "partitions": sorted({held.partition for held in self.ranges}),
+        }
 
     def merged(self, later: "Delivery") -> "Delivery":
         """This delivery and a later one of the same consumer as one."""
-        return later._replace(ranges=self.ranges + later.ranges, chunked=self.chunked + later.chunked)
+        return replace(later, ranges=self.ranges + later.ranges, chunked=self.chunked + later.chunked)
 
 
 def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counter[int]:

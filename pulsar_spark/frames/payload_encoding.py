@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
-from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureAction
+from pulsar_spark.client.enums import Compression, ProducerCryptoAction, ProducerCryptoFailureAction
 from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
 from pulsar_spark.frames.message_columns import REFUSED, spark_type
 from pulsar_spark.frames.payload_batches import KeyReader, failure_action, in_pieces, key_reader_of, made
@@ -33,10 +33,10 @@ class Encoding(NamedTuple):
     @classmethod
     def checked(
         cls,
-        compression: CompressionType | str | None,
+        compression: Compression | None,
         encryption_key: str | Sequence[str] | None,
         crypto_key_reader: KeyReader | None,
-        crypto_failure_action: ProducerCryptoFailureAction | str,
+        crypto_failure_action: ProducerCryptoAction,
     ) -> "Encoding":
         """As a caller of ``publish`` gives it; :class:`InvalidConfiguration` for what says nothing."""
         try:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
-from pulsar_spark.client.enums import ConsumerCryptoFailureAction
+from pulsar_spark.client.enums import ConsumerCryptoAction, ConsumerCryptoFailureAction
 from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
 from pulsar_spark.frames.message_columns import REFUSED, spark_type
 from pulsar_spark.frames.payload_batches import KeyReader, failure_action, in_pieces, key_reader_of, made, values_of
@@ -32,9 +32,7 @@ class Decoding(NamedTuple):
     action: ConsumerCryptoFailureAction
 
     @classmethod
-    def checked(
-        cls, crypto_key_reader: KeyReader | None, crypto_failure_action: ConsumerCryptoFailureAction | str
-    ) -> "Decoding":
+    def checked(cls, crypto_key_reader: KeyReader | None, crypto_failure_action: ConsumerCryptoAction) -> "Decoding":
         return cls(key_reader_of(crypto_key_reader), failure_action(crypto_failure_action, ConsumerCryptoFailureAction))
 
     def shown(self, messages: DataFrame, has_encoded: bool = True) -> DataFrame:
@@ -144,7 +142,7 @@ def decode_payloads(
     messages: DataFrame,
     *,
     crypto_key_reader: KeyReader | None = None,
-    crypto_failure_action: ConsumerCryptoFailureAction | str = "FAIL",
+    crypto_failure_action: ConsumerCryptoAction = "FAIL",
 ) -> DataFrame:
     """*messages*, rows of a topic's table as ``spark.read`` gives them, with plain payloads and the column
     :data:`PAYLOAD_ERROR`.

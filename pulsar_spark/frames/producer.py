@@ -20,14 +20,14 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureAction
+from pulsar_spark.client.enums import Compression, ProducerCryptoAction
 from pulsar_spark.client.schemas import TopicSchemas
 from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, TopicNotFound, named
@@ -42,7 +42,7 @@ from pulsar_spark.frames.value_encoding import with_payloads
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.instants import deliver_millis, to_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
-from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.protocol.routing import HashingScheme, Scheme
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.new_rows import NAMED_BY
@@ -75,18 +75,18 @@ def publish(
     topic: str,
     *,
     schema: Schema | None = None,
-    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
+    hashing_scheme: Scheme = DEFAULT_HASHING_SCHEME,
     producer_name: str | None = None,
     deliver_at: datetime | int | None = None,
     deliver_after: timedelta | None = None,
     properties_from: Sequence[str] = (),
-    max_message_size: int | str | None = BY_POLICY,
+    max_message_size: int | Literal["policy"] | None = BY_POLICY,
     chunking: bool = False,
     chunk_max_message_size: int | None = None,
-    compression: CompressionType | str | None = None,
+    compression: Compression | None = None,
     encryption_key: str | Sequence[str] | None = None,
     crypto_key_reader: KeyReader | None = None,
-    crypto_failure_action: ProducerCryptoFailureAction | str = "FAIL",
+    crypto_failure_action: ProducerCryptoAction = "FAIL",
     sort_by_key: bool = False,
     deduplicate: bool = True,
     create: bool = True,

@@ -8,6 +8,7 @@ chunk was deleted is deleted.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -44,7 +45,7 @@ def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery:
     if not delivery.chunked or not there.ranges:
         return there
     ranges = exact(topic, ledgers, there.ranges)
-    found = find_usable(spark, topic, ledgers, apart(delivery._replace(ranges=ranges))[1])
+    found = find_usable(spark, topic, ledgers, apart(replace(delivery, ranges=ranges))[1])
     there = there._replace(parts=found.parts)
     holes: dict[int, list[tuple[int, int]]] = {}
     for partition, position in (*found.deleted, *found.errors):

@@ -27,6 +27,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Literal
 
 from pyspark.sql import Column, SparkSession
 
@@ -38,7 +39,7 @@ from pulsar_spark.frames.reprocess_chunk import Fix
 from pulsar_spark.frames.reprocess_plan import SUBSCRIPTION, checked_target
 from pulsar_spark.frames.reprocess_run import Reprocessed, Run, Selection
 from pulsar_spark.frames.routing_columns import checked_scheme
-from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.protocol.routing import Scheme
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.spark_root import layout_for_frames
 
@@ -58,12 +59,12 @@ def reprocess_dead_letters(
     until: datetime | None = None,
     keys: Sequence[str] | None = None,
     fix: Fix | None = None,
-    to: str = SUBSCRIPTION,
+    to: Literal["subscription", "origin"] = SUBSCRIPTION,
     rate: float | None = None,
     max_replays: int = MAX_REPLAYS,
     limit: int | None = None,
     dry_run: bool = False,
-    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
+    hashing_scheme: Scheme = DEFAULT_HASHING_SCHEME,
     chunk_letters: int = CHUNK_LETTERS,
     timeout: float = 30.0,
     clock: Callable[[], datetime] = utc_now,

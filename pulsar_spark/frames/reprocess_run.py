@@ -25,7 +25,7 @@ from pulsar_spark.frames.reprocess_chunk import Fix, fixed_letters, published_nu
 from pulsar_spark.frames.reprocess_plan import ORIGIN, REASONS, SUBSCRIPTION, TOPIC, Letter, plan_letters
 from pulsar_spark.frames.retry_subscription import prepare_retry_topic, warn_of_unread
 from pulsar_spark.protocol.numbering import publish_id
-from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.protocol.routing import Scheme
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
@@ -96,7 +96,7 @@ class Run:
         job_id: str,
         settings: dict,
         fix: Fix | None,
-        scheme: HashingScheme | str,
+        scheme: Scheme,
         clock: Callable[[], datetime],
     ):
         self._spark, self._layout, self._topic, self._job_id, self._settings = spark, layout, topic, job_id, settings

@@ -11,7 +11,7 @@ subscriptions there is no order, and nothing of this.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
@@ -72,7 +72,7 @@ class Rewinding:
             if awaited is not None:
                 permits[held.partition] = self._awaited.pop(held.partition).permits
             there.append(held)
-        return delivery._replace(ranges=tuple(there)), permits
+        return replace(delivery, ranges=tuple(there)), permits
 
     def due_permits(self) -> dict[int, int]:
         """The permits to ask for now that what was given back is due, by partition."""

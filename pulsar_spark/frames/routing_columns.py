@@ -15,7 +15,7 @@ from pyspark.sql.functions import arrow_udf
 
 from pulsar_spark.frames.membership import one_of
 from pulsar_spark.frames.message_columns import refusal
-from pulsar_spark.protocol.routing import HashingScheme, key_hash
+from pulsar_spark.protocol.routing import HashingScheme, Scheme, key_hash
 from pulsar_spark.protocol.sticky_key import MAX_HASH
 from pulsar_spark.storage.session import has_context
 from pulsar_spark.transforms.key_hashes import hash_keys
@@ -24,7 +24,7 @@ _REFLECTED = "cast(reflect('java.util.Objects', 'hashCode', {}) as int)"
 _ROUTING_HASH = "routing_hash"
 
 
-def checked_scheme(scheme: HashingScheme | str) -> HashingScheme:
+def checked_scheme(scheme: Scheme) -> HashingScheme:
     """The scheme by name; :class:`InvalidConfiguration` for another text."""
     return HashingScheme[one_of("hashing scheme", scheme, tuple(HashingScheme.__members__))]
 

@@ -3,6 +3,7 @@ writes entries that somebody else may have written (see delta_sink)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -103,7 +104,7 @@ class History:
         if all(isinstance(held, PositionRange) for held in delivery.ranges):
             return delivery
         topic = read_topic(self._layout, delivery.topic)
-        return delivery._replace(ranges=exact(topic, LedgerIndex(self._layout), delivery.ranges))
+        return replace(delivery, ranges=exact(topic, LedgerIndex(self._layout), delivery.ranges))
 
     def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], delivery: Delivery) -> Sent:
         """What was delivered of *spans* (first, last; in order, none overlaps the next) to consumers other than that of

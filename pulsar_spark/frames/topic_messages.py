@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pulsar_spark.client.enums import ConsumerCryptoFailureAction
+from pulsar_spark.client.enums import ConsumerCryptoAction
 from pulsar_spark.frames.chunk_groups import grouped_parts
 from pulsar_spark.frames.chunk_payloads import with_payloads
 from pulsar_spark.frames.lost_chunks import LostEntries
@@ -34,7 +34,7 @@ def read_messages(
     topic: str,
     *,
     crypto_key_reader: KeyReader | None = None,
-    crypto_failure_action: ConsumerCryptoFailureAction | str = "FAIL",
+    crypto_failure_action: ConsumerCryptoAction = "FAIL",
     is_read_compacted: bool = False,
 ) -> DataFrame:
     """Every message that *topic* of *root*, or a partition of it, has now, read by *spark*, one row each, in no order:

@@ -6,6 +6,7 @@ DISCARD it is acknowledged unseen, if it is the keys that are missing. Of a batc
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow.compute as pc
@@ -109,7 +110,7 @@ def readable(delivery: Delivery, unreadable: Unreadable) -> Delivery:
     for partition, position in unreadable.places:
         holes.setdefault(partition, []).append((position, position))
     parts = [part for held in delivery.ranges for part in _parts(held, unreadable.places)]
-    return delivery._replace(ranges=(*without(delivery.ranges, holes), *parts))
+    return replace(delivery, ranges=(*without(delivery.ranges, holes), *parts))
 
 
 def _parts(held: PositionRange, places: Places) -> Iterator[PositionRange]:

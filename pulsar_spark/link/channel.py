@@ -13,6 +13,7 @@ import itertools
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pulsar_spark.errors import AlreadyClosed, LogShortened, PulsarSparkError, Timeout, UnknownError
@@ -338,6 +339,9 @@ class Channel(Worker):
                     self._committed += committed
                 raise
             self._last_commit = self._last_sign = self._clock()
+            if self.logger.isEnabledFor(logging.DEBUG):
+                kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(row["kind"] for row in rows).items())
+                self.logger.debug("asked in version %d: %s", version, kinds)
             for callback in committed:
                 callback(version)
 
@@ -349,6 +353,7 @@ class Channel(Worker):
         try:
             for commit in self._log.commits(after=self._seen):
                 self._broker.heard()
+                self.logger.debug("heard the round of version %d", commit.version)
                 self._inbox.hear(commit, self._rounds.rows, self._condition)
                 self._seen = commit.version
         except LogShortened:

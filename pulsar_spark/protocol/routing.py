@@ -9,6 +9,7 @@ or a single-partition producer picks, is a random choice of the producer's: here
 
 from collections.abc import Callable
 from itertools import count
+from typing import Literal
 
 from pulsar_spark.protocol.numbered import Numbered
 from pulsar_spark.protocol.sticky_key import boost_hash, java_string_hash, sticky_key_hash
@@ -23,6 +24,10 @@ class HashingScheme(Numbered):
     JavaStringHash = 2
 
 
+Scheme = HashingScheme | Literal["Murmur3_32Hash", "BoostHash", "JavaStringHash"]
+"""A scheme, or its name."""
+
+
 def key_hash(key: str, scheme: HashingScheme) -> int:
     """The 31-bit hash of a partition key's text (for a key given as bytes: its base64 text).
 
@@ -35,7 +40,7 @@ def key_hash(key: str, scheme: HashingScheme) -> int:
     return sticky_key_hash(data) if scheme is HashingScheme.Murmur3_32Hash else boost_hash(data)
 
 
-def partition_for_key(key: str, partitions: int, hashing_scheme: HashingScheme | str = HashingScheme.BoostHash) -> int:
+def partition_for_key(key: str, partitions: int, hashing_scheme: Scheme = HashingScheme.BoostHash) -> int:
     """The partition of a message with *key*, the same for every producer of one scheme, which may be given by its name;
     ValueError for what is no key, no scheme, or no number of partitions.
 

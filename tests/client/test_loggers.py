@@ -81,6 +81,33 @@ def test_the_packages_loggers_write(client, broker, service_url, tmp_path, kind,
     assert (out.getvalue() == "") == (kind == "file")
 
 
+@pytest.mark.parametrize("kind", ["console", "file"])
+def test_at_debug_what_goes_on_is_written_and_no_payload(broker, service_url, tmp_path, kind):
+    out, path, level = io.StringIO(), tmp_path / "client.log", pulsar.LoggerLevel.Debug
+    logger = pulsar.ConsoleLogger(level) if kind == "console" else pulsar.FileLogger(level, str(path))
+    with redirect_stdout(out):
+        client = pulsar.Client(service_url, logger=logger)
+        consumer = client.subscribe("t", "s")
+        client.create_producer("t", producer_name="p").send(b"what nobody is to see")
+        consumer.acknowledge(consumer.receive(5000))
+        client.create_reader("t", pulsar.MessageId.earliest).close()
+        client.close()
+    written = out.getvalue() if kind == "console" else path.read_text()
+    debugged = [line.partition(" | ")[2] for line in written.splitlines() if " DEBUG " in line]
+    topic = "persistent://public/default/t"
+    for line in (
+        f"{topic}: producer 'p' opened",
+        f"{topic}: producer 'p' published 1 messages",
+        f"{topic}: producer 'p' closed",
+        f"{topic}: reader opened",
+        f"{topic}: reader closed",
+    ):
+        assert line in debugged
+    assert any(line.startswith("asked in version ") and "1 subscribe" in line for line in debugged)
+    assert any(line.startswith("heard the round of version ") for line in debugged)
+    assert debugged[0].endswith("opened") and debugged[0].startswith("client ") and "nobody is to see" not in written
+
+
 def test_a_refused_return_is_said_once(client, other_client, broker, caplog, monkeypatch):
     monkeypatch.setattr(subscription_module, "_RECONNECT_SECONDS", 0.02)
     consumer = client.subscribe("t", "s", consumer_name="c")

@@ -1,5 +1,6 @@
 """Chunked messages of a delivery, before Spark reads them: which chunks they are, and which cannot be put together."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def test_the_chunks_of_what_was_delivered_are_those_the_rule_takes(spark, broker
 
 def test_a_message_is_apart_only_while_it_is_in_the_delivery(broker):
     served = Served(broker)
-    plain, chunked = apart(served.delivery._replace(ranges=(PositionRange(0, 7, 7), PositionRange(1, 6, 6))))
+    plain, chunked = apart(replace(served.delivery, ranges=(PositionRange(0, 7, 7), PositionRange(1, 6, 6))))
     assert (plain.ranges, chunked) == ((PositionRange(1, 6, 6),), [B])
 
 

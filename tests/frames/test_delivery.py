@@ -1,5 +1,8 @@
 """What a function's answer means for the ranges of a delivery."""
 
+import pickle
+from dataclasses import replace
+
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
@@ -58,7 +61,7 @@ def test_rows_put_off_are_acknowledged_by_their_own_requests_first(spark):
         (1, 2, 3, back),
         (1, 5, None, off),
     ).selectExpr("*", "if(position = 13, 500, null) delay_ms")
-    assert answer(DELIVERY._replace(ranges=(SINGLES, BATCHES, partly)), result) == Answer(
+    assert answer(replace(DELIVERY, ranges=(SINGLES, BATCHES, partly)), result) == Answer(
         [
             Acknowledged(0, 10, 11),
             Acknowledged(0, 13, 19),
@@ -80,11 +83,11 @@ def test_what_came_by_lane_is_acknowledged_by_its_round_where_no_row_decides(spa
 
     def exact(delivery, is_asked):
         assert [is_asked(each) for each in held] == [True, False, False, False]
-        return delivery._replace(ranges=(PositionRange(0, 2, 4), PositionRange(0, 9, 9), *delivery.ranges[1:]))
+        return replace(delivery, ranges=(PositionRange(0, 2, 4), PositionRange(0, 9, 9), *delivery.ranges[1:]))
 
-    assert DELIVERY._replace(ranges=held).messages == 12
+    assert replace(DELIVERY, ranges=held).messages == 12
     assert answer(
-        DELIVERY._replace(ranges=held), outcomes(spark, (0, 3, None, "negative_acknowledge")), exact
+        replace(DELIVERY, ranges=held), outcomes(spark, (0, 3, None, "negative_acknowledge")), exact
     ) == Answer(
         [
             Acknowledged(1, 0, 9, None, 6),
@@ -123,3 +126,15 @@ def test_subtract_takes_out_overlapping_holes():
         (7, 8),
     ]
     assert subtract(PositionRange(0, 3, 4), [(0, 9)]) == []
+
+
+def test_a_delivery_says_what_it_is_and_is_no_tuple():
+    assert repr(DELIVERY) == (
+        f"Delivery(topic='t', subscription='s', round=7, messages={DELIVERY.messages}, partitions=[0, 1])"
+    )
+    assert "<td>7</td>" in DELIVERY._repr_html_()
+    assert not isinstance(DELIVERY, tuple) and not hasattr(DELIVERY, "count") and not hasattr(DELIVERY, "index")
+    assert replace(DELIVERY) == DELIVERY and hash(replace(DELIVERY)) == hash(DELIVERY)
+    assert pickle.loads(pickle.dumps(DELIVERY)) == DELIVERY and DELIVERY.merged(DELIVERY).ranges == DELIVERY.ranges * 2
+    with pytest.raises(AttributeError):
+        DELIVERY.round = 8

@@ -108,6 +108,17 @@ def test_what_ends_a_consumer_is_logged_and_kept(served, caplog):
     assert [record.levelno for record in caplog.records if "ended: " in record.getMessage()] == [logging.ERROR]
 
 
+def test_a_consumer_says_what_it_consumes_and_what_ended_it(served):
+    topic = "persistent://public/default/t"
+    said = f"topic={topic!r}, subscription='s', subscription_type='Shared', consumer_name='mine'"
+    with run(served, "mine", "Shared") as consumption:
+        assert repr(consumption) == f"Consumption({said}, state='consuming', messages=0)"
+        assert topic in consumption._repr_html_()
+        consumption._backoff.error = ValueError("what nobody is to see")
+        assert repr(consumption).endswith("messages=0, error='ValueError')")
+    assert "state='ended'" in repr(consumption)
+
+
 def test_who_lost_what_it_held_says_so_and_goes_on(served, caplog):
     with run(served, "mine") as consumption:
         served.end_lease(consumption._line.membership.consumer_id)

@@ -1,0 +1,25 @@
+"""How objects that people hold show themselves: a line in a console, a table in a notebook; never a payload or a
+secret."""
+
+from html import escape
+
+
+class Described:
+    """Shown by its class and by the facts that matter; :meth:`_facts` reads what is in memory and waits for nothing."""
+
+    __slots__ = ()
+
+    def _facts(self) -> dict[str, object]:
+        """What matters, by name."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value!r}" for name, value in self._facts().items())
+        return f"{type(self).__name__}({facts})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+            for name, value in self._facts().items()
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"

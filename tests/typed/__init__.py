@@ -1,0 +1,1 @@
+"""Programs as users write them, which ``mypy --strict`` passes; nothing of them is run."""
