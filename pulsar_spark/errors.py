@@ -7,7 +7,7 @@ the names of Apache Pulsar's client exceptions, so that ``except pulsar.Consumer
 pulsar_spark as pulsar``.
 """
 
-DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it"
+DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it, such as 'pulsar-spark repair'"
 """What to do about stored rows that break an invariant; the end of such a message."""
 
 

@@ -18,7 +18,7 @@ from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage import upkeep
 from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import read_rows
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic, list_topics, resolve_topic
 from pulsar_spark.storage.trimming import trim_topic
@@ -101,9 +101,9 @@ def housekeeping(layout: Layout) -> list[dict]:
     """What brokers did by themselves, as their rounds say it, the latest last: when, to which table, what, and to how
     many files (or commits, where the log was shortened)."""
     require_root(layout)
-    tables = [dataset_of(bundle.broker_table(CURSOR_LEDGER.name)) for bundle in layouts_of(layout)]
+    tables = [bundle.broker_table(CURSOR_LEDGER.name) for bundle in layouts_of(layout)]
     columns, is_its = ["round_time", "topic", "status", "entries"], pc.field("kind") == "housekeeping"
-    rows = pa.concat_tables(table.to_table(columns=columns, filter=is_its) for table in tables).sort_by("round_time")
+    rows = pa.concat_tables(read_rows(table, columns, is_its) for table in tables).sort_by("round_time")
     return [
         {"time": row["round_time"].isoformat(), "table": row["topic"], "what": row["status"], "count": row["entries"]}
         for row in rows.to_pylist()

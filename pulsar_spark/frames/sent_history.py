@@ -23,7 +23,7 @@ from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import read_rows
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -93,7 +93,7 @@ class History:
         version = version_of_round(self._path, round_number, after=self._seen)
         if self._seen < 0 or version is None or TableLog(self._path).is_shortened(self._seen):
             is_new = (ds.field("round") > self._round) & (ds.field("round") <= round_number)
-            self._apply(dataset_of(self._path).to_table(columns=_COLUMNS, filter=self._is_mine() & is_new))
+            self._apply(read_rows(self._path, _COLUMNS, self._is_mine() & is_new))
         else:
             for each in range(self._seen + 1, version + 1):
                 self._apply(read_round(self._path, each).select(_COLUMNS).filter(self._is_mine()))

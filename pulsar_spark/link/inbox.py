@@ -23,6 +23,7 @@ from pulsar_spark.protocol.packing import unpacked
 from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.cursor_ledger import KEYS, concerned_name, lane_hashes
 from pulsar_spark.storage.data_files import read_added
+from pulsar_spark.storage.scan import reading
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -115,7 +116,8 @@ class Answers:
 
 def read_rows(path: AnyPath, commit: Commit) -> pa.Table:
     """What the round says that made a *commit* to ``cursor_ledger`` at *path*."""
-    return read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
+    with reading(path):
+        return read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
 
 
 class Inbox:

@@ -82,7 +82,7 @@ def parse_commit(version: int, text: bytes, table: object) -> Commit:
         return _commit(version, parse_actions(text))
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
         raise CorruptState(
-            f"{table}: commit {version} is not a Delta commit ({type(broken).__name__}: {broken}); {DOCTOR}"
+            f"{str(table)!r}: commit {version} is not a Delta commit ({type(broken).__name__}: {broken}); {DOCTOR}"
         ) from broken
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from deltalake.exceptions import DeltaError
 
+from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
@@ -109,7 +110,7 @@ def _try(table: AnyPath) -> None:
         try:
             if TableLog(table).exists():
                 make_checkpoint(table)
-        except (DeltaError, OSError) as failed:
+        except (CorruptState, DeltaError, OSError) as failed:
             log.warning("no checkpoint of %s for now, it only makes opening quicker: %s", table, failed)
 
 

@@ -14,7 +14,7 @@ from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.data_files import conform, read_parts
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import dataset_of, reading
 from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -62,6 +62,13 @@ def _read_file(
     """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
     them and the file is gone."""
     of_kinds = None if kinds is None else pc.field("kind").isin(pa.array(sorted(kinds), pa.string()))
+    with reading(path):
+        yield from _read_file_or_table(path, file, of_kinds, columns)
+
+
+def _read_file_or_table(
+    path: AnyPath, file: AddedFile, of_kinds: pc.Expression | None, columns: list[str] | None
+) -> Iterator[pa.Table]:
     try:
         if of_kinds is None or file.rows <= _FEW_ROWS:  # a filter while reading costs a small file three times as much
             for rows in read_parts(path, file, CURSOR_LEDGER.schema, columns):
@@ -91,9 +98,7 @@ def since_snapshot(
     log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):
         if not log.has(version):
-            raise CorruptState(
-                f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log"
-            )
+            raise CorruptState(f"{str(path)!r}: round {version} is gone and no snapshot comes after it: {DOCTOR}")
         commit = log.commit(version)
         if kinds is not None and has_newest and not commit.may_concern({SNAPSHOT, *kinds}):
             continue

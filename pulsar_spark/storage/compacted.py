@@ -92,7 +92,7 @@ class CompactedView:
             return False
         try:
             self._opened = open_table(self.path)
-        except DeltaError as broken:
+        except (CorruptState, DeltaError) as broken:
             raise CorruptState(
                 f"{str(self.path)!r}: the compacted view cannot be opened ({broken}): restore it, or remove the folder "
                 "and compact the topic again, of what was not trimmed"

@@ -55,7 +55,7 @@ def check_features(table: AnyPath, commit: Commit) -> None:
         return
     try:
         protocol = open_table(table).protocol()
-    except DeltaError as broken:
+    except (CorruptState, DeltaError) as broken:
         raise TopicStopped(
             f"commit {commit.version} asks for {commit.asks_for}, and the table cannot be opened ({broken})"
         ) from broken

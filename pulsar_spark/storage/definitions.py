@@ -130,7 +130,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
         try:
             metadata = open_table(path).metadata()
             description, table_id = metadata.description, str(metadata.id)
-        except (TableNotFoundError, DeltaError) as broken:
+        except (TableNotFoundError, CorruptState, DeltaError) as broken:
             raise CorruptState(
                 f"table {str(path)!r} is half written ({broken}): delete the folder and create it again"
             ) from broken

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from pulsar_spark.errors import BrokerFenced, NotAllowedError
+from pulsar_spark.errors import BrokerFenced, CorruptState, NotAllowedError
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.data_files import conform, file_add, partition_values, removing
 from pulsar_spark.storage.definitions import create_table
@@ -129,7 +129,7 @@ class DelayTable:
         try:
             table = open_table(self.path)
             rows = pa.table(table.get_add_actions())
-        except DeltaError as error:
+        except (CorruptState, DeltaError) as error:
             if is_fault_of_disk(error):
                 raise
             return Loaded([], {}, [LostBucket(NO_BUCKET, None, str(error).splitlines()[0])])

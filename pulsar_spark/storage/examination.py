@@ -6,9 +6,7 @@ What counts is what a reader would meet. A file that no commit names is none of 
 """
 
 import contextlib
-import json
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -17,6 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, TopicStopped
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.broken_log import broken_checkpoints, broken_commits
 from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.condition import check_features
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
@@ -148,33 +147,11 @@ def _remedy_of_definition(refused: Exception) -> str:
     return f"{_RESTORE}, or delete the folder"
 
 
-def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
-    """(version, what is wrong) of every commit that is empty, cut off, no commit, or missing between others."""
-    log = TableLog(path)
-    for version in range(max(log.earliest(), 0), log.latest() + 1):
-        if not log.has(version):
-            yield version, "is missing from the log"
-            continue
-        try:
-            log.commit(version)
-        except CorruptState as broken:
-            yield version, f"cannot be read ({broken.__cause__})"
-        except OSError as broken:
-            if not store_of(path).is_local:  # it may be whole: the store does not answer
-                raise
-            yield version, f"cannot be read ({broken.strerror})"
-    newest = max(log.versions(), default=-1) if log.exists() else -1
-    if newest > log.latest():
-        yield from (
-            (version, "is missing from the log") for version in range(log.latest() + 1, newest) if not log.has(version)
-        )
-
-
 def named_files(path: AnyPath, without: set[int] = frozenset()) -> dict[str, int]:
     """The data files that the log's commits leave in the table, with their sizes; *without* are versions to pass
     over."""
     log, files, opened = TableLog(path), {}, -1
-    with contextlib.suppress(DeltaError):  # where not even the first commit can be read
+    with contextlib.suppress(CorruptState, DeltaError):  # where not even the first commit can be read
         table = open_as_far_as_it_goes(path)
         opened = table.version()
         found = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
@@ -209,28 +186,6 @@ def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
             f"checkpoint {file.name!r} cannot be read: whoever opens the table fails, nothing is lost",
             REPAIR,
         )
-
-
-def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
-    """Checkpoints, and the file that names the latest, that cannot be read."""
-    folder, store, names = path / "_delta_log", store_of(path), []
-    with contextlib.suppress(FileNotFoundError):
-        names = sorted(name for name in store.names(folder) if fnmatchcase(name, "*.checkpoint*.parquet"))
-    for name in names:
-        try:
-            store.footer(folder / name)
-        except pa.ArrowInvalid:
-            yield folder / name
-        except OSError:
-            if not store.is_local:
-                raise
-            yield folder / name
-    last = path / "_delta_log" / "_last_checkpoint"
-    if last.exists():
-        try:
-            json.loads(last.read_text())["version"]
-        except (ValueError, KeyError, TypeError):
-            yield last
 
 
 def _examine_state(layout: Layout, topics: list[tuple[str, AnyPath]]) -> Iterator[Finding]:

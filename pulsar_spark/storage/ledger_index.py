@@ -26,7 +26,7 @@ from pulsar_spark.storage.ledgers import by_partition, stored_rows
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.needed_runs import last_runs, runs_from, stored_runs
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.scan import open_table, reading
 from pulsar_spark.storage.table_parts import give_memory_back, term
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
@@ -230,9 +230,11 @@ class LedgerIndex:
         if self._few is not None:
             known, rows = self._few
             try:
-                found = [
-                    read_added(self._path, each, LEDGERS.schema, _COLUMNS) for each in self._log.commits(known, version)
-                ]
+                with reading(self._path):
+                    found = [
+                        read_added(self._path, each, LEDGERS.schema, _COLUMNS)
+                        for each in self._log.commits(known, version)
+                    ]
                 rows = pa.concat_tables([rows, *found]).combine_chunks()
             except (LogShortened, FileNotFoundError):
                 rows = None
@@ -257,7 +259,9 @@ class LedgerIndex:
         try:
             for commit in self._log.commits(after=self._version):
                 if commit.may_concern(self._topics):
-                    self._take_in(read_added(self._path, commit, LEDGERS.schema, _COLUMNS))
+                    with reading(self._path):
+                        rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
+                    self._take_in(rows)
                 self._version = commit.version
         except (LogShortened, FileNotFoundError):  # away so long that commits, or their files, were cleared away
             table = open_table(self._path)

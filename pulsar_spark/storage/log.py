@@ -159,7 +159,7 @@ class TableLog:
             text = self.file(version).read_bytes()
         except FileNotFoundError as missing:
             raise CorruptState(
-                f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was "
+                f"{str(self.folder.parent)!r}: commit {version} is gone from the log: it was trimmed before it was "
                 f"read; {DOCTOR}"
             ) from missing
         return parse_commit(version, text, self.folder.parent)

@@ -26,12 +26,13 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.broken_log import broken_checkpoints, broken_commits
 from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.checkpoints import checkpoints
 from pulsar_spark.storage.commits import commit_text, replace_commit
 from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.data_files import file_add, write_files
-from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, tables_of
+from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import read_rows
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.tables import AppendTable
@@ -148,7 +148,7 @@ class Reprocessing:
     def _rows(self, of: pc.Expression) -> pa.Table:
         if not self.exists():
             return REPROCESSING.schema.empty_table()
-        return dataset_of(self.path).to_table(columns=REPROCESSING.schema.names, filter=of).cast(REPROCESSING.schema)
+        return read_rows(self.path, REPROCESSING.schema.names, of).cast(REPROCESSING.schema)
 
 
 def _of_job(kind: str, job_id: str) -> pc.Expression:

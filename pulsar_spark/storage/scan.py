@@ -3,54 +3,107 @@
 Datasets of Arrow are imported where one is made: pandas comes with them, and most clients never make one.
 """
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.broken_log import check_log, empty_commit
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import path_of, store_of
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.volumes import named
 
 if TYPE_CHECKING:
-    from pyarrow.dataset import Dataset
+    from pyarrow.dataset import Dataset, Expression
 
 _LISTINGS = 20
 _LOOK_BACK = 10_000
 
 
 def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTable:
-    """The table at a path, in its latest version or a given one.
+    """The table at a path, in its latest version or a given one; :class:`CorruptState`, which says what is broken, for
+    one that cannot be opened, TableNotFoundError without one.
 
     A log that is listed while others commit may lack a commit that others in the list follow, because a folder's list
     promises nothing of files that come meanwhile. ``deltalake`` takes that for a broken log; the next list has the
-    commit. A gap that stays is raised as it is.
+    commit. An empty commit ``deltalake`` passes over, and its files with it.
     """
     forks.use()
     place, options = store_of(path).delta(path_of(path))
     for _ in range(_LISTINGS):
         try:
-            return DeltaTable(place, version=version, storage_options=options)
+            opened = DeltaTable(place, version=version, storage_options=options)
+        except TableNotFoundError:
+            raise
         except DeltaError as error:
-            if "found gap" not in str(error):
-                raise
-            gap = error
-    raise gap
+            if "found gap" in str(error):
+                gap = error
+                continue
+            raise _cannot_open(path, error) from error
+        empty = empty_commit(path_of(path), opened.version())
+        if empty is not None:
+            TableLog(path).commit(empty)  # which says so
+        return opened
+    raise _cannot_open(path, gap) from gap
+
+
+def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
+    """What to raise for a table that ``deltalake`` cannot open: a fault of the disk as it is."""
+    if is_fault_of_disk(error):
+        return error
+    try:
+        check_log(path_of(path))
+    except CorruptState as broken:
+        return broken
+    return CorruptState(f"{str(path)!r}: the table cannot be opened ({str(error).partition(chr(10))[0]}); {DOCTOR}")
+
+
+@contextlib.contextmanager
+def reading(table: str | os.PathLike) -> Iterator[None]:
+    """Let whatever is met in the block that is broken in a *table*, its log or a data file that is gone or torn, be
+    :class:`CorruptState`, which names it. What passes is raised as it is: a fault of the disk, and a file that left the
+    table, which whoever opens it again does without."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if is_fault_of_disk(error):
+            raise
+        fault = _fault_of_files(path_of(table), error)
+        if fault is None:
+            raise
+        raise CorruptState(f"{str(table)!r}: {fault}; {DOCTOR}") from error
+
+
+def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
+    named_files = pa.table(open_table(table).get_add_actions(flatten=True)).select(["path", "size_bytes"])
+    sizes = dict(zip(map(unquote, named_files["path"].to_pylist()), named_files["size_bytes"].to_pylist()))
+    found = store_of(table).sizes(table, sizes)
+    for name, size in sizes.items():
+        if name not in found:
+            return f"data file {name!r} is gone"
+        if found[name] != size:
+            return f"data file {name!r} has {found[name]} bytes instead of {size}"
+    if isinstance(error, pa.ArrowInvalid) or (error.errno is None and store_of(table).is_local):
+        return f"a data file cannot be read: {str(error).partition(chr(10))[0]}"
+    return None
 
 
 def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
     """The table in its latest version that can be read: where a commit cannot, or asks for what we do not know, as it
-    was before that. DeltaError when none can, as ever without a table."""
+    was before that. :class:`CorruptState` when none can, TableNotFoundError without a table."""
     try:
         return open_table(path)
-    except TableNotFoundError:
-        raise
-    except DeltaError:
+    except CorruptState:
         log = TableLog(path)
         latest = log.latest()
         for version in range(max(log.earliest(), 1, latest - _LOOK_BACK), latest + 1):
@@ -97,3 +150,9 @@ def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
         return opened.to_pyarrow_dataset()
     filesystem, folder = fs.FileSystem.from_uri(opened.table_uri)
     return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(folder, filesystem))
+
+
+def read_rows(path: str | os.PathLike, columns: list[str] | None = None, only: "Expression | None" = None) -> pa.Table:
+    """*columns* of those rows of a table that are asked for, in its latest version."""
+    with reading(path):
+        return dataset_of(path).to_table(columns=columns, filter=only)

@@ -17,7 +17,7 @@ from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.storage.definitions import create_table
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.scan import dataset_of, open_table, reading
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import Topic, layout_version
@@ -117,7 +117,8 @@ class SchemaTable:
         known = self._known.get(topic_id)
         if known is None or known[0] != latest:
             table = open_table(self.path)
-            rows = dataset_of(table).to_table(columns=SCHEMAS.schema.names, filter=pc.field("topic_id") == topic_id)
+            with reading(self.path):
+                rows = dataset_of(table).to_table(columns=SCHEMAS.schema.names, filter=pc.field("topic_id") == topic_id)
             found = [_kept(row) for row in rows.cast(SCHEMAS.schema).sort_by("schema_version").to_pylist()]
             known = self._known[topic_id] = table.version(), found
         return known

@@ -24,7 +24,7 @@ from deltalake.table import SUPPORTED_READER_FEATURES
 
 from pulsar_spark.storage.data_files import conform, partition_values
 from pulsar_spark.storage.file_statistics import footer_columns, group_bounds, groups_without_nulls
-from pulsar_spark.storage.scan import folder_of
+from pulsar_spark.storage.scan import folder_of, reading
 from pulsar_spark.storage.store import store_of
 
 PART_ROWS = 1 << 12
@@ -103,8 +103,9 @@ def read_parts(
     _check_readable(opened)
     columns, wanted = list(columns), list(wanted)
     folder = folder_of(opened)
-    for path in _files(opened, wanted):
-        yield from _rows_of(f"{folder}/{path}", schema, columns, wanted, part_rows or PART_ROWS)
+    with reading(folder):
+        for path in _files(opened, wanted):
+            yield from _rows_of(f"{folder}/{path}", schema, columns, wanted, part_rows or PART_ROWS)
 
 
 def _check_readable(opened: DeltaTable) -> None:

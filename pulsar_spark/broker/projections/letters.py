@@ -32,7 +32,7 @@ from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
 from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import dataset_of, reading
 from pulsar_spark.storage.tables import AppendTable, is_committed
 
 LETTERS_A_COMMIT = 20_000
@@ -154,7 +154,8 @@ class _Commits:
         written, path = 0, self._orders[0].topic.path
         while is_committed(path, f"{self._app_id}/{self._number}", self._round):
             is_letter = (ds.field("publish_id") == self._identity) & _ENDS_A_MESSAGE
-            written += dataset_of(path).count_rows(filter=is_letter)
+            with reading(path):
+                written += dataset_of(path).count_rows(filter=is_letter)
             self._number += 1
         return written
 

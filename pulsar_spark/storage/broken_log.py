@@ -1,0 +1,91 @@
+"""Finding what is broken in a table's log: commits that are empty, cut off, no commit or missing, and checkpoints that
+cannot be read."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+import pyarrow as pa
+
+from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.small_file import parse_object, read_small
+from pulsar_spark.storage.store import AnyPath, store_of
+
+
+def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
+    """(version, what is wrong) of every commit that is empty, cut off, no commit, or missing between others."""
+    log = TableLog(path)
+    for version in range(max(log.earliest(), 0), log.latest() + 1):
+        if not log.has(version):
+            yield version, "is missing from the log"
+            continue
+        try:
+            log.commit(version)
+        except CorruptState as broken:
+            yield version, f"cannot be read ({broken.__cause__})"
+        except OSError as broken:
+            if not store_of(path).is_local:  # it may be whole: the store does not answer
+                raise
+            yield version, f"cannot be read ({broken.strerror})"
+    newest = max(log.versions(), default=-1) if log.exists() else -1
+    if newest > log.latest():
+        yield from (
+            (version, "is missing from the log") for version in range(log.latest() + 1, newest) if not log.has(version)
+        )
+
+
+def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
+    """Checkpoints, and the file that names the latest, that cannot be read, or that name one that is not there."""
+    folder, store, names = TableLog(path).folder, store_of(path), []
+    try:
+        names = sorted(name for name in store.names(folder) if fnmatchcase(name, "*.checkpoint*.parquet"))
+    except FileNotFoundError:
+        return
+    for name in names:
+        try:
+            store.footer(folder / name)
+        except pa.ArrowInvalid:
+            yield folder / name
+        except OSError:
+            if not store.is_local:
+                raise
+            yield folder / name
+    last = folder / "_last_checkpoint"
+    try:
+        said = parse_object(read_small(last))
+        is_there = any(name.startswith(f"{int(said['version']):020d}.") for name in names)
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError, OverflowError):
+        is_there = False
+    if not is_there:
+        yield last
+
+
+def empty_commit(path: AnyPath, until: int) -> int | None:
+    """The first commit behind the last checkpoint, up to version *until*, whose file is empty, as a power loss leaves
+    it: ``deltalake`` passes over it without a word. None for a sound log, and in a store, which puts whole files."""
+    store, log = store_of(path), TableLog(path)
+    if not store.is_local:
+        return None
+    try:
+        checkpoint = int(parse_object(read_small(log.folder / "_last_checkpoint"))["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError, OverflowError):
+        checkpoint = -1
+    for version in range(checkpoint + 1, until + 1):
+        try:
+            if store.size(log.file(version)) == 0:
+                return version
+        except FileNotFoundError:  # the log was shortened
+            continue
+    return None
+
+
+def check_log(path: AnyPath) -> None:
+    """:class:`CorruptState` for a log of which something is broken."""
+    for version, why in broken_commits(path):
+        if TableLog(path).has(version):
+            TableLog(path).commit(version)  # which says so as to everybody who follows the log
+        raise CorruptState(f"{str(path)!r}: commit {version} {why}; {DOCTOR}")
+    for file in broken_checkpoints(path):
+        raise CorruptState(f"{str(path)!r}: checkpoint {file.name!r} cannot be read; {DOCTOR}")
