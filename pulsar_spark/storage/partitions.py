@@ -18,7 +18,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_lock import append_lock
-from pulsar_spark.storage.topics import MAX_PARTITIONS, Topic, read_topic
+from pulsar_spark.storage.topics import MAX_PARTITIONS, Topic, check_not_hidden, read_topic
 
 
 def partitions_now(table: str | os.PathLike) -> int:
@@ -32,10 +32,13 @@ def partitions_now(table: str | os.PathLike) -> int:
 
 def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> Topic:
     """Give a partitioned topic *partitions*; the topic as it is then. :class:`NotAllowedError` for a topic without
-    partitions, and where it has more; nothing where it has so many."""
+    partitions, where it has more, and where a topic has the name of a new one; nothing where it has so many."""
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
-    path = read_topic(layout, name).path
+    topic = read_topic(layout, name)
+    path = topic.path
+    if _is_raised(topic, partitions):
+        check_not_hidden(layout, topic.name, partitions, first=topic.partitions)
 
     def raised(first: bytes | None) -> str | None:
         text = _text(path, partitions) if _is_raised(read_topic(layout, name), partitions) else None

@@ -4,6 +4,7 @@ Datasets of Arrow are imported where one is made: pandas comes with them, and mo
 """
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from pulsar_spark.storage.volumes import named
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset, Expression
 
+_GAP = "found gap"
 _LISTINGS = 20
 _LOOK_BACK = 10_000
 
@@ -46,7 +48,7 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
         except TableNotFoundError:
             raise
         except DeltaError as error:
-            if "found gap" in str(error):
+            if _GAP in str(error):
                 gap = error
                 continue
             raise _cannot_open(path, error) from error
@@ -65,6 +67,8 @@ def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
         check_log(path_of(path))
     except CorruptState as broken:
         return broken
+    if _GAP in str(error):
+        return OSError(errno.EAGAIN, "others commit more quickly than the log can be listed", str(path))
     return CorruptState(f"{str(path)!r}: the table cannot be opened ({str(error).partition(chr(10))[0]}); {DOCTOR}")
 
 

@@ -136,7 +136,8 @@ def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> 
 
 
 def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic | None:
-    """Create the topic and return it; None when it was there before."""
+    """Create the topic and return it; None when it was there before. :class:`NotAllowedError` where a partitioned topic
+    hides it, or would hide another."""
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(
@@ -144,6 +145,8 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
         )
     if not layout.topic(name).exists():
         layout.check_new_topic(name)
+    if TableLog(layout.topic(name)).latest() < 0:
+        check_not_hidden(layout, name, partitions)
     prepare_root(layout)
     created = create_table(
         layout.topic(name),
@@ -154,7 +157,62 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
         not_null=NEVER_NULL,
         layout_version=layout_version(layout),
     )
-    return read_topic(layout, name) if created else None
+    if not created:
+        return None
+    try:
+        check_not_hidden(layout, name, partitions)  # somebody may have made the other meanwhile, and looked before
+    except NotAllowedError:
+        if TableLog(layout.topic(name)).latest() == 0:
+            drop_table(layout.topic(name))
+        raise
+    return read_topic(layout, name)
+
+
+def check_not_hidden(layout: Layout, name: TopicName, partitions: int = 0, first: int = 0) -> None:
+    """:class:`NotAllowedError` for a topic whose name means a partition of another, and for one of so many *partitions*
+    where topics have the names of partitions from *first* on: nobody could reach their messages."""
+    parent = partitioned_parent(layout, name)
+    if parent is not None:
+        raise NotAllowedError(
+            f"topic {str(name)!r} cannot be made: the name means a partition of {str(parent.name)!r}, which has "
+            f"{parent.partitions}, 0 to {parent.partitions - 1}: choose another name"
+        )
+    if partitions:
+        hidden = _topics_named_as_partitions(layout, name, first)
+        if hidden:
+            raise NotAllowedError(
+                f"topic {str(name)!r} cannot have {partitions} partitions: topic {str(hidden[0])!r} is there, and its "
+                "name would mean a partition: choose another name, or delete that topic first"
+            )
+
+
+def partitioned_parent(layout: Layout, name: TopicName) -> Topic | None:
+    """The partitioned topic of which *name* means a partition, whether or not it has that one; None without it."""
+    parent = name.partitioned_topic
+    if parent == name or not layout.topic(parent).exists():
+        return None
+    try:
+        found = read_topic(layout, parent)
+    except TopicNotFound:
+        return None
+    return found if found.partitions else None
+
+
+def _topics_named_as_partitions(layout: Layout, name: TopicName, first: int) -> list[TopicName]:
+    """The topics whose names mean a partition of *name*, from partition *first* on."""
+    names = (TopicName(*name[:2], each) for each in layout.folder_names(*name[:2]))
+    found = [each for each in names if each.partitioned_topic == name != each and each.partition_index >= first]
+    return sorted(each for each in found if _is_topic(layout, each))
+
+
+def _is_topic(layout: Layout, name: TopicName) -> bool:
+    try:
+        read_topic(layout, name)
+    except TopicNotFound:
+        return False
+    except CorruptState:  # whatever it was, it is not to be hidden
+        return True
+    return True
 
 
 def read_topic(layout: Layout, name: TopicName | str) -> Topic:
@@ -191,16 +249,14 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
     :class:`TopicNotFound` without it, and for a partition the topic has not.
     """
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
-    index = name.partition_index
-    if index >= 0 and layout.topic(name.partitioned_topic).exists():
-        parent = read_topic(layout, name.partitioned_topic)
-        if parent.partitions:
-            if index >= parent.partitions:
-                raise TopicNotFound(
-                    f"topic {str(name)!r}: {str(parent.name)!r} has {parent.partitions} partitions, 0 to "
-                    f"{parent.partitions - 1}"
-                )
-            return parent, [index]
+    index, parent = name.partition_index, partitioned_parent(layout, name)
+    if parent is not None:
+        if index >= parent.partitions:
+            raise TopicNotFound(
+                f"topic {str(name)!r}: {str(parent.name)!r} has {parent.partitions} partitions, 0 to "
+                f"{parent.partitions - 1}"
+            )
+        return parent, [index]
     try:
         topic = read_topic(layout, name)
     except TopicNotFound:
@@ -212,9 +268,15 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:
     """:class:`InvalidTopicName`, which says whose letter topic it is and the *remedy*, where there is no topic of that
-    *name* and cannot be one."""
+    *name* and cannot be one; :class:`NotAllowedError` where the name means a partition that a topic has not."""
     try:
         parsed = parse_topic_name(name)
+        parent = partitioned_parent(layout, parsed)
+        if parent is not None and parsed.partition_index >= parent.partitions:
+            raise NotAllowedError(
+                f"{what} {name!r} of subscription {subscription!r} cannot exist: topic {str(parent.name)!r} has "
+                f"{parent.partitions} partitions, 0 to {parent.partitions - 1}. {remedy}"
+            )
         if not (layout.topic(parsed.partitioned_topic).exists() or layout.topic(parsed).exists()):
             layout.check_new_topic(parsed)
     except InvalidTopicName as impossible:
