@@ -66,3 +66,25 @@ def test_a_new_active_consumer_waits_for_its_second_whoever_is_the_broker(engine
     engine.restart(5_500)
     assert delivered(engine.round([ON.ack(0)], 5_999)) == []
     assert delivered(engine.round([], 6_000)) == [("B", 1, 0, None)]
+
+
+def test_a_client_that_says_nothing_after_a_restart_is_let_go_when_its_lease_is_over(engine):
+    """And no sooner: it may not have heard of the restart."""
+    engine.publish(TOPIC, -1, [1])
+    engine.round([ON.subscribe("A", lease_ms=30_000), ON.flow("A", 9)], 0)
+    engine.restart(20_000)
+    engine.round([ON.subscribe("B", lease_ms=600_000), ON.flow("B", 9)], 20_000)
+    assert delivered(engine.round([], 49_999)) == []
+    assert delivered(engine.round([], 50_000)) == [("B", 0, 0, None)]
+
+
+def test_mark_delete_waits_for_an_entry_that_was_never_delivered(engine):
+    """Whatever is acknowledged behind it, and whoever is the broker when it is acknowledged itself."""
+    engine.publish(TOPIC, -1, [1, 1, 1, 1])
+    engine.round([ON.subscribe("A"), ON.ack(1), ON.ack(3)], 0)
+    state = engine.state(TOPIC, -1, "s")
+    assert (state["mark_delete_position"], state["acknowledged"]) == (-1, [(1, 1), (3, 3)])
+    engine.restart(1_000)
+    engine.round([ON.ack(0)], 1_000)
+    state = engine.state(TOPIC, -1, "s")
+    assert (state["mark_delete_position"], state["acknowledged"]) == (1, [(3, 3)])

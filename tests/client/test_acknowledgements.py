@@ -107,6 +107,13 @@ def test_cumulative_goes_first_and_swallows_what_it_covers():
     assert sent(group) == [("cumulative_ack", None, 5, None), ("ack", 8, 8, None)]
 
 
+def test_cumulative_swallows_nothing_right_behind_it():
+    group = AckGroup()
+    group.acknowledge(6, -1, 1)
+    group.acknowledge_cumulative(5, -1, 1)
+    assert sent(group) == [("cumulative_ack", None, 5, None), ("ack", 6, 6, None)]
+
+
 def test_only_the_largest_cumulative_counts():
     group = AckGroup()
     group.acknowledge_cumulative(5, -1, 1)

@@ -48,7 +48,8 @@ def arguments() -> argparse.Namespace:
         "--then",
         default="",
         metavar="ARGUMENTS",
-        help="where a mutant's own tests pass, run pytest with these, such as '-m \"not spark\"' for all without a JVM",
+        help="where a mutant's own tests pass, run pytest with these: '-m \"not long\"' is the default suite, "
+        "'-m everything' the whole one",
     )
     parser.add_argument("--no-jvm", action="store_true", help="leave out tests that start a JVM")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds after which a run counts as failed")
@@ -67,8 +68,9 @@ def judge(mutants: list[Mutant], given: argparse.Namespace) -> list[Judged]:
                 found = checkout.killer(mutant, [*shlex.split(given.then), *filters])
             found_out.append(Judged(mutant, found.test, found.problem, time.monotonic() - began))
             print(f"{number}/{len(mutants)} {found_out[-1].line()}", file=sys.stderr, flush=True)
-        unsound = checkout.unsound(sorted({each.killed for each in found_out if each.killed} - {NO_END}))
-    return [each.without(unsound) for each in found_out]
+        killers = sorted({each.killed for each in found_out if each.killed} - {NO_END})
+        unsound, default = checkout.unsound(killers), checkout.of_default_suite(killers)
+    return [each.without(unsound)._replace(is_default=each.killed in default) for each in found_out]
 
 
 if __name__ == "__main__":

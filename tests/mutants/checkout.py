@@ -22,6 +22,7 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 _PASSED, _TESTS_FAILED, _BROKE_DOWN = 0, 1, 3
 _OPTIONS = ("-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider")
 _LIBRARIES = ("numpy", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "deltalake", "pyspark.sql")
+_EVERYTHING = ("-m", "everything")
 _LOOK_SECONDS = 0.05
 NO_END = "the tests do not end"
 """What kills a mutant that makes somebody wait for ever."""
@@ -59,7 +60,7 @@ class Checkout:
     def killer(self, mutant: Mutant, arguments: Sequence[str]) -> Killer:
         """Which test sees the *mutant*, of those that pytest runs with these *arguments*."""
         with self._broken(mutant):
-            code, output = self._run(arguments)
+            code, output = self._run([*_EVERYTHING, *arguments])
         if code == _PASSED:
             return Killer(None)
         failed = _FAILED.findall(output)
@@ -85,16 +86,20 @@ class Checkout:
 
     def unsound(self, tests: Sequence[str]) -> set[str]:
         """Those of *tests* that fail where nothing is broken."""
-        code, output = self._run(tests, "--maxfail=1000000") if tests else (_PASSED, "")
+        code, output = self._run([*tests, *_EVERYTHING, "--maxfail=1000000"]) if tests else (_PASSED, "")
         return set(_FAILED.findall(output)) if code in (_PASSED, _TESTS_FAILED) else set(tests)
 
-    def _run(self, arguments: Sequence[str], *more: str) -> tuple[int | None, str]:
+    def of_default_suite(self, tests: Sequence[str]) -> set[str]:
+        """Those of *tests* that are run without being asked for."""
+        return set(self._run([*tests, "--collect-only"])[1].splitlines()) if tests else set()
+
+    def _run(self, arguments: Sequence[str]) -> tuple[int | None, str]:
         """What pytest ends with, None after the timeout, and what it says. It runs in a fork, which has its libraries
         already; they take longer to import than most tests."""
         with tempfile.TemporaryFile() as said:
             child = os.fork()
             if child == 0:
-                self._become_pytest([*_OPTIONS, *more, *arguments], said.fileno())
+                self._become_pytest([*_OPTIONS, *arguments], said.fileno())
             until = time.monotonic() + self._timeout
             while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
                 time.sleep(_LOOK_SECONDS)

@@ -41,7 +41,7 @@ MUTANTS = (
         "client/acknowledgements.py",
         "self._entries = {entry for entry in self._entries if entry > done}",
         "self._entries = {entry for entry in self._entries if entry > done + 1}",
-        "tests/client/test_acknowledgements.py",
+        "tests/client/test_acknowledgements.py::test_cumulative_swallows_nothing_right_behind_it",
     ),
     Mutant(
         "cumulative-ack-goes-back",
@@ -169,7 +169,7 @@ MUTANTS = (
         "protocol/deduplication.py",
         "is_new = is_above if begins else is_above or sequence_id in begun",
         "is_new = is_above if begins else True",
-        "pulsar_spark/protocol/deduplication.py",
+        "tests/protocol/test_deduplication.py::test_chunks_of_a_message_that_is_there_are_duplicates_all_of_them",
     ),
     Mutant(
         "quota-not-heard-of",

@@ -105,7 +105,7 @@ MUTANTS = (
         "protocol/cursor.py",
         "held.first > mark_delete + 1:",
         "held.first > mark_delete + 2:",
-        "tests/spec/acknowledgement/test_individual.py",
+        "tests/broker/test_restart.py::test_mark_delete_waits_for_an_entry_that_was_never_delivered",
     ),
     Mutant(
         "expired-request-done",

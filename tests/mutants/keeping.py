@@ -113,7 +113,7 @@ MUTANTS = (
         "storage/upkeep.py",
         "some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))",
         "some = doomed[first : first + FILES_A_STEP]",
-        "tests/storage/test_upkeep.py::test_files_that_were_staged_long_ago_count_as_written_when_they_come_into_the_table",
+        "tests/storage/test_races.py::test_a_file_that_comes_into_the_table_while_a_vacuum_lists_stays",
     ),
     Mutant(
         "file-that-came-back-cleared",
@@ -129,8 +129,7 @@ MUTANTS = (
         "storage/joining.py",
         "whole = [each for each in written if gone.isdisjoint(file.path for file in each.files)]",
         "whole = list(written)",
-        "tests/storage/test_housekeeping.py::test_what_others_do_to_the_files_meanwhile_stays_done "
-        "tests/storage/test_compaction.py",
+        "tests/storage/test_compaction.py::test_joining_goes_behind_what_was_committed_meanwhile",
     ),
     Mutant(
         "joining-races-a-delete",
@@ -139,8 +138,7 @@ MUTANTS = (
         "if self._log.is_shortened(self._known) or not needed.isdisjoint(\n"
         "                    self._log.removed_paths(self._known + 1)\n                ):",
         "if self._log.is_shortened(self._known):",
-        "tests/storage/test_housekeeping.py::test_what_others_do_to_the_files_meanwhile_stays_done "
-        "tests/storage/test_compaction.py",
+        "tests/storage/test_races.py::test_rows_that_are_deleted_before_a_join_is_put_in_place_stay_deleted",
     ),
     Mutant(
         "delivered-rounds-cleared",

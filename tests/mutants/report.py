@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tests.mutants.mutant import Mutant
 
 BEGIN, END = "<!-- mutants -->", "<!-- end of mutants -->"
-HEAD = "| what is broken | the test that sees it |\n|---|---|"
+HEAD = "| what is broken | the test that sees it | suite |\n|---|---|---|"
 
 
 class Judged(NamedTuple):
@@ -16,6 +16,8 @@ class Judged(NamedTuple):
     killed: str | None
     problem: str | None
     seconds: float
+    is_default: bool = False
+    """Is that test one of the default suite?"""
 
     @property
     def is_killed(self) -> bool:
@@ -38,6 +40,7 @@ class Judged(NamedTuple):
             "broken": self.mutant.broken,
             "file": self.mutant.file,
             "killed_by": self.killed,
+            "is_default": self.is_default,
             "problem": self.problem,
             "seconds": round(self.seconds, 1),
         }
@@ -46,7 +49,7 @@ class Judged(NamedTuple):
 def row(judged: Judged) -> str:
     """Its row in the table: of the test, its file and function."""
     test = (judged.killed or "none").partition("[")[0].removeprefix("tests/")
-    return f"| {judged.mutant.broken} | `{test}` |"
+    return f"| {judged.mutant.broken} | `{test}` | {'default' if judged.is_default else 'everything'} |"
 
 
 def written(page: str, judged: Sequence[Judged]) -> str:

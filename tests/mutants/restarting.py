@@ -7,8 +7,18 @@ MUTANTS = (
         "round-before-its-numbers",
         "a round is committed before the rows of ledgers that it rests on",
         "broker/rounds.py",
-        "        bundle = self.bundle\n        if ledgers.num_rows:",
-        "        bundle = self.bundle\n        self._append(draft, table)\n        if ledgers.num_rows:",
+        "        if ledgers.num_rows:\n"
+        "            bundle.ledgers_version = self.ledgers.append_fenced(\n"
+        '                ledgers, bundle.ledgers_version, pc.unique(ledgers["topic_id"]).to_pylist()\n'
+        "            )\n"
+        "            bundle.index_new(moved)\n"
+        "        self._append(draft, table)\n",
+        "        self._append(draft, table)\n"
+        "        if ledgers.num_rows:\n"
+        "            bundle.ledgers_version = self.ledgers.append_fenced(\n"
+        '                ledgers, bundle.ledgers_version, pc.unique(ledgers["topic_id"]).to_pylist()\n'
+        "            )\n"
+        "            bundle.index_new(moved)\n",
         "tests/broker/test_due_lane.py::test_a_crash_at_any_write_changes_nothing",
     ),
     Mutant(
@@ -33,7 +43,7 @@ MUTANTS = (
         "broker/rounds.py",
         "bundle.renew_lease(consumer.client_id, now.own)",
         "pass",
-        "tests/broker/test_liveness.py::test_a_broker_that_starts_waits_a_whole_lease_and_takes_no_old_sign_for_a_new_one",
+        "tests/broker/test_restart.py::test_a_client_that_says_nothing_after_a_restart_is_let_go_when_its_lease_is_over",
     ),
     Mutant(
         "take-over-is-no-snapshot",

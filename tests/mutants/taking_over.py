@@ -105,8 +105,7 @@ MUTANTS = (
         "storage/exclusive.py",
         "if is_others and (self._is_mine or self._file.is_held(claim)):",
         "if is_others and self._file.is_held(claim):",
-        "tests/client/test_access_modes.py::test_who_fences_takes_it_from_everybody "
-        "tests/client/test_access_modes.py::test_a_claim_that_is_not_renewed_ends_and_its_owner_goes_on_until_somebody_claims",
+        "tests/storage/test_claims.py::test_it_stays_fenced_when_the_other_has_left",
     ),
     Mutant(
         "own-clock-goes-back",

@@ -31,15 +31,15 @@ def test_each_mutant_applies_and_names_tests_that_are_there():
 
 
 def test_a_table_takes_the_place_of_the_one_before():
-    killed = Judged(MUTANTS[0], "tests/storage/test_a.py::test_b[fsync]", None, 1.0)
+    killed = Judged(MUTANTS[0], "tests/storage/test_a.py::test_b[fsync]", None, 1.0, True)
     page = "begins\n<!-- mutants -->\nold\n<!-- end of mutants -->\nends\n"
     assert written(page, [killed]).splitlines() == [
         "begins",
         "<!-- mutants -->",
-        "| what is broken | the test that sees it |",
-        "|---|---|",
-        f"| {MUTANTS[0].broken} | `storage/test_a.py::test_b` |",
+        "| what is broken | the test that sees it | suite |",
+        "|---|---|---|",
+        f"| {MUTANTS[0].broken} | `storage/test_a.py::test_b` | default |",
         "<!-- end of mutants -->",
         "ends",
     ]
-    assert row(killed._replace(killed=None)).endswith("| `none` |")
+    assert row(killed._replace(killed=None, is_default=False)).endswith("| `none` | everything |")

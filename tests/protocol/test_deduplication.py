@@ -72,6 +72,12 @@ def test_as_recorded_on_apache_pulsar(ids, highest, expected):
     assert "".join(str(each) for each, is_new in zip(ids, found) if is_new) == expected
 
 
+def test_chunks_of_a_message_that_is_there_are_duplicates_all_of_them():
+    again = [Sent(4, ends=False), Sent(4, begins=False, ends=False), Sent(4, begins=False)]
+    assert are_new(again, 4) == [False, False, False]
+    assert are_new(again[1:], 4, begun={4}) == [True, True], "of one that was begun the rest is new"
+
+
 @given(st.sets(st.text(), max_size=8), st.integers(-1, 99), st.integers(0, 10**9))
 def test_names_are_kept_apart_and_can_be_written(names, partition, since):
     found = {app_id(since, partition, name) for name in names}
