@@ -3,6 +3,8 @@
 Against semantics 3.22-3.25, where a restart forgets counts, deadlines, permits, parts of batches (0.20, 0.23).
 """
 
+import pytest
+
 from tests.requests import On
 
 TOPIC = "persistent://public/default/t"
@@ -88,3 +90,17 @@ def test_mark_delete_waits_for_an_entry_that_was_never_delivered(engine):
     engine.round([ON.ack(0)], 1_000)
     state = engine.state(TOPIC, -1, "s")
     assert (state["mark_delete_position"], state["acknowledged"]) == (1, [(3, 3)])
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_publish_that_is_retried_counts_once_whoever_is_the_broker(engine, is_restarted):
+    """Its outcome was unclear to the producer, so it is in the log twice, under one id."""
+    engine.publish(TOPIC, -1, [1])
+    assert delivered(engine.round([ON.subscribe("A"), ON.flow("A", 9)], 0)) == [("A", 0, 0, None)]
+    if is_restarted:
+        engine.restart(1_000)
+    engine.published -= 1
+    engine.publish(TOPIC, -1, [1])
+    assert delivered(engine.round([], 1_000)) == []
+    engine.publish(TOPIC, -1, [1])
+    assert delivered(engine.round([], 2_000)) == [("A", 1, 0, None)]

@@ -11,7 +11,9 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import BrokerFenced
+from pulsar_spark.storage.bundles import layouts_of
 from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
 from tests.faults import faults
@@ -78,3 +80,14 @@ def test_a_broker_commits_nothing_while_its_bundle_is_split(engine, monkeypatch)
     monkeypatch.setattr(split, "_clone", clone_and_try)
     split_bundle(engine.layout)
     assert tried
+
+
+def test_what_a_bundle_says_after_a_split_is_of_its_own_topics_alone(engine):
+    """Its first round says all there is, so that nothing of the other part is left before it."""
+    names = [f"persistent://public/default/t{number}" for number in range(8)]
+    for name in names:
+        engine.create_topic(name)
+        engine.round([On(name).subscribe("A"), On(name).flow("A", 1)], 0)
+    served = split_bundle(engine.layout)
+    found = [{row["topic"] for row in read_latest(each).cursors.values()} for each in layouts_of(engine.layout)]
+    assert found == [{name for name in names if part.holds(name)} for part in served] and all(found)

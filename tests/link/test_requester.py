@@ -1,7 +1,10 @@
 """Who asks the broker now and then writes and hears as clients do: no request twice, every failure by its name."""
 
+import time
+
 import pytest
 
+from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.errors import ConnectError, NotARoot, SubscriptionNotFound, Timeout
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.storage.layout import Layout
@@ -10,6 +13,7 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.plain_broker import PlainBroker
+from tests.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 
@@ -77,3 +81,15 @@ def test_without_a_broker_the_error_says_how_to_start_one(layout):
 def test_a_folder_that_is_no_root_is_named(tmp_path):
     with pytest.raises(NotARoot, match="has no broker tables"):
         Requester(Layout(tmp_path)).ask([asking("create_subscription")])
+
+
+def test_what_failed_with_timeout_is_not_done_later(tmp_path):
+    """A broker that comes later answers it with the same error."""
+    engine = new_engine(None, tmp_path / "root")
+    engine.create_topic(TOPIC)
+    with pytest.raises(Timeout):
+        Requester(engine.layout, timeout_seconds=0.1).ask([asking("create_subscription")])
+    engine.now_ms = int(time.time() * 1000) + 1
+    engine.rounds.run(*read_asked(engine.layout.broker_table("requests"), after=0))
+    assert [reply.error for reply in engine.committed()["replies"]] == ["Timeout"]
+    assert engine.subscriptions(TOPIC) == []
