@@ -74,7 +74,7 @@ class Client(Described):
         lazy_start_partitioned_producers: bool = False,
         properties: dict | None = None,
         batching_type: BatchingType = BatchingType.Default,
-        encryption_key: str | None = None,
+        encryption_key: str | list[str] | None = None,
         crypto_key_reader: CryptoKeyReader | None = None,
         access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
         message_router: Callable | None = None,

@@ -2,9 +2,11 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
+from pulsar_spark.client.arguments import Method
 from pulsar_spark.client.enums import Result, result_of
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 from pulsar_spark.link import interrupts
@@ -33,7 +35,7 @@ def exception_of(error: PulsarSparkError) -> PulsarException:
     return error if isinstance(error, PulsarException) else PulsarException(result_of(error), str(error))
 
 
-def raises_exceptions(method: Callable[..., Coroutine]) -> Callable[..., Coroutine]:
+def raises_exceptions(method: Method) -> Method:
     """A coroutine method whose errors are :class:`PulsarException`."""
 
     @functools.wraps(method)
@@ -45,7 +47,7 @@ def raises_exceptions(method: Callable[..., Coroutine]) -> Callable[..., Corouti
         except PulsarSparkError as error:
             raise exception_of(error) from error
 
-    return call
+    return cast(Method, call)
 
 
 def _set_future(future: asyncio.Future, result: Result | PulsarSparkError, value: object) -> None:

@@ -6,9 +6,12 @@ Like the ``pulsar`` package, a wrong type or an impossible combination is a Valu
 import functools
 from collections.abc import Callable, Iterable
 from itertools import chain
+from typing import Any, TypeVar, cast
 
 from pulsar_spark.errors import Interrupted, InvalidConfiguration, InvalidTopicName
 from pulsar_spark.storage import forks
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> None:
@@ -83,7 +86,7 @@ def check_utf8(text: str, name: str) -> None:
             raise ValueError(f"argument {name}: {text!r} is no text that UTF-8 can hold") from broken
 
 
-def public_call(method: Callable) -> Callable:
+def public_call(method: Method) -> Method:
     """A method that works in the process that opened its object only, and that Ctrl-C ends with :class:`Interrupted`.
 
     The object keeps :data:`forks.generation` of its making as ``_process``.
@@ -100,7 +103,7 @@ def public_call(method: Callable) -> Callable:
         except KeyboardInterrupt:
             raise interrupted(self, method.__name__.lstrip("_")) from None
 
-    return call
+    return cast(Method, call)
 
 
 def interrupted(owner: object, method: str) -> Interrupted:

@@ -100,7 +100,7 @@ class Sending:
     def send_async(
         self,
         content: Any,
-        callback: Callable[[Result, MessageId], Any],
+        callback: Callable[[Result, MessageId], Any] | None,
         properties: dict[str, str] | None = None,
         partition_key: str | None = None,
         ordering_key: str | None = None,

@@ -33,6 +33,7 @@ def produce(client: Client, topic: str) -> MessageId:
         send_timeout_millis=10_000,
     )
     producer.send_async(b"x", on_sent, partition_key="k", deliver_after=datetime.timedelta(minutes=1))
+    producer.send_async(b"y", None)
     producer.flush()
     last: int = producer.last_sequence_id()
     print(last, producer.topic(), producer.producer_name(), producer.is_connected())

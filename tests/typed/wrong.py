@@ -26,3 +26,5 @@ def wrong(spark: SparkSession, frame: DataFrame) -> None:
     print(pulsar.ConsumerType.Sharde)  # type: ignore[attr-defined]
     pulsar.partition_for_key("k", "3")  # type: ignore[arg-type]
     pulsar.Client("x").create_producer("t").send("text", propertys={})  # type: ignore[call-arg]
+    pulsar.Client("x").close("now")  # type: ignore[call-arg]
+    pulsar.Client("x").create_reader("t", pulsar.MessageId.earliest).read_next("soon")  # type: ignore[arg-type]
