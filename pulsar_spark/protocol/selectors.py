@@ -217,7 +217,7 @@ class Sticky:
 
     def owned(self) -> list[OwnedRange]:
         if self.is_exact:
-            return sorted(OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges)
+            return joined_ranges(OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges)
         borders = sorted(
             {(border, held.consumer_id) for held in self.members for pair in held.ranges for border in pair}
         )

@@ -106,6 +106,25 @@ def test_sticky_ranges_from_4_0(case):
         assert_selects(selector, expected)
 
 
+@pytest.mark.parametrize(
+    "asked, owned",
+    [
+        ({"a": [(0, 9), (10, 19)]}, [(0, 19, "a")]),
+        ({"a": [(10, 19), (0, 9), (20, 20)]}, [(0, 20, "a")]),
+        ({"a": [(0, 9), (11, 19)]}, [(0, 9, "a"), (11, 19, "a")]),
+        ({"a": [(0, 9)], "b": [(10, 19), (20, 29)]}, [(0, 9, "a"), (10, 29, "b")]),
+        ({"a": [(0, 9), (20, 29)], "b": [(10, 19)]}, [(0, 9, "a"), (10, 19, "b"), (20, 29, "a")]),
+        ({"a": [(5, 5), (6, 6)], "b": [(7, 7)]}, [(5, 6, "a"), (7, 7, "b")]),
+    ],
+)
+def test_adjoining_sticky_ranges_of_one_consumer_are_one(asked, owned):
+    """As the range map of 4.0 has them, whatever they were asked for as (2.29)."""
+    selector = Sticky(is_exact=True)
+    for name, ranges in asked.items():
+        selector = selector.joined(Member(name, name, tuple(ranges)))
+    assert [(one.start, one.end, one.consumer_id) for one in selector.owned()] == owned
+
+
 def moved_ranges(before: list[OwnedRange], after: list[OwnedRange]) -> dict[str, dict[str, list[list[int]]]]:
     """What each consumer held and another one, or nobody, holds now, and the other way round. Ranges that are shared do
     not occur in what is compared."""
