@@ -177,8 +177,8 @@ def join_position(
     rules: KeySharedRules, *, others: Collection, first_untouched: int, mark_delete_position: int
 ) -> int | None:
     """The position that a newcomer is remembered with as recently joined, None where it is not (2.32, 2.35): the first
-    behind everything that was handed out. Pulsar's read position is that too, and here is not: entries that have to
-    wait stay unread, and those behind them are handed out.
+    after everything that was handed out. Pulsar's read position is that too, and here is not: entries that have to wait
+    stay unread, and those after them are handed out (0.35).
 
     >>> rules = KeySharedRules(use_classic_persistent_implementation=1)
     >>> [join_position(rules, others=["a"], first_untouched=3, mark_delete_position=last) for last in (1, 2)]

@@ -64,6 +64,18 @@ def test_a_consumer_gets_what_stays_and_then_what_follows(client, broker, admin,
     assert (message.data(), message.message_id()) == (b"5", again) and again > ids[-1]
 
 
+def test_what_compaction_left_out_is_acknowledged_for_who_reads_plainly_afterwards(client, broker, admin, send):
+    """Decision 0.34."""
+    send(("a", b"1"), ("b", b"1"), ("a", b"2"))
+    assert admin.compact("t") == "SUCCESS"
+    consumer = client.subscribe("t", "s", **COMPACTED)
+    assert take(consumer, 2) == [("b", b"1"), ("a", b"2")]
+    eventually(lambda: broker.cursor("t", "s").mark_delete == 2)
+    consumer.close()
+    send(("a", b"3"))
+    assert take(client.subscribe("t", "s"), 1) == [("a", b"3")]
+
+
 def test_message_ids_and_counts_are_those_of_the_topic(client, admin, send):
     ids = send(("a", b"1"), ("b", b"1"), ("a", b"2"))
     admin.compact("t")

@@ -286,8 +286,9 @@ def test_a_deleted_topic_is_not_written_to(lonely_client):
     producer = lonely_client.create_producer("t")
     producer.send(b"x")
     delete_topic(lonely_client._layout, "t")
-    with pytest.raises(pulsar.TopicNotFound, match="deleted"):
+    with pytest.raises(pulsar.TopicNotFound, match="deleted: create it and its producers again"):
         producer.send(b"x")
+    assert Admin(f"delta:{lonely_client._layout.root}").topics("public/default") == []  # not made anew (0.37)
     topic = create_topic(lonely_client._layout, "t")
     with pytest.raises(pulsar.TopicNotFound, match="deleted"):
         producer.send(b"x")

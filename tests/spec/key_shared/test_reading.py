@@ -58,6 +58,19 @@ CASES = [
     """,
     ),
     Case(
+        "what comes again goes before what is new at the limit",
+        source="0.36, 2.38, 2.39",
+        says="""
+        With one permit, and as many entries waiting for B as reading may pass over, A gets first what it gave back.""",
+        table="""
+        | s | publish             | requests                                                                                                                              | delivered | permits |
+        | 0 | 1=a 1=b 1=b 1=a     | policy key_shared_look_ahead_msg_in_replay_threshold_per_consumer 1; A subscribe KeyShared; B subscribe KeyShared; A flow 1           | A 0       | A 0; B 0 |
+        | 1 | 1=a                 | A nack 0                                                                                                                              |           | A 0; B 0 |
+        | 2 |                     | A flow 1                                                                                                                              | A 0+1     | A 0; B 0 |
+        | 3 |                     | A ack 0; A flow 1; B flow 2                                                                                                           | A 3; B 1-2 | A 0; B 0 |
+    """,
+    ),
+    Case(
         "how far for all consumers together",
         source="2.39, keySharedLookAheadMsgInReplayThresholdPerSubscription",
         says="""

@@ -65,6 +65,20 @@ CASES = [
     """,
     ),
     Case(
+        "a newcomer joins after what was handed out",
+        source="0.35, 2.32",
+        says="""
+        e was read and passed over while B had no permits. C, whose e is now, joined before it and waits for it; in 3.2.3 e had been read, so C got it.""",
+        table=f"""
+        | s | publish     | requests                                                               | delivered |
+        | 0 | 1=b 1=a 1=e | {CLASSIC}; A subscribe KeyShared; B subscribe KeyShared; A flow 9      | A 1       |
+        | 1 |             | C subscribe KeyShared; C flow 9                                        |           |
+        | 2 |             | A ack 1; B flow 9                                                      | B 0       |
+        | 3 |             | B ack 0                                                                |           |
+        | 4 |             |                                                                        | C 2       |
+    """,
+    ),
+    Case(
         "several newcomers wait for the first",
         source="2.33, 2.34, golden k2",
         says="""
