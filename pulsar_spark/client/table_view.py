@@ -14,6 +14,7 @@ from typing import Any
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.reader import Reader
+from pulsar_spark.described import Described
 from pulsar_spark.schema import Schema
 
 
@@ -46,7 +47,7 @@ class _Latest:
         return self._topic_name
 
 
-class TableView:
+class TableView(Described):
     """Made by ``Client.create_table_view``; safe for threads."""
 
     def __init__(self, client: Any, reader: Reader, subscription: str | None, schema: Schema):
@@ -121,7 +122,12 @@ class TableView:
     def __contains__(self, key: object) -> bool:
         return key in self._latest
 
+    def _facts(self) -> dict[str, object]:
+        facts = {"topic": self._reader.topic(), "keys": len(self._latest)}
+        return facts if self._subscription is None else {**facts, "subscription": self._subscription}
+
     def __str__(self) -> str:
+        """As the package's prints, which says nothing of its keys."""
         subscription = "" if self._subscription is None else f", subscription={self._subscription}"
         return f"TableView(topic={self._reader.topic()}{subscription})"
 

@@ -28,7 +28,7 @@ def test_a_client_and_what_it_made_say_what_they_are(client, service_url):
         f"Consumer(topic={topic!r}, subscription_name='s', consumer_type='Shared', consumer_name='c', state='open')"
     )
     assert repr(reader) == f"Reader(topic={topic!r}, state='open')"
-    assert topic in repr(view)
+    assert repr(view) == f"TableView(topic={topic})" and "keys" in view._repr_html_() and topic in view._repr_html_()
     message = consumer.receive(5000)
     assert repr(message) == f"Message(id={message.message_id()}, topic={topic!r}, {len(SECRET)} bytes)"
     assert repr(client).endswith("state='open', producers=1, consumers=1, readers=2)")
