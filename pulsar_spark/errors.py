@@ -7,6 +7,8 @@ the names of Apache Pulsar's client exceptions, so that ``except pulsar.Consumer
 pulsar_spark as pulsar``.
 """
 
+import errno
+
 DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it, such as 'pulsar-spark repair'"
 """What to do about stored rows that break an invariant; the end of such a message."""
 
@@ -105,6 +107,14 @@ class BrokerMetadataError(InvalidRequest):
 
 class ConnectError(InvalidRequest):
     """The root cannot be reached."""
+
+
+class RootAway(ConnectError, OSError):
+    """A root that was there is not there now, as a mount that dropped: it is waited for."""
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.errno = errno.ENODEV
 
 
 class ConsumerAssignError(InvalidRequest):

@@ -26,6 +26,7 @@ from pulsar_spark.protocol.policies import deduplication_status
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, check_subscription, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.away import saw_root
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, parse_service_url
@@ -37,6 +38,7 @@ from pulsar_spark.storage.topics import (
     create_namespace,
     create_topic,
     delete_topic,
+    is_root,
     list_topics,
     prepare_root,
     read_topic,
@@ -80,6 +82,8 @@ class Admin(
     def __init__(self, service_url: str, *, timeout_seconds: float = 30):
         forks.check_usable()
         layout = Layout(parse_service_url(service_url))
+        if is_root(layout):
+            saw_root(layout)
         super().__init__(layout, Requester(layout, timeout_seconds=timeout_seconds))
         self._timeout_seconds = timeout_seconds
 

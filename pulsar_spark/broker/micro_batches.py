@@ -23,6 +23,7 @@ from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.source import Moved, News
 from pulsar_spark.errors import DelayIndexNotReady, PulsarSparkError
+from pulsar_spark.storage.away import is_away
 from pulsar_spark.storage.checkpoints import checkpoint_behind
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -71,6 +72,8 @@ class MicroBatches:
     def look(self) -> News | None:
         """What the next round is for; None while there is nothing to do, or a round is under way."""
         self._journal.look()
+        if is_away(self._layout.root):  # Spark would make folders for the next micro-batch
+            return None
         if time.monotonic() < self._next_look or not self.lock.acquire(blocking=False):
             return None
         try:

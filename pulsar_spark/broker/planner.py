@@ -38,6 +38,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Rows, Work
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.storage.python_rows import uncollected, values_of
 from pulsar_spark.storage.session import local_frame, side_session
@@ -221,6 +222,7 @@ class _Mode:
         if length is None:
             return plan(local_frame(self._spark, rows).coalesce(1)).toArrow()
         path = self._folder / f"inputs-{length}.parquet"
+        check_there(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_padded(path, parquet, length)
         if (plan, length) not in self._prepared:

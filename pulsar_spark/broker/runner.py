@@ -44,6 +44,7 @@ from pulsar_spark.broker.tenure import Tenure, new_broker_id, remove_what_others
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.storage.away import left_root
 from pulsar_spark.storage.bundles import add_bundle, bundles_of
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
@@ -271,6 +272,7 @@ class Broker(Described):
                     background.close()
             self._tenure.end()
             self._batches.end()
+            left_root(self.layout)
 
     def _fail(self, failure: BaseException) -> None:
         """Stop because of *failure*; the first one counts."""

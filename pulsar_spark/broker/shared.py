@@ -22,6 +22,7 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.tenure import new_broker_id
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.bundles import share
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import BUNDLES, Layout
@@ -71,6 +72,7 @@ class Shared:
 
     def start(self) -> bool:
         """Begin to take bundles."""
+        check_there(self._folder)
         self.layout.store.make_folder(self._folder)
         self._thread.start()
         return True

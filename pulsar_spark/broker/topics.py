@@ -18,6 +18,7 @@ from pulsar_spark.errors import InvalidTopicName, ServiceUnitNotReady, TopicNotF
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.bundles import check_served
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.discovery import topic_folders
@@ -152,6 +153,7 @@ class Topics:
     def scan(self) -> list[TopicState]:
         """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one
         stat, one that changed a stat for each topic."""
+        check_there(self.layout.root)
         self._unreadable &= self.topics.keys()
         gone = [self._drop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
         self._read_again_at = time.monotonic() + _READ_AGAIN_SECONDS

@@ -44,6 +44,7 @@ from pulsar_spark.protocol.schema_info import SchemaInfo
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.away import left_root
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.ledger_index import shared_index
@@ -288,6 +289,7 @@ class Client(Described, Producing, Subscribing):
             channel.stop(self._timeout)
         self._entries.forget()
         self._ledgers.forget()
+        left_root(self._layout)
         interrupts.stop_listening()
         self._logger.debug("client %s closed", self._client_id)
         close_logger(self._logger, self._given_logger)

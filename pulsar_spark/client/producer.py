@@ -71,7 +71,7 @@ class Producer(Described, Sending):
         self._publisher = Publisher(
             topic,
             self._name,
-            PublishRules(access.claim.check, deduplication, schema_version),
+            PublishRules(access.claim.check, deduplication, schema_version, client._logger),
             self._condition,
             self._batches.due,
             self._settle,

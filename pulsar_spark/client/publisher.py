@@ -10,6 +10,7 @@ A callback that raises ends the thread, with the traceback Python prints for thr
 next callback.
 """
 
+import logging
 import secrets
 import threading
 import time
@@ -23,10 +24,19 @@ import pyarrow as pa
 from pulsar_spark.client.deduplication import Deduplication, Judged, ids_of
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
 from pulsar_spark.client.send_outcomes import answer
-from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
+from pulsar_spark.errors import (
+    AlreadyClosed,
+    InvalidMessage,
+    PulsarSparkError,
+    RootAway,
+    Timeout,
+    TopicNotFound,
+    UnknownError,
+)
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.message_id import MessageId, SentMessageId
 from pulsar_spark.protocol.numbering import publish_id
+from pulsar_spark.storage.away import is_away, root_away
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.topics import Topic
 
@@ -37,11 +47,12 @@ _RETRY_SECONDS = 0.2
 
 class PublishRules(NamedTuple):
     """What holds of each publish of a producer: ``check()`` raises where it may publish no more; which messages the
-    topic has already; the version of the schema by which it writes, None without one."""
+    topic has already; the version of the schema by which it writes, None without one; who is told that it waits."""
 
     check: Callable[[], None]
     deduplication: Deduplication
     schema_version: int | None
+    logger: logging.Logger
 
 
 class Publisher(Worker):
@@ -73,6 +84,8 @@ class Publisher(Worker):
         self._table = SureAppend(topic.path, "publish_id", rules.check)
         self.grow(topic)
         self._under_way: list[Entry] = []
+        self._logger, self._is_said = rules.logger, False
+        """Whether it was said that the root is away."""
         self._start()
 
     def grow(self, topic: Topic) -> None:
@@ -209,7 +222,9 @@ class Publisher(Worker):
             try:
                 return self._deduplication.judge(entries)
             except FileNotFoundError as gone:
-                raise self._is_gone() from gone
+                if not is_away(self._topic.path):
+                    raise self._is_gone() from gone
+                self._wait(root_away(self._topic.path), deadline)
             except OSError as unclear:
                 self._wait(unclear, deadline)
 
@@ -240,10 +255,13 @@ class Publisher(Worker):
         wait = partial(self._wait, deadline=deadline)
         try:
             if judged is None:
-                return self._table.append(rows, wait)
+                version = self._table.append(rows, wait)
+                self._is_said = False
+                return version
             version = self._table.append_behind(judged.known, rows, judged.transactions, wait)
         except FileNotFoundError as gone:
             raise self._is_gone() from gone
+        self._is_said = False
         if version is not None:
             self._deduplication.stored(judged, version)
         return version
@@ -254,6 +272,9 @@ class Publisher(Worker):
             raise Timeout(
                 f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
             ) from unclear
+        if isinstance(unclear, RootAway) and not self._is_said:
+            self._is_said = True
+            self._logger.warning("producer %r waits, until the send timeout: %s", self._producer_name, unclear)
         with self._condition:
             self._condition.wait(_RETRY_SECONDS)
 

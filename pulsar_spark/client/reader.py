@@ -5,9 +5,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
+
+from deltalake.exceptions import DeltaError
 
 from pulsar_spark.client.arguments import check_type, public_call
+from pulsar_spark.client.joining import Joining
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.log_chunks import LogChunks, chunk_runs_before
 from pulsar_spark.client.message import Block, Message
@@ -15,17 +19,28 @@ from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.seeking import check_target
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
 from pulsar_spark.described import Described
-from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout, UnreadableMessage
+from pulsar_spark.errors import (
+    AlreadyClosed,
+    InvalidConfiguration,
+    MessagesLost,
+    PulsarSparkError,
+    Timeout,
+    UnreadableMessage,
+)
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import Schema
+from pulsar_spark.storage.away import is_away
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.publish_times import first_of_run_published_at
 from pulsar_spark.storage.topics import Topic
 
 FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
+_T = TypeVar("_T")
+_NOT_NOW = object()
+"""In the place of a message while the root is away."""
 
 
 class Reader(Described):
@@ -162,11 +177,26 @@ class Reader(Described):
 
     def _peek(self) -> Message | MessagesLost | UnreadableMessage | None:
         if self._next is None:
-            self._next = next(self._messages, None)
-            if self._next is None and self._log.has_more():
+            found = next(self._messages, None)
+            if found is None and self._log.has_more():
                 self._messages = self._read(self._log.next_runs())
-                self._next = next(self._messages, None)
+                found = next(self._messages, None)
+            self._next = None if found is _NOT_NOW else found
         return self._next
+
+    def _when_there(self, read: Callable[[], Iterator[_T]]) -> Iterator[_T | object]:
+        """What *read* gives, and ``_NOT_NOW`` while the root is away; it is read again then, from where it was on."""
+        given = 0
+        while True:
+            try:
+                for each in islice(read(), given, None):
+                    given += 1
+                    yield each
+                return
+            except (PulsarSparkError, OSError, DeltaError):
+                if not is_away(self._topic.path):
+                    raise
+            yield _NOT_NOW
 
     def _chunks_of(self, partition: int) -> LogChunks:
         earlier = partial(chunk_runs_before, self._topic, partition, self._client._ledgers.of(self._topic))
@@ -178,30 +208,37 @@ class Reader(Described):
                 self._names[partition] = str(self._topic.name.partition(partition))
                 self._chunks[partition] = self._chunks_of(partition)
             chunked, to_position, others = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
-            run = self._from_time(partition, run)
+            for wanted in self._when_there(partial(self._from_time, partition, run)):
+                if wanted is _NOT_NOW:
+                    yield _NOT_NOW
+                else:
+                    of_run = partial(self._of_run, partition, wanted, chunked, to_position, others)
+                    yield from self._when_there(of_run)
+
+    def _of_run(
+        self, partition: int, run: Run, chunked: Joining | None, to_position: int, others: list[tuple[int, int]] | None
+    ) -> Iterator[Message | MessagesLost | UnreadableMessage]:
+        start = self._start_id
+        if start is not None and (partition, run.ledger_id) == (start.partition(), start.ledger_id()):
+            run = run.from_entry(start.entry_id())
             if run is None:
-                continue
-            start = self._start_id
-            if start is not None and (partition, run.ledger_id) == (start.partition(), start.ledger_id()):
-                run = run.from_entry(start.entry_id())
-                if run is None:
-                    continue
-            try:
-                shift = run.to_position
-                spans = None if others is None else [(first + shift, last + shift) for first, last in others]
-                for rows in self._entries.rows_of(self._topic.path, run, spans):
-                    block = Block(rows, self._names[partition], partition, run.ledger_id, **self._of_blocks)
-                    for index in range(len(block)):
-                        message = Message(block, index)
-                        if not self._is_behind_start(message, partition, run.ledger_id):
-                            continue
-                        if chunked is not None and message._is_chunk():
-                            message = chunked.message(message, message._field("entry_id") + to_position)
-                        error = message._open(self._opener) if isinstance(message, Message) else None
-                        if message is not None and not (error and self._opener.discards(error)):
-                            yield error or message
-            except MessagesLost as lost:
-                yield lost
+                return
+        try:
+            shift = run.to_position
+            spans = None if others is None else [(first + shift, last + shift) for first, last in others]
+            for rows in self._entries.rows_of(self._topic.path, run, spans):
+                block = Block(rows, self._names[partition], partition, run.ledger_id, **self._of_blocks)
+                for index in range(len(block)):
+                    message = Message(block, index)
+                    if not self._is_behind_start(message, partition, run.ledger_id):
+                        continue
+                    if chunked is not None and message._is_chunk():
+                        message = chunked.message(message, message._field("entry_id") + to_position)
+                    error = message._open(self._opener) if isinstance(message, Message) else None
+                    if message is not None and not (error and self._opener.discards(error)):
+                        yield error or message
+        except MessagesLost as lost:
+            yield lost
 
     def _read_compacted(self, view: CompactedView, first: int) -> Iterator[Message | MessagesLost | UnreadableMessage]:
         """The compacted messages from ledger *first* on, then those behind the horizons. Where the topic is compacted
@@ -245,17 +282,17 @@ class Reader(Described):
                 return positions.index(positions[index])
         return len(block)
 
-    def _from_time(self, partition: int, run: Run) -> Run | None:
-        """The part of *run* from the first entry on that was published at or after the time that was sought; None where
-        there is none. In each partition all that lies behind that entry comes, and all that was published since."""
+    def _from_time(self, partition: int, run: Run) -> Iterator[Run]:
+        """The part of *run* from the first entry on that was published at or after the time that was sought, if there
+        is one. In each partition all that lies behind that entry comes, and all that was published since."""
         if self._start_time is None or partition in self._begun or run.ledger_id > self._start_end:
-            return run
+            yield run
+            return
         by_entry = run._replace(first_position=run.first_entry_id)  # it may not be numbered yet
         first = first_of_run_published_at(self._topic.path, by_entry, self._start_time)
-        if first is None:
-            return None
-        self._begun.add(partition)
-        return run.from_entry(first)
+        if first is not None:
+            self._begun.add(partition)
+            yield run.from_entry(first)
 
     def _is_behind_start(self, message: Message, partition: int, ledger_id: int) -> bool:
         start = self._start_id

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
+from deltalake.exceptions import DeltaError
+
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.payloads import PayloadOpener
@@ -19,9 +21,12 @@ from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channels import Channels
+from pulsar_spark.storage.away import is_away
 
 JOINED_ENTRIES = 1000
 """Deliveries are read together up to about so many entries."""
+ROOT_SECONDS = 0.5
+"""Between two tries to read from a root that was there and is not now."""
 
 
 def _nothing() -> None:
@@ -55,7 +60,7 @@ class Receiver:
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
         self._behind: MessagesLost | UnreadableMessage | None = None
-        self.is_closed = self._is_paused = False
+        self.is_closed = self._is_paused = self._is_root_away = False
         self.told: Callable[[], None] = _nothing
         """Is called when it may be worth to try :meth:`take_ready` again, from any thread."""
 
@@ -212,7 +217,7 @@ class Receiver:
                 if self._without_queue is not None:
                     self._without_queue.want_one()
                 with self._condition:
-                    while self._is_paused or not (self._arrived or self._current):
+                    while self._is_paused or self._is_root_away or not (self._arrived or self._current):
                         self.check_open()
                         left = None if deadline is None else deadline - time.monotonic()
                         if left is not None and left <= 0:
@@ -223,6 +228,18 @@ class Receiver:
                     return message
         finally:
             self._channel.hurry(-1)
+
+    def _wait_for_root(self) -> None:
+        """What could not be read is read a little later."""
+        self._read_again()
+        self._is_root_away = True
+        self._channel.call_later(ROOT_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        with self._condition:
+            self._is_root_away = False
+            self._condition.notify_all()
+        self.told()
 
     def _read_again(self) -> None:
         """Ctrl-C may have ended the reading of the current delivery: go on after what was taken of it."""
@@ -236,7 +253,7 @@ class Receiver:
         for message in self.ready:
             return message
         self.check_open()
-        if self._is_paused:
+        if self._is_paused or self._is_root_away:
             return None
         if self._behind is not None:
             behind, self._behind = self._behind, None
@@ -253,8 +270,12 @@ class Receiver:
                 self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
             try:
                 found = self._next_of_current()
-            except PulsarSparkError as error:
-                self.fail(error)
+            except (PulsarSparkError, OSError, DeltaError) as error:
+                if is_away(self._current[0].subscription.topic.path):
+                    self._wait_for_root()
+                    return None
+                if isinstance(error, PulsarSparkError):
+                    self.fail(error)
                 raise
             if found is None:
                 self._current, self._read = None, []

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from pulsar_spark.storage.away import is_away
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease, Holder
 
@@ -26,11 +27,13 @@ class BrokerWatch:
         self._next_look = float("-inf")
         self._was_there: bool | None = None
         self._has_no_lease = self._was_heard = False
+        self.is_away = False
+        """Whether the root was there before the last look, and was not then."""
 
     @property
     def is_there(self) -> bool:
         """Whether one was there at the last look; one that keeps no lease shows itself by what it says."""
-        return self._holder is not None or (self._has_no_lease and self._was_heard)
+        return not self.is_away and (self._holder is not None or (self._has_no_lease and self._was_heard))
 
     def heard(self) -> None:
         """A broker committed something."""
@@ -42,6 +45,12 @@ class BrokerWatch:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
+        if is_away(self._root):
+            self._say_away()
+            return
+        if self.is_away:
+            self.is_away = False
+            self._logger.warning("root %r is back: what waited goes on", str(self._root))
         before = self._holder
         try:
             self._holder, self._has_no_lease = self._lease.holder(), not self._lease.path.is_file()
@@ -78,3 +87,12 @@ class BrokerWatch:
                 "broker %s of root %r took over from %s", self._holder.broker_id, str(self._root), before.broker_id
             )
         self._was_there = self._holder is not None
+
+    def _say_away(self) -> None:
+        if not self.is_away:
+            self.is_away = True
+            self._logger.warning(
+                "root %r was there and is not now: nothing is delivered and nothing is answered until it is back; "
+                "requests wait; mount it again",
+                str(self._root),
+            )

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from pulsar_spark.errors import AlreadyClosed, LogShortened, PulsarSparkError, Timeout, UnknownError
+from pulsar_spark.errors import AlreadyClosed, LogShortened, PulsarSparkError, RootAway, Timeout, UnknownError
 from pulsar_spark.link import broker_watch, interrupts
 from pulsar_spark.link.broker_watch import NAME, BrokerWatch
 from pulsar_spark.link.bundle_log import bundle_log, leave
@@ -25,6 +25,7 @@ from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
+from pulsar_spark.storage.away import check_there, is_away, root_away
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -58,7 +59,7 @@ class Channel(Worker):
         self._broker = BrokerWatch(layout, self.logger, clock)
         self._broker.look()
         self._presence = Presence(layout, client_id)
-        self._requests = RequestWriter(layout, lambda: self._is_stopping)
+        self._requests = RequestWriter(layout, self._gives_up)
         self.lease_ms = lease_ms
         self.make = (maker or RequestMaker(client_id)).make
         self._clock = clock
@@ -241,7 +242,8 @@ class Channel(Worker):
                     self._is_bearing = False
                     self._pause()
                 except OSError as fault:  # what was heard is heard; the rest is when the disk or the store answers
-                    self._bear(fault)
+                    is_missing = isinstance(fault, FileNotFoundError) and is_away(self._root)
+                    self._bear(root_away(self._root) if is_missing else fault)
             failure = AlreadyClosed("the client is closed")
         except PulsarSparkError as error:
             failure = error
@@ -251,10 +253,15 @@ class Channel(Worker):
             self._presence.end()
             self._fail(failure)
 
+    def _gives_up(self) -> bool:
+        """Is a request that cannot be written to be given up? What keeps it is said meanwhile."""
+        self._broker.look()
+        return self._is_stopping
+
     def _bear(self, fault: OSError) -> None:
         if not is_fault_of_disk(fault):
             raise fault
-        if not self._is_bearing:
+        if not self._is_bearing and not isinstance(fault, RootAway):  # which the look for a broker says
             self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
         self._is_bearing = self._is_told = True
         with self._condition:
@@ -350,6 +357,7 @@ class Channel(Worker):
         if not self._is_told and self._clock() < self._next_look:
             return
         self._is_told, self._next_look = False, self._clock() + LOOK_SECONDS
+        check_there(self._root)
         try:
             for commit in self._log.commits(after=self._seen):
                 self._broker.heard()
@@ -361,6 +369,7 @@ class Channel(Worker):
         except FileNotFoundError:  # joined with others so long ago that it is gone: its commit is there longer
             if self._log.latest() <= self._seen:
                 raise
+            check_there(self._root)
             self._begin_again()
 
     def _begin_again(self) -> None:

@@ -33,6 +33,7 @@ from pulsar_spark.protocol.policies import (
     policy_number,
     policy_text,
 )
+from pulsar_spark.storage.away import is_away
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.condition import check_not_stopped
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
@@ -140,6 +141,8 @@ class BacklogQuota:
     def _look(self) -> None:
         with self._looking:
             self._look_at = self._clock() + LOOK_SECONDS
+            if is_away(self._topic.path):
+                return  # what was known last holds
             layout = layout_of(self._layout, self._name)
             if layout is not self._layout:
                 self._layout, self._of_bundle = layout, _policies_of(layout)

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.commits import WRITER_VERSION
 from pulsar_spark.storage.dropped import create_where_nothing_is, is_dropped, is_rest
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
@@ -82,6 +83,7 @@ def create_table(
 def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
     """Make the table of a first commit that is *drawn* beside it."""
     store, draft, log_folder = store_of(table), table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
+    check_there(table)
     try:
         table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
         first = draw(draft)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NotAllowedError
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.data_files import conform, file_add, partition_values, removing
 from pulsar_spark.storage.definitions import create_table
@@ -97,6 +98,7 @@ class DelayTable:
             self.version = max(0, self._log.latest())
         number = self.version + 1
         folder = self.folder(number)
+        check_there(folder)
         folder.mkdir(parents=True, exist_ok=True)
         return number, folder
 
@@ -245,6 +247,7 @@ class DelayTable:
     def _write(self, bucket: int, kind: str, rows: pa.Table, written: list[dict]) -> str:
         """Write a file of notes, and note it as *written*; its path."""
         folder = self.folder(bucket, kind)
+        check_there(folder)
         folder.mkdir(parents=True, exist_ok=True)
         name, _ = write_named(
             folder,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.held_object import HeldObject
 from pulsar_spark.storage.object_path import ObjectPath
 from pulsar_spark.storage.small_file import parse_object, process_id_of, read_small
@@ -50,6 +51,7 @@ class HeldFile:
     def __init__(self, path: Path, more: dict | None = None):
         self._path, self._file = path, None
         try:
+            check_there(self._path)
             self._path.parent.mkdir(exist_ok=True)
             self._hold(more or {})
         except OSError as error:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.small_file import (
     keep_aside,
     parse_object,
@@ -80,6 +81,7 @@ class LeaseFile(Generic[Said]):
                 keep_aside(self.path)
             return self._text(said)
 
+        check_there(self.path)
         return self._store.change(self.path, text)
 
     def _parsed(self, content: bytes) -> tuple[Said | None, bool]:

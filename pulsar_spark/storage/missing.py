@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.message_files import EntryIds
 from pulsar_spark.storage.store import path_of
 from pulsar_spark.storage.topic_files import partition_of, trimmed_ledgers
@@ -94,6 +95,7 @@ def missing_of(
 ) -> Missing | None:
     """What is missing of the entries *wanted* of *run* of which those *present* were found. None for nothing, and for
     what was trimmed."""
+    check_there(table)
     if is_trimmed(table, run):
         return None
     whole, parts = present.gaps(wanted), present.parts(run.batch_size)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.deduplication import app_id
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.data_files import partition_values, write_parts
 from pulsar_spark.storage.staged_files import StagedFile, StagedFolder
 from pulsar_spark.storage.store import AnyPath, store_of
@@ -42,6 +43,7 @@ def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, 
             is_new = search.are_new(file)
             if not is_new.any():
                 continue
+            check_there(table)
             (folder.path / file.place).parent.mkdir(parents=True, exist_ok=True)
             if is_new.all():
                 store_of(table).link(file.source, folder.path / file.place)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
+from pulsar_spark.storage.away import check_there, is_away
 from pulsar_spark.storage.faults import UnclearWrite, is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
@@ -44,8 +45,8 @@ class SureAppend:
         return self._table.path
 
     def exists(self) -> bool:
-        """Is there a table still?"""
-        return self._log.exists()
+        """Is there a table still, or is its root only away?"""
+        return self._log.exists() or is_away(self.path)
 
     def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
@@ -69,13 +70,13 @@ class SureAppend:
         def find() -> int | None:
             return self._find(pc.min(rows[self._identity]).as_py())
 
-        self._known = _patiently(lambda: self._log.latest(self._known), wait)
+        self._known = _patiently(self._latest, wait)
         while True:
             try:
                 version = append(*more)
-            except FileNotFoundError:
-                raise
             except (DeltaError, OSError) as unclear:
+                if isinstance(unclear, FileNotFoundError) and not is_away(self.path):
+                    raise
                 if isinstance(unclear, UnclearWrite):
                     more = (lambda: find() is not None,)
                 version = _patiently(find, wait)
@@ -87,8 +88,16 @@ class SureAppend:
             self._known = self._known if version is None else version
             return version
 
+    def _latest(self) -> int:
+        check_there(self.path)
+        found = self._log.latest(self._known)
+        if found < self._known:
+            check_there(self.path)
+        return found
+
     def _find(self, named: str) -> int | None:
         """The commit whose rows begin with this name; None where it did not arrive."""
+        check_there(self.path)
         for commit in self._log.commits(after=self._known):
             if any(file.min_values.get(self._identity) == named for file in commit.added):
                 return commit.version

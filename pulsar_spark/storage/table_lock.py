@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from pulsar_spark.errors import OperationNotSupported
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.layout import LOCK, TURN, beside
 from pulsar_spark.storage.store import store_of
 
@@ -84,6 +85,7 @@ def _opened(table: str | os.PathLike, suffix: str) -> Iterator[int]:
     """A file beside the table, to be locked; it is let go in the end even where a process that was forked meanwhile
     has it open, too."""
     lock = beside(table, suffix)
+    check_there(lock)
     lock.parent.mkdir(parents=True, exist_ok=True)
     opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:

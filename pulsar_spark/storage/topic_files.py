@@ -28,6 +28,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.storage.actions import TRIMMED
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.data_files import partition_values
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
@@ -108,6 +109,7 @@ class TopicFiles:
         try:
             life = self._log.life()
         except FileNotFoundError as gone:
+            check_there(self._table)
             raise TopicNotFound(f"the topic at {str(self._table)!r} was deleted") from gone
         if self._from < 0 or (life != self._life and None not in (life, self._life)):
             self._forget()
@@ -225,6 +227,7 @@ def _opening(table: str | os.PathLike) -> Iterator[None]:
     try:
         yield
     except TableNotFoundError as gone:
+        check_there(table)
         raise TopicNotFound(f"the topic at {str(table)!r} was deleted") from gone
     except DeltaError as broken:
         raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken})") from broken

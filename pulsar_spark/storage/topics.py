@@ -20,6 +20,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.protocol.topic_name import TopicName, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.announcements import announcements_folder
+from pulsar_spark.storage.away import check_there, saw_root
 from pulsar_spark.storage.definitions import create_table, read_definition
 from pulsar_spark.storage.dropped import drop_table
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
@@ -58,8 +59,10 @@ def prepare_root(layout: Layout) -> None:
     """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds
     something else or cannot be made."""
     forks.check_usable()
+    check_there(layout.root)
     try:
         _prepare_root(layout)
+        saw_root(layout)
     except OSError as error:
         if layout.store.is_local and layout.store.has_no_links(error):
             raise NotARoot(
@@ -223,6 +226,7 @@ def read_topic(layout: Layout, name: TopicName | str) -> Topic:
     try:
         definition = read_definition(path)
     except FileNotFoundError:
+        check_there(layout.root)
         raise TopicNotFound(f"topic {str(name)!r} does not exist: {_what_to_do(layout)}") from None
     if definition.table != MESSAGES.name or definition.properties.get("topic") != str(name):
         raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: {DOCTOR}")

@@ -10,6 +10,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.link import bundle_log as module
 from pulsar_spark.link import inbox
 from pulsar_spark.link.folder_events import FolderEvents
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import prepare_root
 from tests.client.waiting import eventually, receive_of_any, receive_values
 from tests.plain_broker import PlainBroker
 
@@ -136,6 +138,8 @@ def test_of_a_root_that_was_made_again_clients_hear_beside_those_of_the_old_one(
     """What is kept of the old one, its versions above all, says nothing of the new one."""
     root, clients = tmp_path / "root", []
     for life in range(2):
+        prepare_root(Layout(tmp_path / f"new-{life}"))  # by somebody else: nobody here makes one while another is away
+        (tmp_path / f"new-{life}").rename(root)
         with PlainBroker(root):
             clients.append(pulsar.Client(f"delta:{root}"))
             consumer = clients[-1].subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
@@ -143,7 +147,8 @@ def test_of_a_root_that_was_made_again_clients_hear_beside_those_of_the_old_one(
             for number in range(3 - life):
                 producer.send(b"%d" % number)
                 assert receive_values(consumer, 1) == [str(number)]
-        root.rename(tmp_path / f"old-{life}")
+        if life == 0:
+            root.rename(tmp_path / "old")
     for client in clients:
         client.shutdown()
 
