@@ -37,6 +37,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--available-now", action="store_true", help="end when everything published before the start is written"
     )
+    parser.add_argument("--create", action="store_true", help="make the topic where it is missing")
     add_logging_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -55,6 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         subscription_type=given.subscription_type,
         initial_position=given.initial_position,
         available_now=given.available_now,
+        create=given.create,
     ) as consumption:
         with told_to_end(lambda: consumption.stop(0)) as signals:
             consumption.await_termination()

@@ -46,6 +46,7 @@ from pulsar_spark.errors import (
     MemoryBufferIsFull,
     MessagesLost,
     MessageTooBig,
+    NamespaceNotFound,
     NewerLayout,
     NotAllowedError,
     NotARoot,

@@ -97,6 +97,10 @@ class JavaNotFound(InvalidRequest):
     """No Java 17 or 21 on this machine."""
 
 
+class SparkNotStarted(InvalidRequest):
+    """Spark's JVM ended while it started."""
+
+
 class AlreadyClosed(InvalidRequest):
     """The client, producer, consumer or reader was closed before."""
 
@@ -167,6 +171,10 @@ class MemoryBufferIsFull(InvalidRequest):
 
 class MessageTooBig(InvalidRequest):
     """The payload is above the maximum message size."""
+
+
+class NamespaceNotFound(InvalidRequest):
+    """No such namespace, and it may not be created on the fly."""
 
 
 class NotAllowedError(InvalidRequest):

@@ -32,6 +32,7 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.lost import lost_entries_of
 from pulsar_spark.storage.mending import mend_topic
+from pulsar_spark.storage.namespaces import check_namespace
 from pulsar_spark.storage.partitions import raise_partitions
 from pulsar_spark.storage.topics import (
     Topic,
@@ -40,7 +41,6 @@ from pulsar_spark.storage.topics import (
     delete_topic,
     is_root,
     list_topics,
-    prepare_root,
     read_topic,
     resolve_topic,
 )
@@ -71,7 +71,7 @@ class Admin(
 
     - ``topic``: a topic in any of Pulsar's spellings, all of it or, ``...-partition-N``, a partition; ``subscription``:
       the name of one on it. Where both may be left out, all are meant.
-    - ``scope``: where a policy holds: a namespace (``tenant/namespace``), a topic (``persistent://...``), or
+    - ``scope``: where a policy holds: a namespace (``tenant/namespace``), a topic in any of those spellings, or
       ``broker`` for all of the root. ``name`` and ``value``: a policy's, as ``pulsar-spark policies list`` shows them.
     - ``namespace``: ``tenant/namespace``.
     - ``ledger_id`` and ``entry_id``: where a message lies, as its id says.
@@ -216,9 +216,9 @@ class Admin(
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
-        """Delete all topics of ``tenant/namespace`` and remove its policies; the namespace exists afterwards."""
-        tenant, name = parse_namespace(namespace)
-        prepare_root(self.layout)
+        """Delete all topics of ``tenant/namespace`` and remove its policies; the namespace goes on existing."""
+        require_root(self.layout)
+        tenant, name = check_namespace(self.layout, namespace)
         for topic in list_topics(self.layout, tenant, name):
             delete_topic(self.layout, topic.name)
         self.layout.make_namespace(tenant, name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from pulsar_spark.errors import SubscriptionNotFound
+from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
@@ -36,7 +36,6 @@ class KeyHashes:
         latest = read_latest(layout)
         keys = [CursorKey(found.topic_id, partition, subscription) for partition in partitions]
         if not any(key in latest.cursors for key in keys):
-            raise SubscriptionNotFound(
-                f"topic {topic!r} has no subscription {subscription!r}: look at 'pulsar-spark subscriptions list'"
-            )
+            known = {key.subscription for key in latest.cursors if key.topic_id == found.topic_id}
+            raise no_subscription(str(found.name), subscription, known)
         return list(rows_of_cursors(layout, latest, keys, rows_of))

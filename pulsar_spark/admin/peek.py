@@ -16,11 +16,12 @@ from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.joining import Joining
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.payloads import PayloadOpener
-from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, PulsarSparkError, SubscriptionNotFound
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, PulsarSparkError
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
 from pulsar_spark.storage.chunks import ChunkedMessages
@@ -57,10 +58,8 @@ class PartitionMessages:
         latest = read_latest(self._layout)
         key = CursorKey(self._topic.topic_id, self._partition, subscription)
         if key not in latest.cursors:
-            raise SubscriptionNotFound(
-                f"topic {self._name!r} has no subscription {subscription!r}: create it, or look at 'pulsar-spark "
-                "subscriptions list'"
-            )
+            known = {each.subscription for each in latest.cursors if each[:2] == key[:2]}
+            raise no_subscription(self._name, subscription, known)
         ranges = exact_ranges(latest, key, self._ledgers, self._topic.path)
         end = self._ledgers.end(self._topic.topic_id, self._partition)
         left = unacknowledged(latest.cursors[key]["mark_delete_position"], end, ranges)

@@ -19,17 +19,20 @@ from pulsar_spark.protocol.policies import (
     POLICIES,
     check_policy,
     policy_number,
+    policy_owners,
 )
-from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
+from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import prepare_root, read_topic
+from pulsar_spark.storage.namespaces import check_namespace
+from pulsar_spark.storage.topics import read_topic
 
 
 class Policies:
     """The part of :class:`~pulsar_spark.admin.Admin` that has to do with policies. A *scope* is a namespace
-    (``tenant/namespace``), a topic (``persistent://...``), or ``broker`` for all of the root."""
+    (``tenant/namespace``), a topic in any of Pulsar's spellings, or ``broker`` for all of the root: a topic of that
+    name is ``persistent://public/default/broker``. What does not exist is refused."""
 
     def __init__(self, layout: Layout, requester: Requester):
         self.layout, self._requester = layout, requester
@@ -42,12 +45,19 @@ class Policies:
     def get_policies(self, scope: str) -> dict[str, str]:
         """The policies set on a namespace, a topic or the root, as texts by name; those of its namespace are not
         repeated on a topic."""
-        wanted = str(parse_topic_name(scope)) if _is_topic(scope) else _owner(scope)
-        require_root(self.layout)
+        wanted = self._owner(scope)
         policies = read_latest(layout_of(self.layout, wanted), "policy").policies
         return {
             name: value for (where, name), value in sorted(policies.items()) if where == wanted and name in POLICIES
         }
+
+    def effective_policy(self, scope: str, name: str) -> str:
+        """A policy as it holds for a *scope*: its own, its namespace's, the root's or the default, in this order."""
+        check_policy(name, None)
+        owner = self._owner(scope)
+        owners = policy_owners(owner) if _is_topic(scope) else (owner,) if owner == BROKER else (owner, BROKER)
+        policies = read_latest(layout_of(self.layout, owner), "policy").policies
+        return next((policies[each, name] for each in owners if (each, name) in policies), str(POLICIES[name]))
 
     def remove_policy(self, scope: str, name: str) -> None:
         """Remove a policy, so that the namespace's or the default applies again; one that is not set stays so."""
@@ -67,7 +77,8 @@ class Policies:
 
     def set_backlog_quota(self, scope: str, limit_size: int = 0, limit_time: int = 0, policy: str = HOLD) -> None:
         """What happens, by *policy* (the policy ``backlog_quota_policy``), when the slowest subscription's backlog
-        takes more than *limit_size* bytes or is older than *limit_time* seconds (0 = no limit)."""
+        takes more than *limit_size* bytes or is older than *limit_time* seconds (0 = no limit). A broker looks every
+        ``ttl_check_seconds``, a policy too, so that a quota takes effect, or ends, up to a minute later."""
         limits = {"backlog_quota_bytes": _limit(limit_size), "backlog_quota_seconds": _limit(limit_time)}
         self._ask_policies(
             scope, {"backlog_quota_policy": policy, **{name: str(limit) for name, limit in limits.items()}}
@@ -179,32 +190,32 @@ class Policies:
         """Ask for all of them, None for those to remove."""
         for name, value in policies.items():
             check_policy(name, value)
-        if _is_topic(scope):
-            owner, where = {"topic": str(read_topic(self.layout, scope).name)}, {}
-        else:
-            _owner(scope)
-            prepare_root(self.layout)
-            owner, where = {}, {"namespace": scope}
+        owner = self._owner(scope)
+        of_topic, where = ({"topic": owner}, {}) if _is_topic(scope) else ({}, {"namespace": owner})
         self._requester.ask(
             [
                 {
                     "kind": "policy",
-                    **owner,
+                    **of_topic,
                     "properties": {"name": name} | ({} if value is None else {"value": value}) | where,
                 }
                 for name, value in policies.items()
             ]
         )
 
+    def _owner(self, scope: str) -> str:
+        """The name that the policies of a *scope* stand under, which exists."""
+        if _is_topic(scope):
+            return str(read_topic(self.layout, scope).name)
+        if scope != BROKER:
+            parse_namespace(scope)
+        require_root(self.layout)
+        return scope if scope == BROKER else "/".join(check_namespace(self.layout, scope))
+
 
 def _is_topic(scope: str) -> bool:
     """What is no text is taken for a namespace, and refused as one."""
-    return isinstance(scope, str) and "://" in scope
-
-
-def _owner(scope: str) -> str:
-    """A namespace, or :data:`BROKER`, as the name its policies stand under; :class:`InvalidTopicName` for neither."""
-    return scope if scope == BROKER else "/".join(parse_namespace(scope))
+    return isinstance(scope, str) and scope != BROKER and ("://" in scope or scope.count("/") != 1)
 
 
 def _limit(limit: int) -> int:

@@ -13,12 +13,13 @@ import numpy as np
 
 from pulsar_spark.admin.selection import KEYS, Found, Selection, aware, selection, shown_time
 from pulsar_spark.client.send_arguments import deliver_at_ms
-from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS
 from pulsar_spark.protocol.instants import deliver_millis, to_micros
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.packing import named
+from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -133,9 +134,7 @@ class ScheduledMessages:
         latest, index = read_latest(layout), LedgerIndex(layout)
         known = {key.subscription for key in latest.cursors if key.topic_id == topic_.topic_id}
         if subscription is not None and subscription not in known:
-            raise SubscriptionNotFound(
-                f"topic {topic!r} has no subscription {subscription!r}: look at 'pulsar-spark subscriptions list'"
-            )
+            raise no_subscription(str(topic_.name), subscription, known)
         positions = _positions_of(index, topic_, partitions, chosen.ids) if chosen.ids else {}
         reader, now = EntryReader(CACHED_BYTES), to_micros(datetime.datetime.now(datetime.UTC))
         for partition in partitions:

@@ -7,6 +7,7 @@ from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.link.requester import Requester
+from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -29,13 +30,16 @@ class Subscriptions:
         topic: str,
         subscription: str,
         initial_position: Literal["earliest", "latest", "Earliest", "Latest"] = "latest",
+        *,
+        create: bool = False,
     ) -> None:
-        """Create a durable subscription at ``"earliest"`` or ``"latest"`` (*initial_position*); the topic too, where it
-        does not exist."""
+        """Create a durable subscription at ``"earliest"`` or ``"latest"`` (*initial_position*); :class:`TopicNotFound`
+        without the topic, which *create* makes, too."""
         if str(initial_position).lower() not in POSITIONS:
             raise InvalidConfiguration(f"initial position {initial_position!r}: give 'earliest' or 'latest'")
         check_subscription(subscription)
-        resolve_topic(self.layout, topic, create=True)
+        if create:
+            resolve_topic(self.layout, topic, create=True)
         self._ask(topic, subscription, "create_subscription", {"initial_position": str(initial_position).capitalize()})
 
     def subscriptions(self, topic: str) -> list[str]:
@@ -72,6 +76,8 @@ class Subscriptions:
             for key, cursor in read_latest(layout_of(self.layout, found.name)).cursors.items()
             if (key.topic_id, key.subscription) == (found.topic_id, subscription)
         }
+        if not acknowledged:
+            raise no_subscription(str(found.name), subscription, self.subscriptions(topic))
         lost = lost_entries_of(self.layout, found, partitions, acknowledged)
         self._requester.ask(
             [

@@ -15,6 +15,7 @@ from pulsar_spark.client.message import Message
 from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout
 from pulsar_spark.link.inbox import Reply
+from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.message_id import MessageId
 
 
@@ -183,7 +184,7 @@ class Consumer(Described):
             version = await asyncio.wait_for(future, timeout)
         except TimeoutError:
             raise Timeout(
-                f"the root could not be written within {timeout:g} s: the consumer's lease will end"
+                f"the root could not be written within {shown_seconds(timeout)}: the consumer's lease will end"
             ) from None
         if version < 0:
             raise consumer._channel.failure

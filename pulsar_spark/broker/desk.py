@@ -6,17 +6,11 @@ from pulsar_spark.broker.drafts import Request, RoundDraft
 from pulsar_spark.broker.facts import set_aside_row
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.errors import (
-    ConsumerNotFound,
-    InvalidMessage,
-    NotAllowedError,
-    SubscriptionNotFound,
-    TopicNotFound,
-    shown,
-)
+from pulsar_spark.errors import ConsumerNotFound, InvalidMessage, NotAllowedError, TopicNotFound, shown
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import initial_read_position
 from pulsar_spark.protocol.request_properties import MOST, number_in
+from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topic_name import check_subscription
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.cursor_ledger import CursorKey
@@ -47,9 +41,9 @@ class Desk:
         self.topic_of(request)
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor is None:
-            raise SubscriptionNotFound(
-                f"topic {request.topic!r} has no subscription {request.subscription!r}: create it, or subscribe"
-            )
+            there = self.topic_of(request).topic.topic_id, request.partition
+            known = {key.subscription for key in self.bundle.cursors if key[:2] == there}
+            raise no_subscription(request.topic, str(request.subscription), known)
         self._check_served(self.bundle.cursor_aside(cursor), request)
         return cursor
 

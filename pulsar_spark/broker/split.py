@@ -38,6 +38,7 @@ from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.tenure import Tenure, new_broker_id
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.bundles import BundleRange
+from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.storage.announcements import announcements_folder
 from pulsar_spark.storage.bundles import add_bundle, bundles_of
 from pulsar_spark.storage.commits import now_micros
@@ -91,7 +92,7 @@ def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:
             raise _refused(layout, said, "does not hand it over")
         if time.monotonic() > until:
             lease.withdraw()
-            raise _refused(layout, said, f"did not hand it over within {HAND_OVER_SECONDS:g} s")
+            raise _refused(layout, said, f"did not hand it over within {shown_seconds(HAND_OVER_SECONDS)}")
         time.sleep(LOOK_SECONDS)
 
 

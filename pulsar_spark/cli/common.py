@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pulsar_spark.cli.signals import exit_code
-from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration, NamespaceNotFound, PulsarSparkError
 
 if TYPE_CHECKING:
     from pulsar_spark.admin import Admin
@@ -27,6 +27,7 @@ RootOrNone = Annotated[str | None, _ROOT]
 Topic = Annotated[
     str, typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")
 ]
+CreateTopic = Annotated[bool, typer.Option("--create", help="Make the topic, without partitions, where it is missing.")]
 Subscription = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
@@ -66,13 +67,25 @@ def admin(root: str, timeout_seconds: float = 30) -> "Admin":
 @contextlib.contextmanager
 def errors_as_one_line() -> Iterator[None]:
     """End the process with exit code 1 and one line on standard error for an error raised on purpose, with 130 and none
-    for Ctrl-C; other errors keep their traceback."""
+    for Ctrl-C, and with one line where Spark's JVM has ended; other errors keep their traceback."""
     try:
         yield
     except PulsarSparkError as error:
         sys.exit(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
         sys.exit(exit_code(signal.SIGINT))
+    except _errors_of_java() as error:
+        from pulsar_spark.broker.isolation import is_spark_gone
+
+        if not is_spark_gone(error):
+            raise
+        sys.exit("Spark's JVM has ended meanwhile: what it printed before says why; run the command again")
+
+
+def _errors_of_java() -> tuple[type[Exception], ...]:
+    """What calls of Spark's JVM raise, where Spark is used; who does not use it does not import it for that."""
+    found = sys.modules.get("py4j.protocol")
+    return (found.Py4JError,) if found else ()
 
 
 def working(what: str) -> contextlib.AbstractContextManager:
@@ -97,6 +110,26 @@ def shows_work(what: str) -> Callable[[Callable], Callable]:
 def print_json(value: Any) -> None:
     """One line of JSON on standard output."""
     typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def note_missing(root: str, namespace: str | None) -> None:
+    """Say, beside what is printed, that there is no such *namespace*."""
+    from pulsar_spark.storage.layout import Layout
+    from pulsar_spark.storage.namespaces import check_namespace
+
+    try:
+        if namespace is not None:
+            check_namespace(Layout(root), namespace)
+    except NamespaceNotFound as missing:
+        progress_console.print(str(missing), highlight=False, markup=False, soft_wrap=True)
+
+
+def print_done(as_json: bool, text: str, **facts: Any) -> None:
+    """What a command that writes has done: *text* for people, or the *facts* as JSON."""
+    if as_json:
+        print_json(facts)
+    else:
+        typer.echo(text)
 
 
 def print_listed(found: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

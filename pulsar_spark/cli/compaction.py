@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, Topic, admin, print_json, shows_work
+from pulsar_spark.cli.common import (
+    ASKS_BROKER,
+    Json,
+    Root,
+    TimeoutSeconds,
+    Topic,
+    admin,
+    print_done,
+    print_json,
+    shows_work,
+)
 from pulsar_spark.cli.policies import add_get_and_remove
 from pulsar_spark.errors import InvalidConfiguration
 
@@ -67,9 +77,12 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
 
     @app.command("set-compaction-threshold")
     @shows_work(ASKS_BROKER)
-    def set_compaction_threshold(scope: of, root: Root, threshold: Threshold, timeout: TimeoutSeconds = 30):
+    def set_compaction_threshold(
+        scope: of, root: Root, threshold: Threshold, timeout: TimeoutSeconds = 30, as_json: Json = False
+    ):
         """Set above how many bytes that are not compacted a broker compacts a topic by itself."""
-        admin(root, timeout).set_compaction_threshold(full(scope), bytes_of("--threshold", threshold))
-        typer.echo("set compaction-threshold")
+        size = bytes_of("--threshold", threshold)
+        admin(root, timeout).set_compaction_threshold(full(scope), size)
+        print_done(as_json, "set compaction-threshold", scope=scope, policy="compaction-threshold", value=size)
 
     add_get_and_remove(app, of, full, "compaction-threshold", lambda found: f"{found} bytes", "never")

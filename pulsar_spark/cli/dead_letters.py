@@ -11,10 +11,11 @@ import typer
 
 from pulsar_spark.cli import waiting_letters
 from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, named_time, print_json, print_table, shows_work, working
-from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.letter_topics import letter_topic
+from pulsar_spark.views.dead_letters import count_letters
 
 if TYPE_CHECKING:
     from pulsar_spark.frames.reprocess_run import Reprocessed
@@ -64,13 +65,13 @@ def list_(
     as_json: Json = False,
 ):
     """List letters, the oldest first; with --json one line of JSON each."""
+    if letter_topic(Layout(root), topic, subscription) is None:
+        return _print_letters([], as_json)
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F
 
-    from pulsar_spark.frames.dead_letters import dead_letters, letter_topic
+    from pulsar_spark.frames.dead_letters import dead_letters
 
-    if letter_topic(Layout(root), topic, subscription) is None:
-        return _print_letters([], as_json)
     letters = (
         dead_letters(_spark(root), root, topic, subscription=subscription)
         .withColumn("size", F.octet_length("payload"))
@@ -120,12 +121,9 @@ def _print_letters(rows: list[dict], as_json: bool) -> None:
 @app.command()
 @shows_work("counting letters")
 def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_json: Json = False):
-    """Count letters by cause."""
-    from pulsar_spark.frames.dead_letters import count_by_cause, letter_topic
-
-    rows = []
-    if letter_topic(Layout(root), topic, subscription) is not None:
-        rows = count_by_cause(_spark(root), root, topic, subscription=subscription).toArrow().to_pylist()
+    """Count letters by cause. It starts no Spark."""
+    found = letter_topic(Layout(root), topic, subscription)
+    rows = [] if found is None else count_letters(Layout(root), found)
     if as_json:
         print_json(
             [
@@ -167,16 +165,12 @@ def reprocess(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = None,
 ):
     """Send letters back, to the subscription they died on unless told otherwise. Without a letter there is nothing to
     do."""
-    set_up_logging(log_level, log_format)
-    from pulsar_spark.frames.dead_letters import letter_topic
+    letter_topic(Layout(root), topic, subscription)  # names of nothing are refused before Spark is started
     from pulsar_spark.frames.reprocess import reprocess_dead_letters
 
-    letter_topic(Layout(root), topic, subscription)  # names of nothing are refused before Spark is started
     function, first, last = load_function("--fix", fix), parse_time("--since", since), parse_time("--until", until)
     report = reprocess_dead_letters(
         _spark(root),

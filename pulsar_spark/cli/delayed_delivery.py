@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Root, TimeoutSeconds, admin, chosen, shows_work
+from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, chosen, print_done, shows_work
 from pulsar_spark.cli.policies import add_get_and_remove
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.topic_name import parse_topic_name
@@ -51,12 +51,14 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
         tick: Tick = "1s",
         max_delay: MaxDelay = "0",
         timeout: TimeoutSeconds = 30,
+        as_json: Json = False,
     ):
         """Set whether Shared and Key_Shared subscriptions wait for deliver times."""
         is_active = chosen(enable)
         limits = milliseconds("--time", tick), milliseconds("--max-delay", max_delay)
         admin(root, timeout).set_delayed_delivery(full(scope), is_active, *limits)
-        typer.echo("set delayed-delivery")
+        values = dict(zip(("active", "tickTime", "maxDeliveryDelayInMillis"), (is_active, *limits)))
+        print_done(as_json, "set delayed-delivery", scope=scope, policy="delayed-delivery", value=values)
 
     add_get_and_remove(app, of, full, "delayed-delivery", _shown, "on")
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, admin, print_json, print_table
+from pulsar_spark.cli.common import Json, Root, admin, print_done, print_json, print_table
 from pulsar_spark.storage.topics import layout_version
 
 UNSOUND = 1
@@ -104,7 +104,8 @@ def set_(
         str, typer.Argument(help="fsync: a write that returned outlives a power loss; none: it is quicker.")
     ],
     root: Root,
+    as_json: Json = False,
 ):
     """Set whether writes wait for the disk."""
     admin(root).set_durability(durability)
-    typer.echo(f"durability {durability}")
+    print_done(as_json, f"durability {durability}", durability=durability)

@@ -6,16 +6,21 @@ that uses the package. What a record was given as ``extra`` are fields of its JS
 """
 
 import argparse
+import functools
+import inspect
 import json
 import logging
 import os
 import traceback
+from collections.abc import Callable
 from datetime import datetime, timezone
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pulsar_spark.cli.java_stderr import separate_standard_error
 from pulsar_spark.errors import InvalidConfiguration
 
 LEVEL_VARIABLE, FORMAT_VARIABLE = "PULSAR_SPARK_LOG_LEVEL", "PULSAR_SPARK_LOG_FORMAT"
@@ -66,15 +71,52 @@ def set_up_logging(
 
     Of other packages only warnings are shown; of py4j nothing, which logs with a traceback whatever it raises.
     """
+    separate_standard_error()
     level = _chosen(LogLevel, level, LEVEL_VARIABLE, default_level)
     handler = logging.StreamHandler()
     is_json = _chosen(LogFormat, format, FORMAT_VARIABLE, LogFormat.text) is LogFormat.json
     handler.setFormatter(JsonFormatter() if is_json else TextFormatter())
     handler.set_name(PACKAGE)
+    handler.addFilter(_is_not_of_py4j)
     root = logging.getLogger()
     root.handlers = [kept for kept in root.handlers if kept.get_name() != PACKAGE] + [handler]
     logging.getLogger(PACKAGE).setLevel(level.value.upper())
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs some of what it raises by the root logger."""
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def logs(command: Callable) -> Callable:
+    """Give a command ``--log-level`` and ``--log-format``, unless it has options of its own for them."""
+    own = inspect.signature(command).parameters
+    if "log_level" in own:
+        return command
+
+    @functools.wraps(command)
+    def run(log_level: str | None = None, log_format: str | None = None, **given):
+        set_up_logging(log_level, log_format)
+        return command(**given)
+
+    options = {"log_level": LogLevelOption, "log_format": LogFormatOption}
+    added = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=of)
+        for name, of in options.items()
+    ]
+    parameters = [*own.values(), *added]
+    run.__signature__ = inspect.Signature(parameters)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def let_all_log(group: typer.Typer) -> None:
+    """:func:`logs` for every command of a *group*."""
+    for command in group.registered_commands:
+        command.callback = logs(command.callback)
+    for each in group.registered_groups:
+        let_all_log(each.typer_instance)
 
 
 def add_logging_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.admin import upkeep
-from pulsar_spark.cli.common import Json, Root, print_json, print_table, shows_work
+from pulsar_spark.cli.common import Json, Root, note_missing, print_json, print_table, shows_work
 from pulsar_spark.storage.layout import Layout
 
 app = typer.Typer(no_args_is_help=True)
@@ -30,6 +30,7 @@ def trim(
     ] = None,
 ):
     """Remove what every subscription has acknowledged and retention does not keep."""
+    note_missing(root, namespace)
     _print(upkeep.trim(Layout(root), topic, namespace, before=before, dry_run=dry_run), as_json, dry_run)
 
 
@@ -39,6 +40,7 @@ def optimize(
     root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False
 ):
     """Join small files to larger ones."""
+    note_missing(root, namespace)
     _print(upkeep.optimize(Layout(root), topic, namespace, dry_run=dry_run), as_json, dry_run)
 
 
@@ -55,6 +57,7 @@ def vacuum(
     ] = upkeep.DEFAULT_VACUUM_HOURS,
 ):
     """Delete files that no table names any more."""
+    note_missing(root, namespace)
     _print(upkeep.vacuum(Layout(root), topic, namespace, hours=hours, dry_run=dry_run), as_json, dry_run)
 
 
@@ -62,6 +65,7 @@ def vacuum(
 @shows_work("writing checkpoints")
 def checkpoint(root: Root, topic: Topic = None, namespace: Namespace = None, as_json: Json = False):
     """Write checkpoints, so that tables open quickly."""
+    note_missing(root, namespace)
     _print(upkeep.checkpoint(Layout(root), topic, namespace), as_json)
 
 

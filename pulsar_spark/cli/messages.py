@@ -14,18 +14,39 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import pulsar_spark
-from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json, progress_console, service_url
+from pulsar_spark.cli.common import (
+    CreateTopic,
+    Json,
+    Root,
+    Subscription,
+    Topic,
+    print_json,
+    progress_console,
+    service_url,
+)
 from pulsar_spark.cli.dead_letters import parse_seconds, parse_time
-from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.cli.signals import exit_code, told_to_end
-from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError, UnreadableMessage
+from pulsar_spark.client.send_outcomes import Answered
+from pulsar_spark.errors import (
+    InvalidConfiguration,
+    ProducerBlockedQuotaExceededError,
+    ProducerBlockedQuotaExceededException,
+    PulsarSparkError,
+    Timeout,
+    TopicNotFound,
+    UnreadableMessage,
+)
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.key_shared import hash_ranges_of
 from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import is_root
+from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.topics import existing_topic, is_root, resolve_topic
 
 MAX_PENDING_MESSAGES = 20_000
 LOOK_SECONDS = 0.5
@@ -74,11 +95,8 @@ def produce(
         bool, typer.Option("--chunking", "-c", help="Send what is above the maximum message size in chunks.")
     ] = False,
     as_json: Json = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = None,
 ):
-    """Publish messages."""
-    set_up_logging(log_level, log_format)
+    """Publish messages. As with Pulsar's client, a topic that is missing is made, which is said."""
     if messages and file:
         raise InvalidConfiguration("messages are given both as arguments and by --file: choose one")
     _check_text("--key", key)
@@ -91,7 +109,7 @@ def produce(
         raise InvalidConfiguration("--deliver-at and --deliver-after both say when to deliver: choose one")
     contents = _contents(messages, file, separator, times)
     keyed = (_split_key(payload, key, os.fsencode(key_separator) if key_separator else None) for payload in contents)
-    new_root = "" if is_root(Layout(root)) else f" in the new root {root!r}"
+    made = _what_is_made(Layout(root), topic)
     client = pulsar_spark.Client(service_url(root))
     try:
         producer = client.create_producer(
@@ -104,9 +122,20 @@ def produce(
         print_json({"topic": topic, **sent})
     else:
         typer.echo(
-            f"{sent['produced']} message{'s' * (sent['produced'] != 1)} published to {topic}{new_root}"
+            f"{sent['produced']} message{'s' * (sent['produced'] != 1)} published to {topic}{made}"
             + (f", the last one is {sent['lastMessageId']}" if sent["produced"] else "")
         )
+
+
+def _what_is_made(layout: Layout, topic: str) -> str:
+    """What a producer makes that is not there, as Pulsar's does, in words: nobody is to miss a slip."""
+    if not is_root(layout):
+        return f" in the new root {str(layout.root)!r}"
+    try:
+        resolve_topic(layout, topic)
+    except TopicNotFound:
+        return ", which is a new topic"
+    return ""
 
 
 def _contents(messages: list[str] | None, file: Path | None, separator: str | None, times: int) -> Iterator[bytes]:
@@ -156,28 +185,41 @@ def _milliseconds(text: str | None) -> int | None:
     return None if found is None else deliver_millis(found)
 
 
-def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], options: dict, rate: float) -> dict:
-    failed, published = [], []
+class _Answers(Answered):
+    """What became of all messages: how many were published, the id of the last, and the first error. ``is_held`` by a
+    backlog quota, which the rest would meet, too, and be held as long."""
 
-    def done(result, message_id):
-        if result == pulsar_spark.Result.Ok:
-            published[1:] = [message_id]
+    def __init__(self):
+        self.published, self.last_id, self.error, self.is_held = 0, None, None, False
+
+    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+        if error is None:
+            self.published, self.last_id = self.published + 1, message_id
         else:
-            failed.append(result)
+            self.error = self.error or error
+            self.is_held |= isinstance(error, ProducerBlockedQuotaExceededError | ProducerBlockedQuotaExceededException)
 
-    started, count = time.monotonic(), 0
+
+def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], options: dict, rate: float) -> dict:
+    answers, started, count = _Answers(), time.monotonic(), 0
     with _progress() as progress:
         task = progress.add_task("published", total=None)
         for content in contents:
+            if answers.is_held:
+                break
             if rate:
                 time.sleep(max(0.0, started + count / rate - time.monotonic()))
-            producer.send_async(content.payload, done, partition_key=content.key, **options)
+            producer.send_async(content.payload, answers, partition_key=content.key, **options)
             count += 1
             progress.update(task, completed=count)
         producer.flush()
-    if failed:
-        raise UnknownError(f"{len(failed)} of {count} messages were not published: {failed[0]}")
-    return {"produced": count, "lastMessageId": str(published[-1]) if published else None}
+    if answers.error is not None:
+        if count == 1:
+            raise answers.error
+        raise type(answers.error)(
+            f"{count - answers.published} of {count} messages were not published: {answers.error.args[0]}"
+        )
+    return {"produced": answers.published, "lastMessageId": str(answers.last_id) if answers.last_id else None}
 
 
 SubscriptionType = Annotated[str, typer.Option("--subscription-type", "-t", help=f"{', '.join(SUBSCRIPTION_TYPES)}.")]
@@ -210,20 +252,18 @@ def consume(
     sticky_ranges: StickyRanges = None,
     out_of_order: OutOfOrder = False,
     position: Position = "latest",
+    create: CreateTopic = False,
     ack: Acknowledge = True,
     timeout: QuietSeconds = None,
     output: Output = None,
     as_json: Json = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = None,
 ):
     """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each.
 
-    There must be a root already: made by a broker, by 'topics create' or by 'produce'.
+    There must be a root and the topic already, made by 'topics create' or by 'produce'; or --create makes the topic.
 
     SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
     """
-    set_up_logging(log_level, log_format)
     consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type, SUBSCRIPTION_TYPES)
     options = {
         "consumer_type": consumer_type,
@@ -233,10 +273,13 @@ def consume(
         "receiver_queue_size": min(count, 1000) or 1000,
     }
     require_root(Layout(root))
+    if not create:
+        existing_topic(Layout(root), topic, "--create")
     received = size = 0
     with ExitStack() as stack:
         payloads = stack.enter_context(open_payloads(output))
         client = pulsar_spark.Client(service_url(root))
+        client._timeout = _operation_seconds(Layout(root), topic, timeout, client._timeout)
         stack.callback(client.close)
         consumer = client.subscribe(topic, subscription, **options)
         with told_to_end(lambda: None) as signals:
@@ -250,6 +293,14 @@ def consume(
     progress_console.print(f"{received} messages, {size} bytes of payload{but}", highlight=False)
     if signals and received < count:
         raise typer.Exit(exit_code(signals[0]))
+
+
+def _operation_seconds(layout: Layout, topic: str, quiet: float | None, otherwise: float) -> float:
+    """How long to wait for the broker's answers: *otherwise*, but where none is there no longer than nothing may come,
+    which is *quiet*."""
+    if quiet is None or BundleLease(layout_of(layout, str(parse_topic_name(topic).partitioned_topic)), "").holder():
+        return otherwise
+    return min(quiet, otherwise)
 
 
 def _key_shared_policy(

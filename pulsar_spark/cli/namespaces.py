@@ -5,17 +5,18 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli import compaction, delayed_delivery, policies
-from pulsar_spark.cli.common import Json, Root, admin, print_listed
+from pulsar_spark.cli.common import Json, Root, admin, print_done, print_listed
+from pulsar_spark.protocol.topic_name import parse_namespace
 
 app = typer.Typer(no_args_is_help=True)
 Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
 
 
 @app.command()
-def create(namespace: Namespace, root: Root):
+def create(namespace: Namespace, root: Root, as_json: Json = False):
     """Make a namespace, and its tenant; public/default is always there."""
     admin(root).create_namespace(namespace)
-    typer.echo(f"created {namespace}")
+    print_done(as_json, f"created {namespace}", namespace=namespace, created=True)
 
 
 @app.command("list")
@@ -29,6 +30,11 @@ def list_(
     print_listed(found, as_json, ["namespace"], [(each,) for each in found])
 
 
-delayed_delivery.add_commands(app, Namespace, str)
-policies.add_deduplication(app, Namespace, str)
-compaction.add_commands(app, Namespace, str)
+def _full_name(namespace: str) -> str:
+    """A namespace's name, as policies know it; a topic's is refused."""
+    return "/".join(parse_namespace(namespace))
+
+
+delayed_delivery.add_commands(app, Namespace, _full_name)
+policies.add_deduplication(app, Namespace, _full_name)
+compaction.add_commands(app, Namespace, _full_name)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from pulsar_spark.cli.logs import let_all_log, logs
+
 
 class Entry(NamedTuple):
     """A command, or a group of them: where it is, as ``module:attribute`` in this package, and its line in the list of
@@ -22,10 +24,11 @@ class Entry(NamedTuple):
         parent = typer.Typer(rich_markup_mode=None)
         parent.callback()(lambda: None)
         if isinstance(found, typer.Typer):
+            let_all_log(found)
             does_something = found.info.invoke_without_command is True
             parent.add_typer(found, name=name, **({} if does_something else {"help": self.line}))
         else:
-            parent.command(name)(found)
+            parent.command(name)(logs(found))
         return typer.main.get_command(parent).commands[name]
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pulsar_spark.admin import Admin
 from pulsar_spark.cli.common import (
     ASKS_BROKER,
     Json,
@@ -12,11 +13,13 @@ from pulsar_spark.cli.common import (
     TimeoutSeconds,
     admin,
     chosen,
+    print_done,
     print_json,
     print_listed,
     shows_work,
 )
-from pulsar_spark.protocol.policies import POLICIES, values_of
+from pulsar_spark.protocol.policies import CHECK_SECONDS, POLICIES, values_of
+from pulsar_spark.protocol.policy_descriptions import description, line, takes_effect
 
 app = typer.Typer(no_args_is_help=True)
 _NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
@@ -24,7 +27,7 @@ _NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
 Scope = Annotated[
     str,
     typer.Argument(
-        help="'tenant/namespace', a topic as 'persistent://tenant/namespace/topic', or 'broker' for all of the root."
+        help="'tenant/namespace', 'topic' or 'persistent://tenant/namespace/topic', or 'broker' for all of the root."
     ),
 ]
 Enable = Annotated[
@@ -35,10 +38,18 @@ Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_cons
 
 @app.command("list")
 def list_(as_json: Json = False):
-    """List the policies there are, their defaults and the values they take; 0 is off unless said otherwise."""
-    found = [{"policy": name, "default": default, "values": values_of(name)} for name, default in POLICIES.items()]
-    rows = [tuple(map(str, each.values())) for each in found]
-    print_listed(found, as_json, ["policy", "default", "values"], rows)
+    """List the policies there are, a line each: name, default, unit and what it does; with --json also the values it
+    takes. 0 is off or no limit unless said otherwise."""
+    if not as_json:
+        for name in POLICIES:
+            typer.echo(line(name))
+        return
+    print_json(
+        [
+            {"policy": name, "default": default, "values": values_of(name), **description(name)._asdict()}
+            for name, default in POLICIES.items()
+        ]
+    )
 
 
 @app.command()
@@ -50,18 +61,24 @@ def get(scope: Scope, root: Root, as_json: Json = False):
 
 @app.command("set", context_settings=_NEGATIVE_NUMBERS)
 @shows_work(ASKS_BROKER)
-def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSeconds = 30):
-    """Set a policy."""
-    admin(root, timeout).set_policy(scope, name, value)
-    typer.echo(f"set {name}")
+def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
+    """Set a policy of a namespace or topic that exists, or of all of the root; says when it takes effect, where that is
+    not at once."""
+    asked = admin(root, timeout)
+    asked.set_policy(scope, name, value)
+    print_done(as_json, f"set {name}{_when(asked, scope, name)}", scope=scope, policy=name, value=value)
 
 
 @app.command()
 @shows_work(ASKS_BROKER)
-def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30):
+def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
     """Remove a policy, so that the namespace's or the default applies again."""
     admin(root, timeout).remove_policy(scope, name)
-    typer.echo(f"removed {name}")
+    print_done(as_json, f"removed {name}", scope=scope, policy=name, value=None)
+
+
+def _when(asked: Admin, scope: str, name: str) -> str:
+    return takes_effect(name, int(asked.effective_policy(scope, CHECK_SECONDS)))
 
 
 def add_get_and_remove(
@@ -86,9 +103,9 @@ def add_get_and_remove(
         help=f"Remove it, so that the namespace's or the default, which is {default}, applies again.",
     )
     @shows_work(ASKS_BROKER)
-    def remove_policy(scope: of, root: Root, timeout: TimeoutSeconds = 30):
+    def remove_policy(scope: of, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
         getattr(admin(root, timeout), f"remove_{method}")(full(scope))
-        typer.echo(f"removed {policy}")
+        print_done(as_json, f"removed {policy}", scope=scope, policy=policy, value=None)
 
 
 def add_deduplication(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
@@ -96,9 +113,12 @@ def add_deduplication(app: typer.Typer, of: type, full: Callable[[str], str]) ->
 
     @app.command("set-deduplication")
     @shows_work(ASKS_BROKER)
-    def set_deduplication(scope: of, root: Root, enable: Enable = None, timeout: TimeoutSeconds = 30):
+    def set_deduplication(
+        scope: of, root: Root, enable: Enable = None, timeout: TimeoutSeconds = 30, as_json: Json = False
+    ):
         """Set whether messages are stored once, by their producers' names and sequence ids."""
-        admin(root, timeout).set_deduplication(full(scope), chosen(enable))
-        typer.echo("set deduplication")
+        is_on = chosen(enable)
+        admin(root, timeout).set_deduplication(full(scope), is_on)
+        print_done(as_json, "set deduplication", scope=scope, policy="deduplication", value=is_on)
 
     add_get_and_remove(app, of, full, "deduplication", lambda found: "on" if found else "off", "off")

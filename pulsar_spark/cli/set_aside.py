@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_json, print_table
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_done, print_json, print_table
 
 app = typer.Typer(no_args_is_help=True)
 Id = Annotated[str | None, typer.Argument(help="As 'set-aside list' shows it.")]
@@ -26,12 +26,18 @@ def list_(root: Root, as_json: Json = False):
 
 
 @app.command()
-def retry(root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30):
+def retry(
+    root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30, as_json: Json = False
+):
     """Have one tried again, or all of them; what fails again stays set aside."""
-    typer.echo(f"tried {admin(root, timeout).retry_set_aside(entry_id, all_entries=all_entries)} again")
+    count = admin(root, timeout).retry_set_aside(entry_id, all_entries=all_entries)
+    print_done(as_json, f"tried {count} again", tried=count)
 
 
 @app.command()
-def drop(root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30):
+def drop(
+    root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30, as_json: Json = False
+):
     """Drop one request that is set aside, or all requests."""
-    typer.echo(f"dropped {admin(root, timeout).drop_set_aside(entry_id, all_entries=all_entries)}")
+    count = admin(root, timeout).drop_set_aside(entry_id, all_entries=all_entries)
+    print_done(as_json, f"dropped {count}", dropped=count)

@@ -6,7 +6,8 @@ from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json, print_
 
 
 def stats(topic: Topic, root: Root, as_json: Json = False):
-    """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers."""
+    """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers. In a backlog
+    (msgBacklog) a batch counts as one, as in Pulsar."""
     found = admin(root).stats(topic)
     if as_json:
         print_json(found)

@@ -8,6 +8,7 @@ import typer
 
 from pulsar_spark.cli.common import (
     ASKS_BROKER,
+    CreateTopic,
     Json,
     Root,
     Subscription,
@@ -15,12 +16,17 @@ from pulsar_spark.cli.common import (
     Topic,
     admin,
     named_time,
+    print_done,
     print_json,
     print_table,
+    progress_console,
     shows_work,
 )
 from pulsar_spark.cli.shown import Output, parse_place, show_all
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import existing_topic
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -35,11 +41,15 @@ def create(
     subscription: Subscription,
     root: Root,
     position: Annotated[str, typer.Option("--position", help="'earliest' or 'latest'.")] = "latest",
+    create_topic: CreateTopic = False,
     timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
 ):
-    """Create a subscription; the topic too, where it does not exist."""
-    admin(root, timeout).create_subscription(topic, subscription, position)
-    typer.echo(f"created {subscription}")
+    """Create a subscription of a topic that exists, or is made with --create."""
+    if not create_topic:
+        existing_topic(Layout(root), topic, "--create")
+    admin(root, timeout).create_subscription(topic, subscription, position, create=create_topic)
+    print_done(as_json, f"created {subscription}", topic=topic, subscription=subscription, created=True)
 
 
 @app.command("list")
@@ -60,10 +70,11 @@ def delete(
     root: Root,
     force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False,
     timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
 ):
     """Delete a subscription."""
     admin(root, timeout).unsubscribe(topic, subscription, force)
-    typer.echo(f"deleted {subscription}")
+    print_done(as_json, f"deleted {subscription}", topic=topic, subscription=subscription, deleted=True)
 
 
 @app.command()
@@ -72,11 +83,16 @@ def skip(
     topic: Topic,
     subscription: Subscription,
     root: Root,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Messages to skip.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Entries to skip: a batch counts as one.")],
     timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
 ):
-    """Acknowledge the next messages of the backlog unseen; says how many there were to skip."""
-    typer.echo(f"skipped {admin(root, timeout).skip_messages(topic, subscription, count)}")
+    """Acknowledge the next entries of the backlog unseen; says how many there were to skip. A batch is one entry,
+    however many messages it has."""
+    skipped = admin(root, timeout).skip_messages(topic, subscription, count)
+    print_done(as_json, f"skipped {skipped}", skipped=skipped)
+    if skipped and not as_json:
+        progress_console.print("a batch counts as one", highlight=False)
 
 
 @app.command("skip-lost")
@@ -85,10 +101,7 @@ def skip_lost(
 ):
     """Acknowledge the messages whose file is gone or damaged ('topics lost' lists them)."""
     skipped = admin(root, timeout).skip_lost(topic, subscription)
-    if as_json:
-        print_json({"skipped": skipped})
-    else:
-        typer.echo(f"skipped {skipped}")
+    print_done(as_json, f"skipped {skipped}", skipped=skipped)
 
 
 @app.command()
@@ -152,10 +165,12 @@ def peek(
 
 @app.command("clear-backlog")
 @shows_work(ASKS_BROKER)
-def clear_backlog(topic: Topic, subscription: Subscription, root: Root, timeout: TimeoutSeconds = 30):
+def clear_backlog(
+    topic: Topic, subscription: Subscription, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False
+):
     """Acknowledge everything published so far."""
     admin(root, timeout).clear_backlog(topic, subscription)
-    typer.echo(f"cleared the backlog of {subscription}")
+    print_done(as_json, f"cleared the backlog of {subscription}", topic=topic, subscription=subscription, cleared=True)
 
 
 @app.command()
@@ -166,10 +181,12 @@ def expire(
     root: Root,
     seconds: Annotated[int, typer.Option("--seconds", min=1, help="Age above which messages are acknowledged.")],
     timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
 ):
     """Acknowledge what was published more than so many seconds ago."""
     admin(root, timeout).expire_messages(topic, subscription, seconds)
-    typer.echo(f"expired what is older than {seconds} s")
+    text = f"expired what is older than {shown_seconds(seconds)}"
+    print_done(as_json, text, topic=topic, subscription=subscription, expiredSeconds=seconds)
 
 
 @app.command()
@@ -182,10 +199,11 @@ def seek(
         str, typer.Option("--to", help="'earliest', 'latest', a position, or a time such as 2026-01-31T12:00:00Z.")
     ],
     timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
 ):
     """Move the cursor of a subscription."""
     admin(root, timeout).reset_cursor(topic, subscription, parse_target(to))
-    typer.echo(f"moved {subscription} to {to}")
+    print_done(as_json, f"moved {subscription} to {to}", topic=topic, subscription=subscription, position=to)
 
 
 def parse_target(text: str) -> str | int | datetime.datetime:

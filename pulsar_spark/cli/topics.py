@@ -1,5 +1,6 @@
 """``pulsar-spark topics ...``."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -12,14 +13,22 @@ from pulsar_spark.cli.common import (
     TimeoutSeconds,
     Topic,
     admin,
+    note_missing,
+    print_done,
     print_json,
     print_listed,
     print_table,
     shows_work,
+    visible,
 )
 from pulsar_spark.cli.shown import Output, parse_place, show_all
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.layout import Layout
 
 app = typer.Typer(no_args_is_help=True)
+_NAMED = 5
+"""Subscriptions that a question names."""
 
 
 @app.command()
@@ -27,13 +36,17 @@ def create(
     topic: Topic,
     root: Root,
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=0, help="0 = a topic without partitions.")] = 0,
+    as_json: Json = False,
 ):
-    """Create a topic."""
+    """Create a topic; its namespace too, where that is missing, which is said."""
+    layout, name = Layout(root), parse_topic_name(topic)
+    is_there = layout.has_namespace(name.tenant, name.namespace)
     if partitions:
         admin(root).create_partitioned_topic(topic, partitions)
     else:
         admin(root).create_topic(topic)
-    typer.echo(f"created {topic}")
+    new = "" if is_there else f" in the new namespace {name.tenant}/{name.namespace}"
+    print_done(as_json, f"created {topic}{new}", topic=str(name), partitions=partitions, isNewNamespace=not is_there)
 
 
 @app.command()
@@ -42,10 +55,11 @@ def update(
     root: Root,
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="More than there are.")],
     timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
 ):
     """Raise the number of a topic's partitions; its subscriptions get the new ones from the first message on."""
     admin(root, timeout).update_partitioned_topic(topic, partitions)
-    typer.echo(f"{topic} has {partitions} partitions")
+    print_done(as_json, f"{topic} has {partitions} partitions", topic=topic, partitions=partitions)
 
 
 @app.command("list")
@@ -56,6 +70,7 @@ def list_(
 ):
     """List the topics of a namespace, or of the root."""
     found = admin(root).list_topics(namespace)
+    note_missing(root, namespace)
     print_listed(found, as_json, ["topic", "partitions"], [(topic["topic"], topic["partitions"]) for topic in found])
 
 
@@ -86,10 +101,29 @@ def delete(
     topic: Topic,
     root: Root,
     force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is lost.")] = False,
+    as_json: Json = False,
 ):
-    """Delete a topic with its messages and subscriptions."""
+    """Delete a topic with its messages and subscriptions. One that has subscriptions or messages is asked for, or wants
+    --yes."""
+    if not yes:
+        _confirm_deletion(topic, admin(root).describe(topic))
     admin(root).delete_topic(topic, force)
-    typer.echo(f"deleted {topic}")
+    print_done(as_json, f"deleted {topic}", topic=topic, deleted=True)
+
+
+def _confirm_deletion(topic: str, found: dict) -> None:
+    """Ask whether what is lost may be, where there is something; without a terminal to ask on it is refused."""
+    messages, subscriptions = sum(found["messages"].values()), found["subscriptions"]
+    if not messages and not subscriptions:
+        return
+    lost = f"{messages} message{'s' * (messages != 1)}"
+    if subscriptions:
+        named = ", ".join(subscriptions[:_NAMED]) + (", ..." if len(subscriptions) > _NAMED else "")
+        lost += f" and {len(subscriptions)} subscription{'s' * (len(subscriptions) != 1)} ({named})"
+    if not sys.stdin.isatty():
+        raise NotAllowedError(f"topic {topic!r} has {lost}, which would be lost: give --yes to delete it")
+    typer.confirm(f"{topic} has {visible(lost)}, which will be lost. Delete it?", abort=True, err=True)
 
 
 @app.command("get-message-by-id")
@@ -106,10 +140,10 @@ def get_message_by_id(
 
 @app.command()
 @shows_work(ASKS_BROKER)
-def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30):
+def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
     """Let go of all consumers of a topic: they subscribe again, and get again what they have not acknowledged."""
     admin(root, timeout).unload(topic)
-    typer.echo(f"unloaded {topic}")
+    print_done(as_json, f"unloaded {topic}", topic=topic, unloaded=True)
 
 
 @app.command()

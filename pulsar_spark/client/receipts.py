@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pulsar_spark.errors import PulsarSparkError, Timeout
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.inbox import Reply
+from pulsar_spark.protocol.durations import shown_seconds
 
 
 class Receipt:
@@ -47,8 +48,8 @@ class Receipt:
         """Return when it is there; raise its error, or :class:`Timeout`."""
         if not interrupts.until(self._is_there.wait, timeout):
             raise Timeout(
-                f"no broker confirmed the acknowledgement within {timeout:g} s: it may still take effect; start "
-                "one with pulsar-spark broker"
+                f"no broker confirmed the acknowledgement within {shown_seconds(timeout)}: it may still take "
+                "effect; start one with pulsar-spark broker"
             )
         if self._error is not None:
             raise self._error

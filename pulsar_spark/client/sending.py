@@ -31,6 +31,7 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
+from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage import forks
 
@@ -181,8 +182,9 @@ class Sending:
         if not most_ms or waits_ms <= most_ms:
             return None
         return NotAllowedError(
-            f"a message that waits {waits_ms} ms for its deliver time is above the maximum of {most_ms} of "
-            f"{self._topic_name!r}: deliver it earlier, or raise the maximum (set-delayed-delivery --max-delay)"
+            f"a message that waits {shown_seconds(waits_ms / 1000)} for its deliver time is above the maximum of "
+            f"{most_ms} ms of {self._topic_name!r}: deliver it earlier, or raise the maximum "
+            "(set-delayed-delivery --max-delay)"
         )
 
     def _enqueue_pieces(self, partition: int, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:

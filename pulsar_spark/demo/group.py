@@ -10,6 +10,7 @@ import numpy as np
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.consumers import QUEUE_SIZE, READY, Assignment, read_notes, run_consumer
 from pulsar_spark.errors import NotConnected, PulsarSparkError, Timeout
+from pulsar_spark.protocol.durations import shown_seconds
 
 _STOP_SECONDS = 60
 
@@ -101,7 +102,7 @@ class ConsumerGroup:
                 self._check_alive(index)
                 if time.monotonic() > deadline:
                     raise Timeout(
-                        f"consumer {self._assignments[index].name} was not connected within {seconds:g} s; "
+                        f"consumer {self._assignments[index].name} was not connected within {shown_seconds(seconds)}; "
                         f"the broker's last words:\n{broker.last_words()}"
                     )
             self._hear(index)

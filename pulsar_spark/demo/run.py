@@ -57,12 +57,18 @@ class _Place(NamedTuple):
 
 
 def run_demo(
-    *, rows: int, root: str | os.PathLike | None = None, keep: bool = False, console: Console | None = None
+    *,
+    rows: int,
+    root: str | os.PathLike | None = None,
+    keep: bool = False,
+    console: Console | None = None,
+    show: Callable[[list[dict]], None] | None = None,
 ) -> bool:
     """Run the demo on *rows* flights; True when nothing was lost and order held where it must.
 
     *root* is kept and may be used again: each run has a namespace of its own. Without it a temporary folder is used,
-    and removed unless *keep*. Of a run that fails the broker's log is kept.
+    and removed unless *keep*. Of a run that fails the broker's log is kept. *show* gets the accounts instead of their
+    being printed as a table.
     """
     console = console or Console()
     flights = read_flights(rows)
@@ -80,7 +86,10 @@ def run_demo(
             place = _prepare(root or work / "root", work)
             console.print(f"{flights.num_rows} flights, root {place.root}", highlight=False, soft_wrap=True)
             accounts += _run(place, flights, console, stack)
-        _print_table(accounts, pc.count_distinct(flights["tailnum"]).as_py(), console)
+        if show is not None:
+            show([account._asdict() for account in accounts])
+        else:
+            _print_table(accounts, pc.count_distinct(flights["tailnum"]).as_py(), console)
     return not _has_defects(accounts)
 
 

@@ -26,7 +26,7 @@ from pulsar_spark.frames.payloads import Decoding
 from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.spark_root import layout_for_frames
-from pulsar_spark.storage.topics import prepare_root, resolve_topic
+from pulsar_spark.storage.topics import existing_topic, prepare_root, resolve_topic
 
 MAX_MESSAGES = 4_000_000
 ON_ERROR = ("give_back", "stop")
@@ -54,14 +54,14 @@ def consume(
     retry_enable: bool = False,
     crypto_key_reader: KeyReader | None = None,
     crypto_failure_action: ConsumerCryptoAction = "FAIL",
-    create: bool = True,
+    create: bool = False,
     timeout: float = 30.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> "Consumption":
     """Join *subscription* of *topic* of the root in the folder *root*, and call ``function(messages, delivery)``
     (*function*) with each delivery in a thread of its own until stopped. *spark* is the session that reads;
     *subscription_type* is "Exclusive", "Shared", "Failover" or "KeyShared". With *priority_level* above 0 others are
-    served first, of Failover chosen first. A missing topic is created if *create*.
+    served first, of Failover chosen first. A missing topic is refused (:class:`TopicNotFound`), or made if *create*.
 
     *messages* has the columns of the messages table (*columns* of them and ``partition``, no payload without
     *with_payload*) and ``ledger_id``, ``position``, ``redelivery_count``, in no order: sort by partition and position
@@ -104,7 +104,9 @@ def consume(
     layout = layout_for_frames(spark, root)
     if create:
         prepare_root(layout)
-    found, partitions = resolve_topic(layout, topic, create=create)
+        found, partitions = resolve_topic(layout, topic, create=True)
+    else:
+        found, partitions = existing_topic(layout, topic, "create=True")
     if dead_letter_policy is not None or retry_enable:
         letters = FrameLetters(
             layout, found, subscription, options.consumer_name, dead_letter_policy, retry_enable=retry_enable

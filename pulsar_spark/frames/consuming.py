@@ -32,6 +32,7 @@ from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
 from pulsar_spark.frames.rewinding import Rewinding
 from pulsar_spark.frames.unreadable import Unreadable
+from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import is_running
@@ -323,7 +324,7 @@ class Consuming:
         else:
             self._backoff.failed(error)
             pause = self._backoff.seconds_left
-            what = f"error {self._backoff.failures} in a row, the function is called again in {pause:g} s"
+            what = f"error {self._backoff.failures} in a row, the function is called again in {shown_seconds(pause)}"
         log.warning(
             "%s: the function raised, %d messages of round %d are given back; %s",
             self._line,

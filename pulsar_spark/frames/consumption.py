@@ -13,6 +13,7 @@ from pulsar_spark.errors import ConsumerBusy
 from pulsar_spark.frames import running
 from pulsar_spark.frames.consuming import Consuming
 from pulsar_spark.frames.progress import fields
+from pulsar_spark.protocol.durations import shown_seconds
 
 STOP_SECONDS = 60.0
 """How long the end of a ``with`` block waits for a delivery that is being handled."""
@@ -68,9 +69,9 @@ class Consumption(Described, Consuming):
         self._ask_to_stop()
         if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
             log.warning(
-                "%s: its function has not returned within %g s of being told to stop, and is not waited for any longer",
+                "%s: its function has not returned within %s of being told to stop, and is not waited for any longer",
                 self._line,
-                timeout,
+                shown_seconds(timeout),
             )
 
     def await_termination(self, timeout: float | None = None) -> bool:

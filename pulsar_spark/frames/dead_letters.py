@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
-from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.frames.topic_messages import messages_at
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
@@ -25,18 +24,16 @@ from pulsar_spark.protocol.letters import (
     REAL_TOPIC,
     RECONSUME_TIMES,
     REPLAYS,
-    dead_letter_topic,
+    UNKNOWN_CAUSE,
 )
-from pulsar_spark.protocol.topic_name import TopicName, check_subscription, parse_topic_name
-from pulsar_spark.storage.bundles import layout_of, layouts_of
-from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.letter_topics import letter_topic
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.slices import DELIVERED, PositionRange
 from pulsar_spark.storage.spark_root import layout_for_frames
-from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
+from pulsar_spark.storage.topics import Topic, check_layout
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES, REPROCESSING
 
 LETTER_COLUMNS = (
@@ -59,9 +56,7 @@ LETTER_COLUMNS = (
     *ENCODING_COLUMNS,
     PAYLOAD_ERROR,
 )
-UNKNOWN_CAUSE = "unknown"
 _WITHOUT_KEYS = Decoding(None, ConsumerCryptoFailureAction.CONSUME)
-_MOST_NAMED = 10
 
 
 def dead_letters(
@@ -113,56 +108,6 @@ def sent_letters(spark: SparkSession, root: str | os.PathLike) -> DataFrame:
     layout = layout_for_frames(spark, root)
     return _sent(spark, layout).select(
         "job_id", "topic", "message_id", "destination", "cause", "replays", "publish_id", "number", "job_time"
-    )
-
-
-def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
-    """The name of the dead letter topic meant by *topic*, or by *topic* and *subscription*."""
-    name = parse_topic_name(topic)
-    if subscription is None:
-        return name
-    return parse_topic_name(dead_letter_topic(str(name), check_subscription(subscription)))
-
-
-def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic | None:
-    """The dead letter topic meant; None where no message has died yet, for it is made with the first letter.
-
-    :class:`TopicNotFound` where it will not be made: there is no topic that messages could die on;
-    :class:`SubscriptionNotFound` where that topic has subscriptions, and none of that name.
-    """
-    name = letter_topic_name(topic, subscription)
-    try:
-        return read_topic(layout, name)
-    except TopicNotFound:
-        if subscription is None and not _is_awaited(layout, name):
-            raise
-    if subscription is not None:
-        origin, _ = resolve_topic(layout, topic)
-        cursors = read_latest(layout_of(layout, origin.name), "cursor").cursors
-        known = sorted({key.subscription for key in cursors if key.topic_id == origin.topic_id})
-        if known and subscription not in known:
-            raise SubscriptionNotFound(
-                f"topic {str(origin.name)!r} has no subscription {subscription!r}, and no message died on one of that "
-                f"name: it has {', '.join(known[:_MOST_NAMED])}{', ...' if len(known) > _MOST_NAMED else ''}"
-            )
-    return None
-
-
-def _is_awaited(layout: Layout, name: TopicName) -> bool:
-    """Whether letters may come to a dead letter topic of that name: it is the default one of some subscription of a
-    topic there is, or a dead letter policy names it."""
-    base = str(name).removesuffix(DEAD_LETTER_SUFFIX)
-    if base != str(name) and any(
-        base.startswith(f"{topic.name}-") for topic in list_topics(layout, name.tenant, name.namespace)
-    ):
-        return True
-    policies = (
-        dict(row["properties"] or ())
-        for bundle in layouts_of(layout)
-        for row in read_latest(bundle, "cursor").cursors.values()
-    )
-    return any(
-        policy.get("dead_letter_topic") and parse_topic_name(policy["dead_letter_topic"]) == name for policy in policies
     )
 
 

@@ -33,7 +33,6 @@ from pyspark.sql import Column, SparkSession
 
 from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.frames.dead_letters import letter_topic, letter_topic_name
 from pulsar_spark.frames.producer import DEFAULT_HASHING_SCHEME, utc_now
 from pulsar_spark.frames.reprocess_chunk import Fix
 from pulsar_spark.frames.reprocess_plan import SUBSCRIPTION, checked_target
@@ -41,6 +40,7 @@ from pulsar_spark.frames.reprocess_run import Reprocessed, Run, Selection
 from pulsar_spark.frames.routing_columns import checked_scheme
 from pulsar_spark.protocol.routing import Scheme
 from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.letter_topics import letter_topic, letter_topic_name
 from pulsar_spark.storage.spark_root import layout_for_frames
 
 MAX_REPLAYS = 3

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_spark.errors import ConsumerBusy
+from pulsar_spark.protocol.durations import shown_seconds
 
 if TYPE_CHECKING:
     from pulsar_spark.frames.consumption import Consumption
@@ -58,7 +59,7 @@ def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
                 raise ConsumerBusy(
                     f"consumer {consumer_name!r} of subscription {seat.subscription!r} runs in this process and "
                     "its function has not returned "
-                    f"within {timeout:g} s: consume again when it has"
+                    f"within {shown_seconds(timeout)}: consume again when it has"
                 )
 
 

@@ -24,6 +24,7 @@ from pulsar_spark.link.inbox import Answers, Inbox, Reply, Subscriber
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
+from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
 from pulsar_spark.storage.away import check_there, is_away, root_away
 from pulsar_spark.storage.faults import is_fault_of_disk
@@ -169,8 +170,8 @@ class Channel(Worker):
                 raise self._failure
         else:
             raise Timeout(
-                f"{self._requests.path!r} could not be written within {timeout:g} s: another process holds its "
-                "lock, or the disk is slow"
+                f"{self._requests.path!r} could not be written within {shown_seconds(timeout)}: another process "
+                "holds its lock, or the disk is slow"
             )
 
     def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:

@@ -23,8 +23,10 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.shared_by_table import SharedByTable
+from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.policies import (
     BACKLOG_EXCEEDED,
+    CHECK_SECONDS,
     INACTIVITY_TIMEOUT,
     REFUSE,
     TOPIC_STOPPED,
@@ -111,18 +113,23 @@ class BacklogQuota:
         if policy_text(self._policies, self._name, "backlog_quota_policy") == REFUSE:
             return ProducerBlockedQuotaExceededException(
                 f"the backlog of topic {self._name!r} is above its quota: let its subscriptions catch up, "
-                "or raise the quota"
+                f"or raise the quota{self._when()}"
             )
         deadline, wait = self._clock() + timeout, self._wait or interrupts.sleeper()
         while self._is_exceeded and not is_closed():
             if self._clock() >= deadline:
                 return ProducerBlockedQuotaExceededError(
-                    f"the backlog of topic {self._name!r} was above its quota for {timeout:g} s: let its subscriptions "
-                    "catch up, or raise the quota"
+                    f"the backlog of topic {self._name!r} was above its quota for {shown_seconds(timeout)}: let its "
+                    f"subscriptions catch up, or raise the quota{self._when()}"
                 )
             wait(_POLL_SECONDS)
             self._look()
         return None
+
+    def _when(self) -> str:
+        """When the broker sees that it is no longer so."""
+        seconds = policy_number(CHECK_SECONDS, policy_text(self._policies, self._name, CHECK_SECONDS))
+        return f"; a broker looks every {shown_seconds(seconds)} (policy {CHECK_SECONDS})"
 
     def look(self) -> None:
         """Learn the policies as they are now."""

@@ -27,6 +27,8 @@ BOOKKEEPING = (CAUSE, ATTEMPTS, RECONSUME_TIMES, DELAY_TIME)
 """What a letter says of its own way here. A message sent back starts without it; the properties that name the first
 origin stay."""
 
+UNKNOWN_CAUSE = "unknown"
+"""Of a letter that does not say why it was written."""
 CAUSE_REDELIVERED = "max_redeliver_count"
 CAUSE_RECONSUMED = "max_reconsume_times"
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
+from pulsar_spark.protocol.suggestions import close_names, did_you_mean
 
 HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
 QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
@@ -102,8 +103,11 @@ have."""
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
 """Policies that hold back who has too many unacknowledged messages."""
 
+CHECK_SECONDS = "ttl_check_seconds"
+"""The policy that says how often a broker looks after those of :data:`CHECKED`."""
+
 CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds", "subscription_expiration_minutes")
-"""Policies that a broker looks after every ``ttl_check_seconds``."""
+"""Policies that a broker looks after every :data:`CHECK_SECONDS`, so that they take effect then."""
 
 BACKLOG_EXCEEDED = "backlog_exceeded"
 """What the broker says of a topic whose producers are to be held or refused: "true" or "false". A fact among the
@@ -165,7 +169,9 @@ def check_policy(name: str | None, value: str | None) -> None:
     pulsar_spark.errors.InvalidConfiguration: policy backlog_quota_policy: 'drop' is none of ...
     """
     if name not in POLICIES:
-        raise InvalidConfiguration(f"policy {shown(name)} is not known: use one of {', '.join(POLICIES)}")
+        close = close_names(str(name), POLICIES)
+        one = "use one that 'pulsar-spark policies list' shows"
+        raise InvalidConfiguration(f"policy {shown(name)} is not known: {one}{did_you_mean(close)}")
     if value is None:
         return
     if name in _TEXTS:

@@ -26,6 +26,7 @@ from pulsar_spark.storage.dropped import drop_table
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.namespaces import topic_hint
 from pulsar_spark.storage.staged_files import remove_staged
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
@@ -221,13 +222,20 @@ def _is_topic(layout: Layout, name: TopicName) -> bool:
 def read_topic(layout: Layout, name: TopicName | str) -> Topic:
     """The topic; :class:`TopicNotFound` when there is none, :class:`NewerLayout` in a root of a newer release."""
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
+    found = _find_topic(layout, name)
+    if found is None:
+        raise TopicNotFound(f"topic {str(name)!r} does not exist: {_what_to_do(layout, name)}")
+    return found
+
+
+def _find_topic(layout: Layout, name: TopicName) -> Topic | None:
     path = layout.topic(name)
     check_layout(layout)
     try:
         definition = read_definition(path)
     except FileNotFoundError:
         check_there(layout.root)
-        raise TopicNotFound(f"topic {str(name)!r} does not exist: {_what_to_do(layout)}") from None
+        return None
     if definition.table != MESSAGES.name or definition.properties.get("topic") != str(name):
         raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: {DOCTOR}")
     partitions = definition.properties.get("partitions")
@@ -239,10 +247,10 @@ def read_topic(layout: Layout, name: TopicName | str) -> Topic:
     return Topic(name, path, definition.table_id, partitions)
 
 
-def _what_to_do(layout: Layout) -> str:
+def _what_to_do(layout: Layout, name: TopicName) -> str:
     """Where a topic is missing: perhaps everything is, because a root is mistyped."""
     if is_root(layout):
-        return "create it, or publish to it first"
+        return f"create it, or publish to it first{topic_hint(layout, name)}"
     return f"{str(layout.root)!r} is not a root of pulsar_spark; give another root, or start a broker there"
 
 
@@ -261,13 +269,18 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
                 f"{parent.partitions - 1}"
             )
         return parent, [index]
-    try:
-        topic = read_topic(layout, name)
-    except TopicNotFound:
-        if not create:
-            raise
-        topic = find_or_create_topic(layout, name) or read_topic(layout, name)
+    topic = _find_topic(layout, name)
+    if topic is None:
+        topic = (create and find_or_create_topic(layout, name)) or read_topic(layout, name)
     return topic, list(topic.partition_indexes)
+
+
+def existing_topic(layout: Layout, name: TopicName | str, remedy: str) -> tuple[Topic, list[int]]:
+    """:func:`resolve_topic` for who makes none by itself: the refusal says by which *remedy* one is made after all."""
+    try:
+        return resolve_topic(layout, name)
+    except TopicNotFound as missing:
+        raise TopicNotFound(f"{missing}. With {remedy} it is made" if is_root(layout) else str(missing)) from None
 
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.bundles import BundleRange
+from pulsar_spark.protocol.suggestions import close_names, did_you_mean
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
 from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.layout import Layout, encode_name
@@ -88,6 +89,7 @@ def _schemas(layout: Layout, prefix: str, schemas: Mapping[str, str]) -> dict[tu
     if unknown := sorted(schemas.keys() - found.keys()):
         raise InvalidConfiguration(
             f"namespace {shown(unknown[0])} is none of the root: it has {', '.join(sorted(found))}"
+            f"{did_you_mean(close_names(unknown[0], found))}"
         )
     found |= schemas
     taken = [*(name.lower() for name in found.values()), (prefix + BROKER_SCHEMA).lower()]

@@ -37,7 +37,7 @@ STATS = TableSpec(
             ),
             ("messages", pa.int64(), "topic partition: messages stored"),
             ("bytes", pa.int64(), "topic partition: bytes stored"),
-            ("backlog", pa.int64(), "subscription: entries not acknowledged"),
+            ("backlog", pa.int64(), "subscription: entries not acknowledged, a batch as one"),
             ("unacked", pa.int64(), "messages delivered and not acknowledged"),
             (
                 "oldest_unacked_seconds",

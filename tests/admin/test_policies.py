@@ -57,6 +57,7 @@ def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
 
 
 def test_resetting_a_namespace_removes_what_is_set_on_it(admin, layout):
+    admin.create_namespace("public/other")
     with PlainBroker(layout.root) as broker:
         for owner in ("public/default", "public/other"):
             admin.set_message_ttl(owner, 0)

@@ -153,7 +153,7 @@ def test_a_run_until_nothing_is_left_is_of_all_bundles_and_of_what_one_asks_of_a
                 negative_ack_redelivery_delay_ms=0,
             )
             for name in topics:
-                Admin(f"delta:{root}").create_subscription(name, "kept", "earliest")
+                Admin(f"delta:{root}").create_subscription(name, "kept", "earliest", create=True)
             for name in topics:
                 client.create_producer(name).send(name.encode())
             consumer.negative_acknowledge(consumer.receive(60_000))

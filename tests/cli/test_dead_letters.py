@@ -1,6 +1,7 @@
 """``pulsar-spark dlq`` over hand-made letters: listed, counted, tried out, sent back; no payload is printed."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from typer.testing import CliRunner
@@ -9,10 +10,12 @@ from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import find_or_create_topic, read_topic
+from pulsar_spark.table_specs import REPROCESSING
 from tests.commands import say
-from tests.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, write_letters
+from tests.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters
 
 SECRET = "the payload nobody prints"
 
@@ -101,3 +104,32 @@ def test_without_letters_no_spark_is_started_and_an_unknown_subscription_is_refu
         refused = run(*command, "orders", "-s", "biling").exception
         assert type(refused).__name__ == "SubscriptionNotFound"
         assert "no subscription 'biling'" in str(refused) and "it has billing" in str(refused)
+
+
+def test_letters_are_counted_without_spark(layout, monkeypatch):
+    monkeypatch.setattr("pulsar_spark.storage.session.spark_session", None)
+    write_letters(layout, range(1, 4))
+    write_letters(layout, range(8, 10), uuid="u", num_chunks_from_msg=2, total_chunk_msg_size=2, chunk_id=1)
+    write_letters(layout, range(20, 21), uuid="v", num_chunks_from_msg=2, total_chunk_msg_size=2, chunk_id=0)
+    write_letters(layout, range(30, 31), properties=[("colour", "red")])
+    table, topic = Reprocessing(layout), read_topic(layout, LETTERS)
+    table.create()
+    row = {"kind": "sent", "topic": LETTERS, "topic_id": topic.topic_id, "message_id": "(1,0,-1,-1)"}
+    AppendTable(table.path).append(
+        REPROCESSING.rows([row | {"job_id": job, "cause": RECONSUMED} for job in ("first", "second")])
+    )
+    counted = json.loads(say(layout.root, "dlq", "count", "orders", "-s", SUBSCRIPTION, "--json"))
+    assert counted == [
+        {
+            "cause": cause,
+            "letters": letters,
+            "sent": sent,
+            "firstTime": (WRITTEN + timedelta(minutes=first)).isoformat(),
+            "lastTime": (WRITTEN + timedelta(minutes=last)).isoformat(),
+        }
+        for cause, letters, sent, first, last in (
+            (RECONSUMED, 3, 1, 1, 9),
+            (REDELIVERED, 2, 0, 2, 8),
+            ("unknown", 1, 0, 30, 30),
+        )
+    ]

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.cli import app, common
 from pulsar_spark.frames import consume, reprocess_dead_letters
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import create_topic
 from tests.plain_broker import PlainBroker
 
 PROJECT = Path(__file__).parents[2]
@@ -77,7 +79,7 @@ def start(broker: PlainBroker, *arguments: str) -> subprocess.Popen:
 def test_a_key_shared_consumer_says_its_name_ranges_and_order(broker):
     options = ["-t", "key_shared", "--consumer-name", "me", "--sticky-ranges", "0-9,20-65535"]
     asked = ["consume", "t", "-s", "s", "--timeout", "0", "--root", str(broker.layout.root), *options]
-    done = CliRunner().invoke(app, [*asked, "--allow-out-of-order-delivery"])
+    done = CliRunner().invoke(app, [*asked, "--allow-out-of-order-delivery", "--create"])
     assert done.exception is None
     (request,) = broker.asked("subscribe")
     assert (
@@ -154,3 +156,11 @@ def test_skip_says_how_many_there_were(monkeypatch):
             app, ["subscriptions", "skip", "t", "-s", "s", "-n", "5", "--root", "there"], catch_exceptions=False
         )
         assert done.stdout == said + "\n"
+
+
+def test_a_consumer_that_waits_no_longer_than_so_ends_then_without_a_broker(layout):
+    create_topic(layout, "t")
+    began = time.monotonic()
+    done = CliRunner().invoke(app, ["consume", "t", "-s", "s", "--timeout", "0.5", "--root", str(layout.root)])
+    assert time.monotonic() - began < 25, "by itself it would wait for half a minute"
+    assert type(done.exception).__name__ == "Timeout" and "within 0.5 s: start one" in str(done.exception)

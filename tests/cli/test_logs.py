@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 from typer.testing import CliRunner
 
 from pulsar_spark.broker import process
 from pulsar_spark.cli import app
+from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import LEVEL_VARIABLE, add_logging_arguments, set_up_job_logging, set_up_logging
 from pulsar_spark.errors import InvalidConfiguration
 
@@ -99,16 +102,16 @@ def test_a_job_takes_the_options_and_says_info_without_them(capsys):
 
 
 @pytest.mark.parametrize("given", [["--log-level", "info", "--log-format", "json"], ["--log-format", "JSON"]])
-def test_the_broker_says_that_it_starts_and_stops_and_what_its_package_says(monkeypatch, given):
+def test_the_broker_says_that_it_starts_and_stops_and_what_its_package_says(monkeypatch, tmp_path, given):
     def run_broker(root, **options):
         logging.getLogger("pulsar_spark.broker.runner").info("broker x stands by")
 
     monkeypatch.setattr(process, "run_broker", run_broker)
-    done = CliRunner().invoke(app, ["broker", "--root", "there", *given], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["broker", "--root", str(tmp_path), *given], catch_exceptions=False)
     assert [json.loads(line)["message"] for line in done.stderr.splitlines()] == [
-        "broker of root there starts",
+        f"broker of root {tmp_path} starts",
         "broker x stands by",
-        "broker of root there stopped",
+        f"broker of root {tmp_path} stopped",
     ]
     assert done.stdout == ""
 
@@ -126,3 +129,47 @@ def test_the_package_configures_nothing_by_itself():
         [sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+class _Printed(list):
+    """A JVM's standard error, as py4j reaches it."""
+
+    java = property(lambda self: self)
+    lang = System = err = java
+
+    def print(self, text: str) -> None:
+        self.append(text)
+
+
+def test_under_spark_submit_standard_error_is_that_of_the_jvm(monkeypatch, capsys):
+    printed = _Printed()
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: None)
+    monkeypatch.setattr(SparkContext, "_jvm", printed)
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    set_up_logging("info", "text")
+    log.info("told")
+    print("to standard output")
+    set_up_logging("info", "text")
+    log.info("again")
+    assert [line.partition(": ")[2] for line in "".join(printed).splitlines()] == ["told", "again"]
+    assert capsys.readouterr() == ("to standard output\n", "")
+
+    def is_gone() -> None:
+        raise Py4JNetworkError("gone")
+
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", is_gone)
+    log.info("kept")
+    assert capsys.readouterr().err.endswith("kept\n")
+
+
+def test_a_jvm_that_has_ended_is_one_line():
+    for failed, is_one_line in (
+        (Py4JNetworkError("Answer from Java side is empty"), True),
+        (Py4JError("An error occurred while calling o1.x"), True),
+        (Py4JError("An error occurred while calling o1.x. Trace:\njava.lang.Error"), False),
+    ):
+        with pytest.raises((SystemExit, Py4JError)) as ended, errors_as_one_line():
+            raise failed
+        assert isinstance(ended.value, SystemExit) == is_one_line
+        assert not is_one_line or ("JVM has ended" in ended.value.code and "\n" not in ended.value.code)

@@ -85,7 +85,7 @@ def test_a_topic(client, admin, name, partitions):
 
 @own_names
 def test_a_subscription_a_consumer_and_a_producer(client, admin, name):
-    admin.create_subscription("t", name)
+    admin.create_subscription("t", name, create=True)
     consumer = client.subscribe(
         "t", name, consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name, properties={name: name}
     )

@@ -11,6 +11,7 @@ from pulsar_spark.link import quota
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage.cursor_ledger import LatestRows
 from pulsar_spark.storage.topics import read_topic
+from tests.commands import say
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -124,3 +125,11 @@ def test_what_the_broker_says_is_read_once_for_all_producers_of_the_process(engi
         each.look()
     assert [each.max_message_size for each in quotas] == [77] * 5
     assert len(read) == 1
+
+
+@pytest.mark.parametrize("messages", [("x",), ("x", "y")])
+def test_the_command_line_says_what_the_refusal_says(engine, messages):
+    exceed(engine, "producer_exception")
+    with pytest.raises(ProducerBlockedQuotaExceededException) as refused:
+        say(engine.layout.root, "produce", TOPIC, *messages)
+    assert "let its subscriptions catch up, or raise the quota; a broker looks every 60 s" in str(refused.value)

@@ -136,5 +136,5 @@ def test_a_type_that_is_not_served_is_refused_without_a_broker_and_makes_nothing
 
 def test_without_a_broker_it_is_a_timeout_and_nobody_is_left(plain, layout):
     with pytest.raises(Timeout):
-        consume(None, layout.root, "t", "s", nothing, timeout=0.3)
+        consume(None, layout.root, "t", "s", nothing, timeout=0.3, create=True)
     assert active_consumptions() == []

@@ -1,0 +1,50 @@
+"""Names that somebody perhaps meant who gave one that nothing has: the end of a refusal's text."""
+
+import difflib
+from collections.abc import Iterable
+
+from pulsar_spark.errors import SubscriptionNotFound
+
+MOST_COMPARED = 10_000
+"""Names that are compared at most, so that a refusal in a large root takes no longer than a moment."""
+_MOST_NAMED = 3
+
+
+def close_names(name: str, known: Iterable[str]) -> list[str]:
+    """Those of *known* that *name* may be a slip of, the closest first; capitals do not count.
+
+    >>> close_names("fligths", ["flights", "orders", "Flight"])
+    ['flights', 'Flight']
+    >>> close_names("flights", ["a", "orders"])
+    []
+    """
+    plain: dict[str, list[str]] = {}
+    for each in sorted(known)[:MOST_COMPARED]:
+        plain.setdefault(each.casefold(), []).append(each)
+    found = difflib.get_close_matches(name.casefold(), list(plain), _MOST_NAMED)
+    return [each for match in found for each in plain[match]][:_MOST_NAMED]
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """The end of a refusal that names what was perhaps meant; nothing where there is no such name.
+
+    >>> did_you_mean(["flights"]), did_you_mean([])
+    ("; did you mean 'flights'?", '')
+    >>> did_you_mean(["flights", "flight"])
+    "; did you mean 'flights' or 'flight'?"
+    """
+    listed = " or ".join(map(repr, names))
+    return f"; did you mean {listed}?" if listed else ""
+
+
+def no_subscription(topic: str, subscription: str, known: Iterable[str]) -> SubscriptionNotFound:
+    """The refusal where a *topic* that has the *known* subscriptions has none of that name.
+
+    >>> str(no_subscription("persistent://public/default/t", "biling", ["billing"]))[-46:]
+    "tions list t' shows; did you mean 'billing'?"
+    """
+    short = topic.removeprefix("persistent://").removeprefix("public/default/")
+    return SubscriptionNotFound(
+        f"topic {topic!r} has no subscription {subscription!r}: create it, subscribe, or give one that 'pulsar-spark "
+        f"subscriptions list {short}' shows{did_you_mean(close_names(subscription, known))}"
+    )
