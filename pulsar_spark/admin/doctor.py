@@ -4,6 +4,7 @@ writes, and which broker serves it. No broker and no JVM is needed, and none is 
 Every function gives rows, dicts of plain values, as ``--json`` prints them.
 """
 
+import datetime
 import time
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.migrations import migrate_by_hand
 from pulsar_spark.storage.repair import Repaired, repair_root
+from pulsar_spark.storage.starting import starting
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REPROCESSING, SCHEMAS
 
 MIGRATE = "pulsar-spark migrate"
@@ -50,6 +52,16 @@ class Doctor:
             "lease_ms": max(0, round((holder.until - time.time()) * 1000)),
             "unserved": [bundle for bundle, found in holders.items() if found is None],
         }
+
+    def starting_broker(self) -> dict | None:
+        """A broker of the root that is on its way, or whose query is: ``what`` goes on, ``since`` (ISO 8601), ``pid``
+        and ``host``, and all of it as a ``text``; None where none is."""
+        require_root(self.layout)
+        found = starting(self.layout)
+        if found is None:
+            return None
+        since = datetime.datetime.fromtimestamp(found.since_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+        return {"what": found.what, "since": since, "pid": found.pid, "host": found.host, "text": found.told()}
 
     def doctor(self) -> list[dict]:
         """A row for each thing that is broken: ``kind``, ``table``, ``path``, ``version``, ``text`` (what it means) and

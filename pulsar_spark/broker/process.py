@@ -13,6 +13,7 @@ from pulsar_spark.broker.shared import Shared
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.bundles import bundles_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.starting import announce_start, end_starting
 
 
 def run_broker(
@@ -32,8 +33,13 @@ def run_broker(
     # Here, because it finds Java, which a caller with a session of its own has.
     from pulsar_spark.storage.session import spark_session
 
-    with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
-        session = spark or spark_session("pulsar-spark broker", for_rounds=True, root=root)
+    announce_start(root)
+    try:
+        with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
+            session = spark or spark_session("pulsar-spark broker", for_rounds=True, root=root)
+    except BaseException:
+        end_starting(Layout(root))
+        raise
     if spark is None:
         _leave_streams_to_us(session)
 
@@ -72,6 +78,7 @@ def run_broker(
             if is_told:  # by a signal that the one before may have got
                 broker.stop()
     finally:
+        end_starting(Layout(root))
         for number, handler in previous.items():
             signal.signal(number, handler)
 

@@ -52,6 +52,7 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.migrations import migrate_at_start
 from pulsar_spark.storage.session import check_context
 from pulsar_spark.storage.spark_root import can_read
+from pulsar_spark.storage.starting import QUERY, begin_starting, end_starting
 from pulsar_spark.storage.topics import prepare_root
 
 STOP_SECONDS = 60.0
@@ -143,6 +144,7 @@ class Broker(Described):
             self._stopping,
             waits,
             self._fail,
+            self._starts_query_again,
         )
 
     def __enter__(self) -> "Broker":
@@ -198,8 +200,11 @@ class Broker(Described):
         if standby_seconds is None:
             replace_former(self)
         try:
-            is_ready = self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up)
-            if is_ready and self._tenure.begin(standby_seconds, self._while_standing_by):
+            is_ready = self._patiently(lambda: prepare_root(self.layout))
+            begin_starting(self.layout)
+            is_ready = is_ready and self._patiently(self._planner.warm_up)
+            if is_ready and self._tenure.begin(standby_seconds, self._stand_by):
+                begin_starting(self.layout)
                 remove_what_others_left(self.layout, self.broker_id)
                 is_up = self._patiently(lambda: migrate_at_start(self.layout, self.broker_id))
                 if is_up and self._patiently(self._take_over) and self._patiently(self._stream.start):
@@ -207,14 +212,27 @@ class Broker(Described):
                     self._planner.compile_soon(compile_after_seconds())
                     self._keep_house()
                     self._compact()
+                    end_starting(self.layout)
                     log.info("broker %s serves %s", self.broker_id, self.layout.root)
                     return True
         except BaseException:
             self.close()
             raise
+        finally:
+            end_starting(self.layout)
         if self._stopping.is_set():
             self.close()
         return False
+
+    def _stand_by(self) -> None:
+        end_starting(self.layout)
+        self._while_standing_by()
+
+    def _starts_query_again(self, is_so: bool) -> None:
+        if is_so:
+            begin_starting(self.layout, QUERY)
+        else:
+            end_starting(self.layout)
 
     def _keep_house(self) -> None:
         if self._is_housekeeping:

@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 
 class Stream:
     """One query at a time, which asks *look* what there is to do and calls *run_batch* when there is something, until
-    *stopping* is set. *fail* is told when Spark itself has ended."""
+    *stopping* is set. *fail* is told when Spark itself has ended, *starts_again* that a query is started again, and
+    that it has."""
 
     def __init__(
         self,
@@ -53,9 +54,11 @@ class Stream:
         stopping: threading.Event,
         waits: Waits,
         fail: Callable[[Exception], None],
+        starts_again: Callable[[bool], None] = lambda is_so: None,
     ):
         self._spark, self._checkpoints, self._broker_id, self._look = spark, checkpoints, broker_id, look
         self._run, self._stopping, self._waits, self._fail = run_batch, stopping, waits, fail
+        self._starts_again = starts_again
         self._batches = 0
         self._changing = threading.Lock()
         self._query: StreamingQuery | None = None
@@ -115,6 +118,8 @@ class Stream:
                 query = self._query
                 if query is not None and query.isActive:
                     if self._batches >= STEADY_BATCHES or time.monotonic() - self._started > STEADY_SECONDS:
+                        if patience.is_waiting:
+                            self._starts_again(False)
                         patience.end()
                     continue
                 why = None if query is None else query.exception()
@@ -135,6 +140,7 @@ class Stream:
                 )
 
     def _replace(self, patience: Patience, why: PySparkException | None) -> None:
+        self._starts_again(True)
         patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
         try:
             self.start()

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_json, shows_work
+from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_json, progress_console, shows_work
 from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
 from pulsar_spark.cli.signals import clean_up_on_sigterm
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.starting import announce_start
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,7 @@ def broker(
         return
     if root is None:
         raise typer.BadParameter("give the folder of the tables", param_hint="--root")
+    announce_start(root)  # before Spark is imported, which takes seconds
     from pulsar_spark.broker.process import run_broker
 
     set_up_logging(log_level, log_format, default_level=LogLevel.info)
@@ -103,22 +106,26 @@ def broker(
 
 @broker_app.command()
 def status(root: Root, as_json: Json = False):
-    """Say which broker serves the root. Exit code 0: one does, of several bundles each; 3: none, or not all bundles,
+    """Say which broker serves the root, or starts, and since when. Exit code 0: one serves, of several bundles each; 3:
+    none, or not all bundles,
     also where there is no root yet; 1: the folder is something else, or cannot be read."""
     asked = admin(root)
     is_root = TableLog(asked.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
     found = asked.broker_status() if is_root or _is_something_else(asked.layout) else None
+    coming = asked.starting_broker() if is_root else None
     if as_json:
-        print_json(found or {})
+        print_json({**(found or {}), **({"starting": coming} if coming else {})})
     elif found:
         typer.echo(
             f"{found['broker_id']} serves (process {found['pid']} on {found['host']}, lease of "
-            f"{found['lease_ms'] / 1000:.1f} s)"
+            f"{shown_seconds(found['lease_ms'] / 1000)})"
         )
         for bundle in found["unserved"]:
             typer.echo(f"no broker serves bundle {bundle}")
-    else:
+    elif not coming:
         typer.echo("no broker serves" if is_root else f"no broker serves: {root!r} is no root yet")
+    if coming and not as_json:
+        typer.echo(coming["text"] if found else f"no broker serves yet: {coming['text']}")
     if found is None or found["unserved"]:
         raise typer.Exit(NO_BROKER)
 
@@ -154,11 +161,13 @@ def demo(
         str | None, typer.Option("--root", help="Root of the tables; a temporary folder without it.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
+    as_json: Json = False,
 ):
     """Publish a year of flights, run a broker, consume them through all kinds of subscription and check what became
     of each message."""
     from pulsar_spark.demo.run import run_demo
 
     clean_up_on_sigterm()
-    if not run_demo(rows=rows, root=root, keep=keep):
+    told = {"console": progress_console, "show": print_json} if as_json else {}
+    if not run_demo(rows=rows, root=root, keep=keep, **told):
         raise typer.Exit(1)

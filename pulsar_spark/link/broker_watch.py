@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pulsar_spark.storage.away import is_away
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease, Holder
+from pulsar_spark.storage.starting import Starting, starting
 
 LOOK_SECONDS = 1.0
 
@@ -26,7 +27,8 @@ class BrokerWatch:
         self._holder: Holder | None = None
         self._next_look = float("-inf")
         self._was_there: bool | None = None
-        self._has_no_lease = self._was_heard = False
+        self._has_no_lease = self._was_heard = self._is_coming = False
+        self._layout = layout
         self.is_away = False
         """Whether the root was there before the last look, and was not then."""
 
@@ -51,30 +53,16 @@ class BrokerWatch:
         if self.is_away:
             self.is_away = False
             self._logger.warning("root %r is back: what waited goes on", str(self._root))
-        before = self._holder
+        before, coming = self._holder, None
         try:
             self._holder, self._has_no_lease = self._lease.holder(), not self._lease.path.is_file()
+            coming = None if self._holder else starting(self._layout)
         except OSError as unclear:
             self._logger.debug("the lease of root %r cannot be read: %s", str(self._root), unclear)
             return
+        was_coming, self._is_coming = self._is_coming, coming is not None
         if self._holder is None:
-            if before is not None:
-                self._logger.warning(
-                    "the broker %s of root %r is gone: nothing is delivered and nothing is answered until one is "
-                    "back; requests wait; "
-                    "start one with pulsar-spark broker --root %s",
-                    before.broker_id,
-                    str(self._root),
-                    self._root,
-                )
-            elif self._was_there is None:
-                self._logger.warning(
-                    "no broker serves root %r: nothing is delivered and nothing is answered until one does; start "
-                    "one with "
-                    "pulsar-spark broker --root %s",
-                    str(self._root),
-                    self._root,
-                )
+            self._say_none(before, coming, was_coming)
         elif before is None:
             self._logger.info(
                 "%s to broker %s of root %r",
@@ -87,6 +75,30 @@ class BrokerWatch:
                 "broker %s of root %r took over from %s", self._holder.broker_id, str(self._root), before.broker_id
             )
         self._was_there = self._holder is not None
+
+    def _say_none(self, before: Holder | None, coming: Starting | None, was_coming: bool) -> None:
+        nothing = "nothing is delivered and nothing is answered until"
+        if coming is not None:
+            if not was_coming:
+                self._logger.warning(
+                    "no broker serves root %r yet: %s; %s it does", str(self._root), coming.told(), nothing
+                )
+        elif before is not None:
+            self._logger.warning(
+                "the broker %s of root %r is gone: %s one is back; requests wait; start one with pulsar-spark broker "
+                "--root %s",
+                before.broker_id,
+                str(self._root),
+                nothing,
+                self._root,
+            )
+        elif self._was_there is None or was_coming:
+            self._logger.warning(
+                "no broker serves root %r: %s one does; start one with pulsar-spark broker --root %s",
+                str(self._root),
+                nothing,
+                self._root,
+            )
 
     def _say_away(self) -> None:
         if not self.is_away:

@@ -9,6 +9,9 @@ from datetime import datetime, timezone
 
 from pulsar_spark.errors import Timeout
 from pulsar_spark.protocol.delays import CANCEL
+from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.starting import starting
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import VALID_UNTIL
 
@@ -58,7 +61,12 @@ def valid_for(rows: list[dict], timeout: float) -> list[dict]:
 
 def no_answer(root: AnyPath, timeout: float) -> Timeout:
     """What is raised where nobody has answered for so many seconds."""
-    return Timeout(
-        f"no broker answered on root {str(root)!r} within {timeout:g} s: start one with 'pulsar-spark broker --root "
-        f"{root}'"
-    )
+    return Timeout(f"no broker answered on root {str(root)!r} within {shown_seconds(timeout)}: {what_to_do(root)}")
+
+
+def what_to_do(root: AnyPath) -> str:
+    """What to do where no broker is heard: wait for one that starts, or start one."""
+    coming = starting(Layout(root))
+    if coming is not None:
+        return f"{coming.told()}: ask again when it serves"
+    return f"start one with 'pulsar-spark broker --root {root}'"

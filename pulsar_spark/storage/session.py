@@ -43,6 +43,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
 from pulsar_spark.storage.data_files import spark_writer_options
 from pulsar_spark.storage.hadoop_stores import store_settings
+from pulsar_spark.storage.java_process import quiet_start
 from pulsar_spark.storage.root import on_databricks, parse_root
 from pulsar_spark.storage.session_jars import delta_artifact, jar_settings
 from pulsar_spark.storage.store import store_of
@@ -126,7 +127,8 @@ def spark_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with quiet_start(chosen):
+        spark = builder.getOrCreate()
     check_delta(spark)
     return spark
 

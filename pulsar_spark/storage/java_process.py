@@ -1,0 +1,89 @@
+"""Starting Spark's JVM without its chatter: what it and Ivy print while it starts is kept, and shown where it fails.
+
+Once it has started what it prints goes to standard error, as ever. A JVM that somebody else has started (spark-submit,
+a notebook's) prints where it likes.
+"""
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from socketserver import BaseServer
+
+from pyspark import SparkConf, SparkContext
+from pyspark.accumulators import AccumulatorTCPServer
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+
+from pulsar_spark.errors import SparkNotStarted
+
+_KEPT_LINES = 1000
+
+
+class _Chatter:
+    """Reads what a process prints: kept at first, then passed on."""
+
+    def __init__(self):
+        self._reading, self.writing = os.pipe()
+        self._lines: deque[str] | None = deque(maxlen=_KEPT_LINES)
+        self._lock = threading.Lock()
+        threading.Thread(target=self._read, name="java-output", daemon=True).start()
+
+    def _read(self) -> None:
+        with os.fdopen(self._reading, errors="replace") as printed:
+            for line in printed:
+                with self._lock:
+                    if self._lines is not None:
+                        self._lines.append(line)
+                        continue
+                self._show(line)
+
+    def pass_on(self, *, with_kept: bool) -> None:
+        """What comes from now on is shown; what was kept before that too, or not."""
+        with self._lock:
+            kept, self._lines = self._lines or (), None
+        for line in kept if with_kept else ():
+            self._show(line)
+
+    @staticmethod
+    def _show(line: str) -> None:
+        try:
+            sys.stderr.write(line)
+        except ValueError:  # it is closed: the process ends
+            return
+
+
+def _print_unless_ended(server: AccumulatorTCPServer, request: object, client_address: object) -> None:
+    """Print what went wrong in Spark's server of accumulators, but not the end of the JVM, which is said elsewhere."""
+    if not isinstance(sys.exception(), EOFError | ConnectionError):
+        BaseServer.handle_error(server, request, client_address)
+
+
+@contextmanager
+def quiet_start(settings: Mapping[str, str]) -> Iterator[None]:
+    """Start Spark's JVM with these *settings*, unless there is one, and be quiet until the block ends well;
+    :class:`SparkNotStarted` where it ends at once."""
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        yield
+        return
+    AccumulatorTCPServer.handle_error = _print_unless_ended
+    chatter = _Chatter()
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    is_up = False
+    try:
+        try:
+            gateway = launch_gateway(conf, {"stdout": chatter.writing, "stderr": chatter.writing})
+        except PySparkRuntimeError as failed:
+            raise SparkNotStarted(
+                "Spark's JVM ended before it was there: what it printed says why; where jars could not be fetched, "
+                "let the machine reach a repository or give spark.jars"
+            ) from failed
+        finally:
+            os.close(chatter.writing)
+        SparkContext._ensure_initialized(gateway=gateway)
+        yield
+        is_up = True
+    finally:
+        chatter.pass_on(with_kept=not is_up)
