@@ -156,6 +156,9 @@ class On:
     def redeliver_all(self, consumer: str) -> dict:
         return self._ask("redeliver_all", consumer)
 
+    def give_back_since(self, consumer: str, round_number: int, first: int | None = None) -> dict:
+        return self._ask("redeliver_all", consumer, first=first, properties={"since_round": str(round_number)})
+
     def close(self, consumer: str) -> dict:
         return self._ask("close", consumer)
 

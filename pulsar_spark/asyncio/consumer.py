@@ -58,7 +58,7 @@ class Consumer(Described):
         """The next message."""
         while self._kept:
             message = self._kept.popleft()
-            if message._delivery.generation == message._delivery.subscription.generation:
+            if message._delivery.subscription.may_still_be_handed_out(message):
                 return message
         future = self._loop.create_future()
         self._waiting.append(future)

@@ -14,7 +14,7 @@ from pulsar_spark.broker.rescheduling import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND
 from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS, position_of
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.packing import named_positions
@@ -153,6 +153,9 @@ class Acknowledgements(Desk):
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)
         draft, consumer_id = self.draft.of(cursor), self.consumer_of(request, cursor).consumer_id
+        if SINCE_ROUND in request.properties:
+            draft.tails.append((consumer_id, number_of(request, SINCE_ROUND, least=0), request.first or 0))
+            return
         draft.redelivered.add(consumer_id)
         if cursor.chunked:
             cursor.chunked.begin_anew(consumer_id)

@@ -76,12 +76,13 @@ class Removed(NamedTuple):
 @dataclass
 class CursorDraft:
     """What a round does to a cursor. ``delivered_acks`` (first, last, consumer, round) is what a consumer acknowledges
-    of the positions that a round delivered to it; ``axis_acks`` are acknowledged too, by virtual positions where there
-    is a due lane; ``passed`` count as acknowledged from now on without being so, as they are of another lane or
-    nobody's; ``ack_sets`` says what is left of batches acknowledged in part, by position; ``has_new_limits`` that its
-    limits of unacknowledged messages are others than before, so that who is held back must be found out again;
-    ``ranges_before``, once consumers of a Key_Shared subscription come or go, which hashes each owned before;
-    ``is_rewritten`` that all its pages are to be written."""
+    of the positions that a round delivered to it; ``tails`` (consumer, round, first) is what comes back unseen of what
+    a consumer was sent: what that round delivered from place *first* on, and all of later rounds; ``axis_acks`` are
+    acknowledged too, by virtual positions where there is a due lane; ``passed`` count as acknowledged from now on
+    without being so, as they are of another lane or nobody's; ``ack_sets`` says what is left of batches acknowledged in
+    part, by position; ``has_new_limits`` that its limits of unacknowledged messages are others than before, so that who
+    is held back must be found out again; ``ranges_before``, once consumers of a Key_Shared subscription come or go,
+    which hashes each owned before; ``is_rewritten`` that all its pages are to be written."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
@@ -89,6 +90,7 @@ class CursorDraft:
     passed: Positions = field(default_factory=Positions)
     ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     delivered_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
+    tails: list[tuple[str, int, int]] = field(default_factory=list)
     returns: list[Return] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     redelivered: set[str] = field(default_factory=set)
@@ -111,6 +113,7 @@ class CursorDraft:
             or self.passed
             or self.delivered_acks
             or self.ack_sets
+            or self.tails
             or self.returns
             or self.left
             or self.redelivered
@@ -132,7 +135,7 @@ class CursorDraft:
         """Nothing asked so far applies: the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
         self.axis_acks, self.passed = Positions(), Positions()
-        self.delivered_acks = []
+        self.delivered_acks, self.tails = [], []
         self.expired = 0
 
 

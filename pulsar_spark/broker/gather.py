@@ -10,7 +10,7 @@ from pulsar_spark.broker.affected import Affected, affected_ranges, effective_re
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import lay_to_rest, note_in_vain, takers_of, takes_part
 from pulsar_spark.broker.clock import Instant
-from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.due_moves import stop_waiting
 from pulsar_spark.broker.due_requests import acknowledge_delivered, bring_onto_axes, catch_up
 from pulsar_spark.broker.isolation import isolated, of_cursor
@@ -93,6 +93,7 @@ class _Gathering:
         if cursor.due:
             bring_onto_axes(asked)
         _find_delivered(asked)
+        _find_tails(asked, self.draft.now)
         if cursor.is_key_shared and _is_ready(cursor):
             self._add_keyed(asked, takers)
             return
@@ -260,6 +261,7 @@ class _Gathering:
         is unblocked by that (4.4)."""
         cursor, now = asked.cursor, self.draft.now
         asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
+        asks |= {consumer_id for consumer_id, _, _ in asked.tails}
         asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
         in_line = {consumer.consumer_id for consumer in takers}
         others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
@@ -310,6 +312,19 @@ def _find_delivered(asked: CursorDraft) -> None:
             for first, last in of_delivery.get((held.consumer_id, held.delivery_round), ()):
                 asked.acks.add(max(first, held.first), min(last, held.last))
     asked.delivered_acks = []
+
+
+def _find_tails(asked: CursorDraft, now: int) -> None:
+    """Say by place what comes back of what consumers were sent from a round on."""
+    for consumer_id, round_number, first in asked.tails:
+        for page in asked.cursor.pages:
+            for held in page.held if consumer_id in page.unacked else ():
+                if held.status != PENDING or held.consumer_id != consumer_id or held.delivery_round < round_number:
+                    continue
+                begin = max(held.first, first) if held.delivery_round == round_number else held.first
+                if begin <= held.last:
+                    asked.returns.append(Return(begin, held.last, consumer_id, now, is_unseen=True))
+    asked.tails = []
 
 
 def _unacked_elsewhere(unacked: Counter, planned: list[Range]) -> Counter:

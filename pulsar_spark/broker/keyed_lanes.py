@@ -190,6 +190,12 @@ class KeyedByLane(Keyed):
         for first, last, consumer_id, round_number in asked.delivered_acks:
             of_delivery = self._is_pending & (self._holders == consumer_id) & (self._rounds == round_number)
             acked[self._slice(first, last)] |= of_delivery[codes[self._slice(first, last)]]
+        for consumer_id, round_number, first in asked.tails:
+            are_its = self._is_pending & (self._holders == consumer_id)
+            is_back = (are_its & (self._rounds > round_number))[codes]
+            at = max(first - self._base, 0)
+            is_back[at:] |= (are_its & (self._rounds == round_number))[codes[at:]]
+            back[is_back], unseen[is_back] = self._draft.now, True
         by_consumer: dict[str, list[Return]] = {}
         for each in asked.returns:
             by_consumer.setdefault(each.consumer_id, []).append(each)
@@ -262,7 +268,7 @@ class KeyedByLane(Keyed):
 
     def _out(self) -> Out:
         asked, now = self._asked, self._draft.now
-        if not asked.returns and self._form.is_with_owners(self._selector):
+        if not (asked.returns or asked.tails) and self._form.is_with_owners(self._selector):
             return Out(NO_HASHES, NO_POSITIONS, np.empty(0, bool))
         codes, hashes = self._codes, self._hash_of()
         acked, back, _ = self._wanted

@@ -118,7 +118,8 @@ class KeyedByRange:
     def plan(self) -> RangeWork | None:
         """Work out what is planned; None where entries must be looked at one by one."""
         asked, selector = self._asked, self._cursor.selector
-        names_entries = asked.acks or asked.ack_sets or asked.returns or asked.left or asked.redelivered
+        names_entries = asked.acks or asked.ack_sets or asked.returns or asked.tails
+        names_entries = names_entries or asked.left or asked.redelivered
         if names_entries or self._cursor.recently_joined or not self._form.has_whole_ranges(selector):
             return None
         answered = self._answered()

@@ -6,7 +6,8 @@ wait for the group time, or until the group is full; even then a moment, because
 and what goes alone costs the broker a round in which the flow waits. They go at once with a group time of 0, with
 properties of their own, and where somebody waits for a receipt. A negative acknowledgement names an entry; the broker
 keeps its deadline, and a second one replaces it. It waits a moment too, half of its delay at most: what is given back
-now and then while messages are received goes with a flow, and one that is to come again at once goes at once. Left out:
+now and then while messages are received goes with a flow, and one that is to come again at once goes at once. What is
+given back unseen, for the order of a key, goes with it. Left out:
 the grid to which 4.x rounds deadlines down so that many share one (4.20), because here they are rows, in exact
 milliseconds.
 """
@@ -18,11 +19,13 @@ from itertools import compress
 from typing import NamedTuple
 
 from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement
+from pulsar_spark.client.key_order import InLine, KeyOrder
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.pending_acks import PendingAcks
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.channel import SPACING, Channel
+from pulsar_spark.protocol.cursor import IS_UNSEEN
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.positions import ranges_of
 
@@ -43,7 +46,8 @@ class Grouping(NamedTuple):
 
 class AcknowledgementTracker:
     """One per subscription of a consumer on a partition. ``group`` is for callers that hold *lock*; ``make(kind,
-    **columns)`` makes a request row; ``along()`` gives the rows that go with others if any do."""
+    **columns)`` makes a request row; ``along()`` gives the rows that go with others if any do; *key_order* hears of
+    what is given back, where the order of keys is kept."""
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class AcknowledgementTracker:
         make: Callable[..., dict],
         grouping: Grouping,
         along: Callable[[], list[dict]] = list,
+        key_order: KeyOrder | None = None,
     ):
         self._channel = channel
         self._lock = lock
@@ -59,6 +64,8 @@ class AcknowledgementTracker:
         self._grouping = grouping
         self.group = AckGroup(grouping.is_batch_index)
         self.pending = PendingAcks()
+        self._key_order = key_order
+        self._unseen: set[int] = set()
         self._negative: dict[int, int] = {}
         self._negative_ms = sys.maxsize
         """The shortest delay of those, by which they are sent; without any, longer than all."""
@@ -193,14 +200,34 @@ class AcknowledgementTracker:
             self._receipt = Receipt()
         return self._receipt
 
-    def give_back(self, positions: set[int] | range, delay_ms: int) -> None:
-        """Give entries back after a delay."""
+    def give_back(self, positions: set[int] | range, delay_ms: int, in_line: InLine | None = None) -> None:
+        """Give entries back after a delay, or one of which it is known where it stands: later ones of their hashes
+        wait."""
         with self._lock:
-            if self._ended_by is not None:
-                return
-            is_known = self._negative_ms <= delay_ms
-            self._negative_ms = min(self._negative_ms, delay_ms)
-            self._negative.update(dict.fromkeys(positions, delay_ms))
+            if self._key_order is not None:
+                self._key_order.give_back(positions, in_line)
+            self._give_back(positions, delay_ms)
+
+    def let_die(self, positions: set[int]) -> None:
+        """Give back what was delivered too often: it does not come again."""
+        with self._lock:
+            self._give_back(positions, 0)
+
+    def give_back_unseen(self, position: int, in_line: InLine) -> None:
+        """Give an entry back that the application was not shown, so that it comes behind others of its hash. The caller
+        holds the lock."""
+        is_first = not self._unseen
+        self._unseen.add(position)
+        self._key_order.give_back((position,), in_line)
+        if is_first:
+            self._gather(SPACING)
+
+    def _give_back(self, positions: set[int] | range, delay_ms: int) -> None:
+        if self._ended_by is not None:
+            return
+        is_known = self._negative_ms <= delay_ms
+        self._negative_ms = min(self._negative_ms, delay_ms)
+        self._negative.update(dict.fromkeys(positions, delay_ms))
         if not is_known:
             self._gather(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 
@@ -211,6 +238,9 @@ class AcknowledgementTracker:
             self.pending.room = 0
             rows = self._take()
             negative, self._negative, self._negative_ms = self._negative, {}, sys.maxsize
+            unseen, self._unseen = self._unseen - negative.keys(), set()
+            if self._key_order is not None and (negative or unseen):
+                self._channel.when_committed(self._key_order.send().committed)
         by_delay: dict[int, list[int]] = {}
         for position, delay_ms in negative.items():
             by_delay.setdefault(delay_ms, []).append(position)
@@ -218,6 +248,10 @@ class AcknowledgementTracker:
             self._make("negative_ack", first=first, last=last, delay_ms=delay_ms)
             for delay_ms, positions in by_delay.items()
             for first, last in ranges_of(sorted(positions))
+        ]
+        rows += [
+            self._make("negative_ack", first=first, last=last, delay_ms=0, properties={IS_UNSEEN: "true"})
+            for first, last in ranges_of(sorted(unseen))
         ]
         return rows
 
@@ -229,6 +263,9 @@ class AcknowledgementTracker:
         """The broker no longer holds the entries as pending here: naming them would say nothing. The caller holds the
         lock."""
         self._negative.clear()
+        self._unseen.clear()
+        if self._key_order is not None:
+            self._key_order.forget()
 
     def forget(self) -> None:
         """The cursor was moved: what was acknowledged until then says nothing any more. The caller holds the lock."""
@@ -240,7 +277,7 @@ class AcknowledgementTracker:
     def _forget(self) -> None:
         self.pending.clear()
         self.group.clear()
-        self._negative.clear()
+        self.forget_given_back()
 
     def take_acknowledgements(self) -> list[dict]:
         """The rows of what was acknowledged; the group starts again. The caller holds the lock."""

@@ -104,7 +104,8 @@ class Acknowledger:
             delay_ms = max(MIN_NEGATIVE_ACK_MS, self._settings.negative_ack_redelivery_delay_ms)
         else:
             delay_ms = backoff.delay_ms(message.redelivery_count() if isinstance(message, Message) else 0)
-        subscription.tracker.give_back({position}, delay_ms)
+        is_received = isinstance(message, Message) and message._delivery is not None
+        subscription.give_back({position}, delay_ms, message if is_received else None)
         if self._unacked is not None:
             self._unacked.remove(subscription, position)
 
@@ -137,7 +138,7 @@ class Acknowledger:
     def give_back_expired(self) -> None:
         """Give back at once what was not acknowledged in time."""
         for subscription, positions in self._unacked.take_expired().items():
-            subscription.tracker.give_back(positions, 0)
+            subscription.give_back(positions, 0)
 
     def _wait(self, receipts: list[Receipt | None]) -> None:
         for receipt in {id(receipt): receipt for receipt in receipts if receipt is not None}.values():

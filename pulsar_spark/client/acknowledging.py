@@ -90,7 +90,10 @@ class Acknowledging:
         """Give a *message* back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's
         delay, as far as it is not acknowledged.
 
-        When it was given back as often as the dead letter policy allows, it goes to the dead letter topic instead.
+        On Key_Shared no later message of its key is handed out before that, unless the consumers allow deliveries out
+        of order; on Exclusive and Failover everything behind it that is not acknowledged comes again with it, and
+        until then what is in the queue is handed out. When it was given back as often as the dead letter policy allows,
+        it goes to the dead letter topic instead.
         """
         self._receiver.check_open()
         self._acknowledger.negative_acknowledge(message)
@@ -155,6 +158,10 @@ class Acknowledging:
         if not self._receiver.is_closed:
             self._acknowledger.give_back_expired()
             self._channel.call_later(UNACKED_TICK, self._redeliver_expired)
+
+    def _forget_unacked_entry(self, subscription: PartitionSubscription, position: int) -> None:
+        if self._unacked is not None:
+            self._unacked.remove(subscription, position)
 
     def _forget_unacked(self, subscription: PartitionSubscription) -> None:
         if self._unacked is not None:

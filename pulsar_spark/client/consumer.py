@@ -106,6 +106,7 @@ class Consumer(Described, Acknowledging):
                 self._request,
                 settings.grouping,
                 is_single_active=settings.is_single_active,
+                keeps_key_order=settings.keeps_key_order,
                 asks_along=settings.consumer_type is ConsumerType.Shared,  # by key, small deliveries cost more
                 max_redeliver_count=policy and policy.max_redeliver_count,
             )

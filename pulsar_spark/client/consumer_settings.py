@@ -79,6 +79,12 @@ class ConsumerSettings(NamedTuple):
         """Whether one consumer at a time receives."""
         return self.consumer_type in (ConsumerType.Exclusive, ConsumerType.Failover)
 
+    @property
+    def keeps_key_order(self) -> bool:
+        """Whether messages of a key come in order, whoever gets them."""
+        policy = self.key_shared_policy
+        return self.consumer_type is ConsumerType.KeyShared and not (policy and policy.allow_out_of_order_delivery)
+
     def queue_size(self, partitions: int) -> int:
         """Receiver queue of each of so many partitions; InvalidConfiguration for no queue on several."""
         if not self.receiver_queue_size and partitions > 1:

@@ -8,7 +8,10 @@ others. Which these are is known once their hashes were read, by whoever takes m
 says, so permits and the queue count without reading.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import count
+from operator import itemgetter
 
 import numpy as np
 
@@ -23,14 +26,21 @@ from pulsar_spark.storage.topics import Topic
 
 class Delivery:
     """Entries of one partition; ``bits`` are the batch indexes not yet acknowledged, None for all; ``positions`` are
-    None until they are looked up, and ascend; ``due_order`` has those of entries that came due in the order in which
-    they are handed out; ``first_chunks`` says of chunked messages, by the position of the last chunk, where they begin.
-    What ``is_dead`` is given back by who reads it, and not shown."""
+    None until they are looked up, and ascend; ``read_versions`` say from which position on the rounds that sent them
+    had read ``requests`` how far, where that matters; ``place`` and ``last_place`` say where they lie in what ``round``
+    sent, as numbers of the due lane for what came due; ``due_order`` has those of entries that came due in the order in
+    which they are handed out; ``first_chunks`` says of chunked messages, by the position of the last chunk, where they
+    begin. What ``is_dead`` is given back by who reads it, and not shown."""
 
     __slots__ = (
         "subscription",
         "pending_acks",
         "generation",
+        "read_versions",
+        "round",
+        "place",
+        "last_place",
+        "_places",
         "first",
         "last",
         "entries",
@@ -44,10 +54,11 @@ class Delivery:
         "is_dead",
     )
 
-    def __init__(self, subscription, row: dict, generation: int):
+    def __init__(self, subscription, row: dict, generation: int, requests_version: int = -1):
         self.subscription, self.pending_acks = subscription, subscription.tracker.pending
         self.generation, self.is_dead = generation, False
-        self.first, self.last = row["first"], row["last"]
+        self.read_versions, self.round = [(0, requests_version)], row["delivery_round"]
+        self.first, self.last = self.place, self.last_place = row["first"], row["last"]
         self.lane: LaneHashes | None = row["lane_hashes"]
         self.entries: int = self.last - self.first + 1 if row["entries"] is None else row["entries"]
         self.positions: range | np.ndarray | None = None
@@ -60,6 +71,7 @@ class Delivery:
             self.last - self.first + 1,
         ):  # a range begins at one of its entries
             self.positions = range(self.first, self.first + self.entries)
+        self._places: dict[int, int] | None = None
         self.first_chunks: dict[int, int] = {last: first for first, last in unpacked_pairs(row["chunks"])}
         self.batch_size = row["batch_size"] or 1
         self.redelivery_count = row["redelivery_count"] or 0
@@ -68,6 +80,14 @@ class Delivery:
             if row["ack_set"] is None
             else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
         )
+
+    def is_taken(self) -> None:
+        """It waits in the queue no longer."""
+        self.subscription.taken = self._behind(self.subscription.taken)
+
+    def _behind(self, taken: tuple[int, int]) -> tuple[int, int]:
+        """Its round and the last place of what is *taken* of that, once it is too."""
+        return self.round, max(self.last_place, taken[1]) if taken[0] == self.round else self.last_place
 
     @property
     def can_be_joined(self) -> bool:
@@ -87,7 +107,23 @@ class Delivery:
     def join(self, others: "list[Delivery]") -> None:
         """Take the entries of *others* in, which lie behind its own and behind each other."""
         self.positions = np.concatenate([np.asarray(each.positions, np.int64) for each in (self, *others)])
+        for each in others:
+            if each.read_versions[0][1] != self.read_versions[-1][1]:
+                self.read_versions.append((each.first, each.read_versions[0][1]))
         self.last, self.entries, self.lane = others[-1].last, len(self.positions), None
+
+    def place_of(self, position: int) -> int:
+        """The place of the entry at *position*."""
+        if self.due_order is None:
+            return position
+        if self._places is None:
+            self._places = dict(zip(self.due_order.tolist(), count(self.place)))
+        return self._places[position]
+
+    def read_version_at(self, position: int) -> int:
+        """How far the round had read ``requests`` that sent the entry at *position*."""
+        at = bisect_right(self.read_versions, position, key=itemgetter(0)) if len(self.read_versions) > 1 else 1
+        return self.read_versions[at - 1][1]
 
     @property
     def unacked_bits(self) -> int:
@@ -132,3 +168,26 @@ class Delivery:
             spans = ranges_of(positions)
         if spans:
             yield from ledgers.spans_of(topic.topic_id, partition, spans)
+
+
+def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
+    """The last deliveries of one subscription's *queue*, whole, that can be named by the first round and the first
+    place there: so many *messages*, or somewhat more; fewer where that is all."""
+    if not queue or messages <= 0:
+        return []
+    taken, before = queue[0].subscription.taken, []
+    for delivery in queue:
+        before.append(taken)
+        taken = delivery._behind(taken)
+    cut, first, found = len(queue), queue[-1].place, 0
+    for at in reversed(range(len(queue))):
+        delivery = queue[at]
+        is_same_round = at + 1 < len(queue) and queue[at + 1].round == delivery.round
+        first = min(first, delivery.place) if is_same_round else delivery.place
+        found += 0 if delivery.is_dead else delivery.messages
+        round_before, last_before = before[at]
+        if round_before != delivery.round or last_before < first:
+            cut = at
+            if found >= messages:
+                break
+    return list(queue[cut:])

@@ -1,26 +1,34 @@
 """Which messages of what was delivered on one topic partition are handed out: in order, none that something newer takes
-the place of, none that is acknowledged already, and with a count of what left the queue.
+the place of, none that is acknowledged already, none that comes too early for the order of its key, and with a count of
+what left the queue.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker
 from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.key_order import InLine, KeyOrder
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.reading import Read, read_messages
 from pulsar_spark.client.ready import Ready
 from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.permits import Permits
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
 
 _POSITION = attrgetter("_position")
+_MOST_GUARDED = 100
+"""So many messages are looked at in one go while some come too early: each that is given back makes those left be
+looked at once more."""
 
 
 class HandingOut:
@@ -32,6 +40,7 @@ class HandingOut:
     lock: threading.Lock
     generation: int
     tracker: AcknowledgementTracker
+    key_order: KeyOrder | None
     row: Callable[..., dict]
     _channel: Channel
     _permits: Permits
@@ -42,6 +51,7 @@ class HandingOut:
     _newest: dict[int, Delivery]
     _newest_of_lanes: list[Delivery]
     _is_timed: bool
+    _consumer: Any
     _start_after: tuple[int, int] | None
 
     def read(self, delivery: Delivery) -> Iterator[Read]:
@@ -112,16 +122,21 @@ class HandingOut:
         lanes = len(self._newest_of_lanes)
         is_single = self._is_timed or block.has_encoded or lanes > 0
         hidden = lanes > 0 and self._comes_again_in_a_lane(messages[0]._position)
+        in_line = self._in_line(messages)
         with self.lock:
             if delivery.generation != self.generation:
                 return None
-            if len(self._newest_of_lanes) > lanes:
+            is_late = self._is_guarding and (in_line is None or self.key_order.unknown)
+            if is_late or len(self._newest_of_lanes) > lanes:
                 return Ready([])  # look once more
             permits = self._count_taken()
             most = 1 if is_single else max(1, self._permits.until_asked - 1)
+            most = most if in_line is None else min(most, _MOST_GUARDED)
             looked_at = messages[:most]
             del messages[:most]
             shown = [] if hidden else self._to_be_shown(delivery, looked_at)
+            if in_line is not None:
+                shown = self._in_key_order(delivery, shown, in_line)
             if most == 1:
                 self._queued -= 1
                 permits += self._permits.hand_out(is_shown=bool(shown))
@@ -132,6 +147,54 @@ class HandingOut:
             self._ready = ready if most > 1 else Ready([])  # one that is counted is not to be looked at again
         self._flow(permits)
         return ready
+
+    def may_still_be_handed_out(self, message: Message) -> bool:
+        """May a message that was taken, and that nobody got, be handed out now? It is given back if it comes too early
+        by now."""
+        in_line = self._in_line([message])
+        with self.lock:
+            if message._block.delivery.generation != self.generation:
+                return False
+            return in_line is None or bool(self._in_key_order(message._block.delivery, [message], in_line))
+
+    @property
+    def _is_guarding(self) -> bool:
+        return self.key_order is not None and self.key_order.is_guarding
+
+    def _in_line(self, messages: list[Message]) -> dict[int, InLine] | None:
+        """Where the entry of each of the first of *messages* stands, by position, if some may come too early; then it
+        is known of what was given back, too."""
+        if not self._is_guarding:
+            return None
+        with self.lock:
+            unknown = self.key_order.unknown
+        found = {each._position: each._in_line() for each in messages[:_MOST_GUARDED]}
+        wanted = sorted({*unknown, *(position for position, known in found.items() if known is None)})
+        if wanted:
+            place = self.topic.path, self.topic.topic_id, self.partition
+            hashes = dict(zip(wanted, hashes_of(self.ledgers, *place, ranges_of(wanted)).tolist(), strict=True))
+            delivery = messages[0]._block.delivery
+            for position in hashes.keys() & found.keys():
+                found[position] = InLine(hashes[position], delivery.place_of(position))
+            with self.lock:
+                self.key_order.learn({position: hashes[position] for position in unknown})
+        return found
+
+    def _in_key_order(self, delivery: Delivery, messages: list[Message], in_line: dict[int, InLine]) -> list[Message]:
+        """Those of which nothing earlier was given back; the entries of the others are."""
+        order, in_order = self.key_order, []
+        for message in messages:
+            position = message._position
+            version = delivery.read_version_at(position)
+            order.arrives(version)
+            if order.is_returned(position, version):
+                continue
+            if order.is_early(in_line[position], version):
+                self.tracker.give_back_unseen(position, in_line[position])
+                self._consumer._forget_unacked_entry(self, position)
+            else:
+                in_order.append(message)
+        return in_order
 
     def _comes_again_in_a_lane(self, position: int) -> bool:
         with self.lock:

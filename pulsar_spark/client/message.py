@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.key_order import InLine
 from pulsar_spark.client.payloads import EncryptionContext, Opened, PayloadOpener
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.errors import InvalidMessage, OperationNotSupported, UnreadableMessage
@@ -19,6 +20,7 @@ from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.sticky_key import bytes_of
 from pulsar_spark.schema import BytesSchema, Schema
+from pulsar_spark.storage.key_hashes import hashes_in
 
 _BYTES = BytesSchema()
 _ENCODED = ("compression", "encryption_keys")
@@ -41,6 +43,7 @@ class Block:
         "first_chunk",
         "has_encoded",
         "has_chunks",
+        "_hashes",
     )
 
     def __init__(
@@ -66,6 +69,20 @@ class Block:
         self.has_encoded = any(rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in names)
         self.has_chunks = "uuid" in names and rows.column("uuid").null_count < rows.num_rows
         self._columns: dict[str, list] = {}
+        self._hashes: list[int] | None = None
+
+    def sticky_hash(self, row: int) -> int | None:
+        """The hash of the sticky key of a row's entry; None where the first message of its batch is not here, whose key
+        it is."""
+        index = self.column("batch_index")[row]
+        if index:
+            first, positions = row - index, self.column("position")
+            if first < 0 or positions[first] != positions[row] or self.column("batch_index")[first] != 0:
+                return None
+            row = first
+        if self._hashes is None:
+            self._hashes = hashes_in(self._rows).tolist()
+        return self._hashes[row]
 
     def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
         """The message whose last chunk is *row*, as a block of its own, which keeps no other payload."""
@@ -146,6 +163,11 @@ class Message:
     def _is_chunk(self) -> bool:
         """Whether the row is a chunk; messages of a batch are none."""
         return self._block.has_chunks and self._field("uuid") is not None and self._field("batch_index") is None
+
+    def _in_line(self) -> InLine | None:
+        """Where a delivered message's entry stands among those of its key's hash, if the hash is known."""
+        sticky_hash = self._block.sticky_hash(self._row)
+        return None if sticky_hash is None else InLine(sticky_hash, self._block.delivery.place_of(self._position))
 
     def _field(self, name: str):
         return self._block.column(name)[self._row]

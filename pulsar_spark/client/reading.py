@@ -40,7 +40,7 @@ def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int
     the number of messages. None of a dead one, which is given back."""
     positions, in_order = subscription.positions_of(delivery), delivery.due_order
     if delivery.is_dead:
-        subscription.tracker.give_back(set(positions.tolist()), 0)
+        subscription.tracker.let_die(set(positions.tolist()))
         return 0
     if in_order is None:
         stay = (

@@ -12,7 +12,7 @@ from itertools import islice
 
 from deltalake.exceptions import DeltaError
 
-from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.delivery import Delivery, tail_of
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
@@ -76,19 +76,12 @@ class Receiver:
         self.told()
 
     def take_back(self, subscription: PartitionSubscription, messages: int) -> list[Delivery]:
-        """Take out again what waits of *subscription*, what came last first: so many *messages*, or somewhat more
-        because deliveries stay whole; none whose positions would have to be looked up."""
-        found: list[Delivery] = []
+        """Take out again the tail of what waits of *subscription* (see :func:`tail_of`)."""
         with self._condition:
-            for delivery in reversed(self._arrived):
-                if messages <= 0:
-                    break
-                if delivery.subscription is subscription and not delivery.is_dead and delivery.positions is not None:
-                    messages -= delivery.messages
-                    found.append(delivery)
-            gone = set(found)
+            tail = tail_of([each for each in self._arrived if each.subscription is subscription], messages)
+            gone = set(tail)
             self._arrived = deque(delivery for delivery in self._arrived if delivery not in gone)
-        return found
+        return tail
 
     def pause(self) -> None:
         """Let nobody take a message until :meth:`resume`: what arrives fills the queue, and no permit is asked for."""
@@ -260,9 +253,9 @@ class Receiver:
             raise behind
         while True:
             if self._current is None:
-                if not self._arrived:
+                delivery = self._take_first()
+                if delivery is None:
                     return None
-                delivery = self._arrived.popleft()
                 if delivery.generation != delivery.subscription.generation:
                     continue
                 if delivery.can_be_joined and (others := self._likewise(delivery)):
@@ -284,6 +277,15 @@ class Receiver:
             else:
                 raise found
 
+    def _take_first(self) -> Delivery | None:
+        """What arrived first, which waits no longer."""
+        with self._condition:
+            if not self._arrived:
+                return None
+            delivery = self._arrived.popleft()
+            delivery.is_taken()
+            return delivery
+
     def _likewise(self, delivery: Delivery) -> list[Delivery]:
         """What arrived right behind a delivery and may be read together with it: to read few entries takes as long as
         to read many. They are no longer among what has arrived."""
@@ -294,6 +296,7 @@ class Receiver:
                 if not each.can_be_joined or not last.is_followed_by(each):
                     break
                 found.append(self._arrived.popleft())
+                each.is_taken()
                 last, entries = each, entries + each.entries
         return found
 

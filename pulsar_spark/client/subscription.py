@@ -4,28 +4,28 @@ Deliveries are ranges of positions; messages are read from the topic's files onl
 one. A delivery belongs to a generation; a seek, a redelivery of everything, a lost connection or turn (Failover) starts
 a new one, and what was queued before is dropped. So does a delivery after the last one on Exclusive and Failover:
 something came back, and everything after it with it (2.12). On Shared an entry that comes again takes the place of what
-is queued of it (4.13). What comes above the limit of the dead letter policy is not shown but given back, which makes
-the broker write its letter (4.26).
+is queued of it (4.13). What is given back because the queue is too large is its tail, and with it goes what the broker
+sends before it has heard of that: so order holds, of a key too. What comes above the limit of the dead letter policy is
+not shown but given back, which makes the broker write its letter (4.26).
 """
 
 import logging
 import threading
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
 from pulsar_spark.client.compacted_out import CompactedOut
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.handing_out import HandingOut
+from pulsar_spark.client.key_order import KeyOrder, UnderWay
+from pulsar_spark.client.message import Message
 from pulsar_spark.client.ready import Ready
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, ServiceUnitNotReady, TopicNotFound
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
-from pulsar_spark.protocol.cursor import IS_UNSEEN
+from pulsar_spark.protocol.cursor import SINCE_ROUND
 from pulsar_spark.protocol.letters import is_too_often
 from pulsar_spark.protocol.permits import Permits
-from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.compacted_entries import CompactedEntries
 from pulsar_spark.storage.topics import Topic, read_topic
 
@@ -47,6 +47,7 @@ class PartitionSubscription(HandingOut):
         grouping: Grouping,
         *,
         is_single_active: bool,
+        keeps_key_order: bool,
         asks_along: bool,
         max_redeliver_count: int | None,
     ):
@@ -68,8 +69,9 @@ class PartitionSubscription(HandingOut):
         )
         self.generation = 0
         self.lock = threading.Lock()
+        self.key_order = KeyOrder() if keeps_key_order else None
         self.tracker = AcknowledgementTracker(
-            self._channel, self.lock, self.row, grouping, self._flow_along if asks_along else list
+            self._channel, self.lock, self.row, grouping, self._flow_along if asks_along else list, self.key_order
         )
         self._is_timed = consumer._unacked is not None
         if not self._is_timed and not grouping.is_immediate:
@@ -82,7 +84,10 @@ class PartitionSubscription(HandingOut):
         self.is_active: bool | None = None
         self._queued = 0
         self._is_watched = False
-        self._stale_until = -1
+        self._stale: UnderWay | None = None
+        """Asks for all that a round sent which had not read it."""
+        self.taken = -1, -1
+        """The last round of which something was taken from the queue, and the last place of that."""
         self._last_delivered = -1
         self._newest: dict[int, Delivery] = {}
         self._newest_of_lanes: list[Delivery] = []
@@ -156,15 +161,21 @@ class PartitionSubscription(HandingOut):
     def redeliver_all(self) -> tuple[dict, Callable[[int], None]]:
         """The request to send everything unacknowledged again, and what to call with the version it was committed
         as."""
-        self._drop_queued()
-        return self.row("redeliver_all"), self._redelivering
+        stale = UnderWay()
+        self._drop_queued(stale)
+        return self.row("redeliver_all"), stale.committed
 
-    def _redelivering(self, version: int) -> None:
-        self._stale_until = version
-        self._drop_queued()
+    def give_back(self, positions: set[int], delay_ms: int, message: Message | None = None) -> None:
+        """Give entries back, or that of a *message*; later ones of their keys wait where order is kept."""
+        if self.key_order is None:
+            self.tracker.give_back(positions, delay_ms)
+        else:
+            self.tracker.give_back(positions, delay_ms, message and message._in_line())
+            self.look_again()
 
-    def _drop_queued(self) -> None:
+    def _drop_queued(self, stale: UnderWay | None = None) -> None:
         with self.lock:
+            self._stale = stale or self._stale
             permits = self._count_taken()
             dropped = self._queued
             self._forget_queued()
@@ -208,6 +219,7 @@ class PartitionSubscription(HandingOut):
             acknowledged = self.tracker.take_acknowledgements()
             self.tracker.forget_given_back()
             self._restart()
+            self._stale = None
             self.is_connected, self._was_let_go = False, True
         self._consumer._forget_unacked(self)
         self._follow_topic()
@@ -291,9 +303,10 @@ class PartitionSubscription(HandingOut):
 
     def _arrive(self, row: dict, requests_version: int) -> None:
         with self.lock:
-            delivery = Delivery(self, row, self.generation)
-            is_dead = is_too_often(delivery.redelivery_count, self._max_redeliver_count or 0)
-            is_shown = requests_version >= self._stale_until and not is_dead
+            delivery = Delivery(self, row, self.generation, -1 if self.key_order is None else requests_version)
+            is_stale = self._stale is not None and self._stale.version > requests_version
+            is_dead = not is_stale and is_too_often(delivery.redelivery_count, self._max_redeliver_count or 0)
+            is_shown = not (is_stale or is_dead)
             permits = self._count_taken()
             permits += self._permits.arrive(delivery.messages, round_number=row["delivery_round"], queued=self._queued)
             if is_shown:
@@ -308,7 +321,7 @@ class PartitionSubscription(HandingOut):
             delivery.is_dead = True
             self._consumer._receiver.arrive(delivery)  # who reads it gives it back: then its positions are known
         elif is_dead:
-            self.tracker.give_back(set(map(int, delivery.positions)), 0)
+            self.tracker.let_die(set(map(int, delivery.positions)))
         self._flow(permits)
 
     def _watch_queue(self) -> None:
@@ -325,22 +338,21 @@ class PartitionSubscription(HandingOut):
         with self.lock:
             permits = self._count_taken()
             too_many = self._permits.too_many(self._queued)
-        unseen = self._consumer._receiver.take_back(self, too_many)
+        tail = self._consumer._receiver.take_back(self, too_many)
         with self.lock:
-            unseen = [delivery for delivery in unseen if delivery.generation == self.generation]
-            messages = sum(delivery.messages for delivery in unseen)
+            tail = [delivery for delivery in tail if delivery.generation == self.generation]
+            messages = sum(delivery.messages for delivery in tail if not delivery.is_dead)
             self._queued -= messages
             permits += self._permits.give_back(messages)
-            if gone := set(unseen):
+            if gone := set(tail):
                 self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
-        if unseen:
-            positions = np.concatenate([np.asarray(delivery.positions, np.int64) for delivery in unseen])
-            self._channel.submit(
-                [
-                    self.row("negative_ack", first=first, last=last, delay_ms=0, properties={IS_UNSEEN: "true"})
-                    for first, last in ranges_of(np.sort(positions))
-                ]
-            )
+                self._newest_of_lanes = [newest for newest in self._newest_of_lanes if newest not in gone]
+                self._stale = UnderWay()
+        if tail:
+            since = tail[0].round
+            first = min(delivery.place for delivery in tail if delivery.round == since)
+            row = self.row("redeliver_all", first=first, properties={SINCE_ROUND: str(since)})
+            self._channel.submit([row], committed=self._stale.committed)
         self._flow(permits)
         self._watch_queue()
 

@@ -194,6 +194,13 @@ class Channel(Worker):
         for callback in replied.values():
             callback(Reply(failure, None))
 
+    def when_committed(self, committed: Callable[[int], None]) -> None:
+        """Tell *committed* the version of the next commit, as :meth:`submit` does; for a source, whose rows go with
+        it."""
+        with self._condition:
+            if self._failure is None:
+                self._committed.append(committed)
+
     def gather(self, source: Callable[[], list[dict]], delay: float, *, is_urgent: bool = False) -> None:
         """Ask *source* for its rows *delay* seconds from now, or with the next commit if that is sooner; at once if
         that is urgent."""

@@ -130,8 +130,8 @@ class Permits:
         return self._paid(messages) if self.queue_size else 0
 
     def refuse(self, messages: int) -> int:
-        """So many were sent and never queued."""
-        return messages if self.queue_size else self._wanted
+        """So many were sent and never queued; a queue that shrank does not ask for them again."""
+        return self._paid(messages) if self.queue_size else self._wanted
 
     def too_many(self, queued: int) -> int:
         """Asked once a second, while *queued* wait: how many of them may be given back, because two seconds' worth of

@@ -1,0 +1,72 @@
+"""Giving back the tail of what was sent: what a round delivered from a place on, and all that later rounds did."""
+
+import pytest
+
+from pulsar_spark.broker import gather
+from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
+
+
+@pytest.fixture(params=[gather.LANES_FROM, -1], ids=["by page", "by lane"])
+def form(request, monkeypatch):
+    monkeypatch.setattr(gather, "LANES_FROM", request.param)
+    monkeypatch.setattr(gather, "EXACT_BELOW", min(request.param, gather.EXACT_BELOW))
+
+
+def state(engine) -> tuple[dict[int, str], dict[int, int]]:
+    """Who holds which position, and the redelivery counts of those that wait to come again."""
+    found = engine.state(TOPIC, -1, "s")
+    return {at: held[0] for at, held in found["pending"].items()}, found["replay"]
+
+
+@pytest.mark.usefixtures("form")
+def test_what_comes_later_goes_with_it_and_nothing_else(engine):
+    """Not what the consumer was sent before, nor what others have; uncounted, and in order."""
+    mine, others = keys(True), keys(False)
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 2), ON.flow("b", 9)], 0)
+    engine.publish(TOPIC, -1, [1] * 8, keys=[key for pair in zip(mine[:4], others[:4]) for key in pair])
+    engine.round([], 0)
+    engine.round([ON.flow("a", 1)], 0)
+    second = engine.rounds.bundle.round
+    engine.round([ON.flow("a", 1)], 0)
+    b = {1: "b", 3: "b", 5: "b", 7: "b"}
+    assert state(engine) == (b | dict.fromkeys((0, 2, 4, 6), "a"), {})
+    engine.round([ON.give_back_since("a", second)], 0)
+    assert state(engine) == (b | dict.fromkeys((0, 2), "a"), {4: 0, 6: 0})
+    engine.round([ON.give_back_since("a", second - 1, 1), ON.flow("a", 9)], 0)
+    assert state(engine) == (b | dict.fromkeys((0, 2, 4, 6), "a"), {}), "2 too, which was the round's last"
+    again = {at: held[1] for at, held in engine.state(TOPIC, -1, "s")["pending"].items()}
+    assert set(again.values()) == {0}
+
+
+def test_of_shared_too(engine):
+    engine.round([ON.subscribe("a", "Shared"), ON.flow("a", 3)], 0)
+    engine.publish(TOPIC, -1, [1] * 6)
+    engine.round([], 0)
+    first = engine.rounds.bundle.round
+    engine.round([ON.flow("a", 2)], 0)
+    engine.round([ON.give_back_since("a", first, 2)], 0)
+    assert state(engine) == ({0: "a", 1: "a"}, {2: 0, 3: 0, 4: 0})
+
+
+def test_of_what_came_due(engine):
+    """Its places are behind all positions, and so it goes with what lies before it."""
+    mine = keys(True)
+    engine.round([join("a", "0-65535"), ON.flow("a", 4)], 0)
+    engine.publish(TOPIC, -1, [1] * 4, keys=mine[:4], deliver_at_ms=[3000, None, None, 2000])
+    engine.round([], 0)
+    first = engine.rounds.bundle.round
+    engine.round([], 4000)
+    assert set(state(engine)[0]) == {0, 1, 2, 3}
+    engine.round([ON.give_back_since("a", first + 1)], 4000)
+    assert set(state(engine)[0]) == {1, 2} and set(state(engine)[1]) == {0, 3}
+    engine.round([ON.give_back_since("a", first, 2), ON.flow("a", 9)], 4000)
+    assert set(state(engine)[0]) == {0, 1, 2, 3}
+
+
+def test_a_number_that_is_none_changes_nothing(engine):
+    engine.round([join("a", "0-65535"), ON.flow("a", 9)], 0)
+    engine.publish(TOPIC, -1, [1] * 2, keys=keys(True)[:2])
+    engine.round([], 0)
+    ill = ON.give_back_since("a", 0) | {"properties": {"since_round": "-1"}}
+    engine.round([ill], 0)
+    assert state(engine) == ({0: "a", 1: "a"}, {})
