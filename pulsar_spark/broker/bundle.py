@@ -15,7 +15,6 @@ from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.cursors import Cursors
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.drafts import Request
-from pulsar_spark.broker.entry_hashes import first_needed
 from pulsar_spark.broker.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
 from pulsar_spark.broker.liveness import Liveness
 from pulsar_spark.broker.promotion import Promotion
@@ -129,11 +128,12 @@ class Bundle(Topics):
         for state in self.topics.values():
             firsts = dict.fromkeys(state.partitions, MAX_LONG)
             for cursor in self.cursors_of(state.topic.topic_id):
-                first = first_needed(cursor.visible_mark_delete, cursor.mark_delete, cursor.is_key_shared)
+                first = min(cursor.visible_mark_delete, cursor.mark_delete) + 1
                 partition = cursor.key.partition
                 firsts[partition] = min(first, firsts.get(partition, first))
             for partition, ledgers in state.partitions.items():
                 ledgers.let_go(firsts[partition], self.stored_runs(state.topic.topic_id, partition))
+                state.let_go(partition, firsts[partition])
 
     def stored_runs(self, topic_id: str, partition: int) -> Callable[[int], pa.Table]:
         """Reads the runs of a topic partition that lie below a position."""

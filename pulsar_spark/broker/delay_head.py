@@ -5,10 +5,11 @@ those that are not much longer, so an entry is moved a few times in all, however
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.delay_segments import Entries, together
 from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, places_between
 
@@ -43,6 +44,12 @@ class Head:
         self.stretches.setdefault(place, []).append((first, last))
         self.runs += 1
         self._since = self._since or time.monotonic()
+        self._add(place, due)
+
+    def add_runs(self, place: int, runs: Iterable[Run], due: Due) -> None:
+        """Take in what waits of *runs*."""
+        for run in runs:
+            self.add(place, run.first_position, run.last_position, NONE_DUE)
         self._add(place, due)
 
     def _add(self, place: int, due: Due) -> None:

@@ -115,13 +115,10 @@ class DelayIndex:
                 self._next.pop(place, None)
             is_small = len(wanted) <= MOST_AT_ONCE and sum(run.entries for run in wanted) <= AT_ONCE
             if is_small or not self.is_attended:
-                for run in wanted:
-                    due = read_delayed(state.topic.path, [run], state.chunks(partition))
-                    self.head.add(place, run.first_position, run.last_position, due)
-                    known.end = run.last_position + 1
+                self.head.add_runs(place, wanted, read_delayed(state.topic.path, wanted, state.chunks(partition)))
             else:
-                for run in wanted:
-                    known.pending.append(Pending(run.first_position, run.last_position, [run], run.delayed_after + 1))
+                earliest = min(run.delayed_after for run in wanted) + 1
+                known.pending.append(Pending(wanted[0].first_position, wanted[-1].last_position, wanted, earliest))
             known.end = max(known.end, fresh[-1].last_position + 1 if fresh else 0)
             if known.pending or self.head.is_full:
                 self.is_wanted.set()

@@ -14,9 +14,11 @@ import numpy as np
 
 from pulsar_spark.broker.background import Background
 from pulsar_spark.broker.delay_commits import DelayCommits
-from pulsar_spark.broker.delay_index import DelayIndex, Pending
+from pulsar_spark.broker.delay_head import LEAST
+from pulsar_spark.broker.delay_index import AT_ONCE, DelayIndex, Pending
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
+from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
@@ -25,13 +27,13 @@ from pulsar_spark.storage.delay_merge import write_entries
 from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import NO_ENTRIES, Entries, together
 from pulsar_spark.storage.delayed import has_delayed, read_delayed
-from pulsar_spark.storage.file_statistics import file_bounds
 from pulsar_spark.storage.needed_runs import delayed_runs
+from pulsar_spark.storage.said_values import least_said
 from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
 
 BULK = 100_000
+RUNS_AT_ONCE = 1 << 10
 LOOK_SECONDS = 60.0
 """So often it looks whether something has to be removed."""
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
@@ -120,8 +122,7 @@ class DelayUpkeep(DelayCommits):
         with self.index.lock:
             loose = [(place, each) for place, each in self._all_pending() if each.runs and not each.is_looked_at]
         for place, each in loose:
-            table = self.index.known[place].topic.path
-            earliest = min(earliest_delivery(table, run) for run in each.runs)
+            earliest = earliest_delivery(self.index.known[place].topic.path, each.runs)
             with self.index.lock:
                 each.earliest, each.is_looked_at = max(each.earliest, earliest), True
         return False
@@ -153,13 +154,14 @@ class DelayUpkeep(DelayCommits):
     def _read(self, topic: Topic, place: int, each: Pending) -> None:
         """Take the entries of what is pending into the head."""
         chunks = self._chunks(topic, self.index.places.known[place].partition, each.runs)
-        for run in each.runs:
-            due = read_delayed(topic.path, [run], chunks)
+        while each.runs:
+            runs = _some(each.runs)
+            due = read_delayed(topic.path, runs, chunks)
             with self.index.lock:
                 if place not in self.index.known:
                     return
-                self.index.head.add(place, run.first_position, run.last_position, due)
-                each.first = run.last_position + 1
+                self.index.head.add_runs(place, runs, due)
+                each.first, each.runs = runs[-1].last_position + 1, each.runs[len(runs) :]
             self.seal()
         with self.index.lock:
             self.index.done(place, [each])
@@ -215,17 +217,20 @@ class DelayUpkeep(DelayCommits):
         return chunks_of(self.index.layout, topic, partition, runs)
 
 
+def _some(runs: Sequence[Run]) -> Sequence[Run]:
+    """The first of *runs*, as many as are read in one go."""
+    entries = np.cumsum([run.entries for run in runs[:RUNS_AT_ONCE]])
+    return runs[: max(1, int(np.searchsorted(entries, AT_ONCE, "right")))]
+
+
 def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:
     """Is the run, which may have delayed entries, in none of *stretches* of positions?"""
     return has_delayed(run) and all(run.last_position < first or run.first_position > last for first, last in stretches)
 
 
-def earliest_delivery(table: AnyPath, run: Run) -> int:
-    """An instant before which no delayed entry of the run is due, from its file's footer."""
-    earliest = run.delayed_after + 1
-    try:
-        found = file_bounds(table / run.path, "deliver_at_time")
-    except READ_ERRORS as error:
-        raise_unless_damage(error)
-        return earliest
-    return max(earliest, found[0]) if found else earliest
+def earliest_delivery(table: AnyPath, runs: Sequence[Run]) -> int:
+    """An instant before which no delayed entry of *runs* is due, as far as their commits say it."""
+    said = least_said(table, runs, "deliver_at_time")
+    return min(
+        max(run.delayed_after + 1, LEAST if least is None else to_micros(least)) for run, least in zip(runs, said)
+    )

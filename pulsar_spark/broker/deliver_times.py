@@ -1,30 +1,51 @@
 """Deliver times of entries at given positions: which of them are delayed (protocol.delays), and until when."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.protocol.positions import clusters
-from pulsar_spark.storage.delayed import delayed_in, has_delayed
+from pulsar_spark.protocol.delays import are_delayed
+from pulsar_spark.protocol.positions import clusters, expanded
+from pulsar_spark.storage.delayed import are_parts
+from pulsar_spark.storage.partition_ledgers import Stretches
 
 
-def delayed_between(topic: TopicState, partition: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """The positions, ascending, and deliver times of the delayed entries at *first*..*last*."""
-    found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+class Delayed(NamedTuple):
+    """The positions, ascending, and deliver times of delayed entries."""
+
+    positions: np.ndarray
+    times: np.ndarray
+
+
+def delayed_between(topic: TopicState, partition: int, first: int, last: int) -> Delayed:
+    """The delayed entries at *first*..*last*."""
     ledgers = topic.ledgers(partition)
     last = min(last, ledgers.last_delayed_position)
-    for run in ledgers.overlapping(first, last) if first <= last else ():
-        if has_delayed(run):
-            found.append(delayed_in(topic.topic.path, run.part(first, last), topic.chunks(partition)))
-    positions, times = (np.concatenate(columns) for columns in zip(*found))
-    return positions, times
+    if last < first:
+        return Delayed(np.empty(0, np.int64), np.empty(0, np.int64))
+    runs = ledgers.stretches(first, last)
+    positions = expanded(runs.firsts[runs.has_delayed], runs.lasts[runs.has_delayed])
+    return _delayed(topic, partition, runs, positions)
 
 
 def delayed_at(topic: TopicState, partition: int, positions: np.ndarray) -> np.ndarray:
     """The deliver times of the entries at *positions*, which ascend: 0 of those that are not delayed."""
     times = np.zeros(len(positions), np.int64)
-    for start, end in clusters(positions, positions):
-        found, of_found = delayed_between(topic, partition, int(positions[start]), int(positions[end - 1]))
-        at = np.searchsorted(found, positions[start:end])
-        is_there = np.append(found, -1)[at] == positions[start:end]
-        times[start:end][is_there] = of_found[at[is_there]]
+    ledgers = topic.ledgers(partition)
+    asked = positions[: np.searchsorted(positions, ledgers.last_delayed_position, "right")]
+    for start, end in clusters(asked, asked):
+        here = asked[start:end]
+        runs = ledgers.stretches(int(here[0]), int(here[-1]))
+        found = _delayed(topic, partition, runs, here[runs.has_delayed[runs.of(here)]])
+        times[start + np.searchsorted(here, found.positions)] = found.times
     return times
+
+
+def _delayed(topic: TopicState, partition: int, runs: Stretches, positions: np.ndarray) -> Delayed:
+    """Those of the entries at *positions*, which are of *runs*, that are delayed."""
+    of_run, times = runs.of(positions), topic.deliver_times(partition).at(positions)
+    is_delayed = are_delayed(times, runs.delayed_after[of_run])
+    positions, times, of_run = positions[is_delayed], times[is_delayed], of_run[is_delayed]
+    is_one = ~are_parts(topic.chunks(partition), positions, runs.may_have_chunks[of_run])
+    return Delayed(positions[is_one], times[is_one])

@@ -28,7 +28,7 @@ from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.positions import inside
 from pulsar_spark.protocol.selectors import Selector
 
-WINDOW_ENTRIES = 1 << 16, 1 << 22
+WINDOW_ENTRIES = 1 << 12, 1 << 22
 """Entries looked at in one go, at least and at most; each time four times as many, for a round may be full early."""
 
 LOOK_AHEAD = (
@@ -94,10 +94,8 @@ class Keyed(ABC):
     def _stretches(self, positions: np.ndarray) -> tuple[np.ndarray, pa.Table]:
         """Of each new entry, at *positions* that ascend, the row that says its batch size and deliver time; and the
         rows (unread_slices.UNREAD)."""
-        cursor = self._cursor
-        ledgers = self._bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-        parts = ledgers.parts(int(positions[0]), int(positions[-1]))
-        known = delayed_unread(self._bundle, cursor, parts, self._draft.wall)
+        first, last = int(positions[0]), int(positions[-1])
+        known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
         return np.searchsorted(known["first"].to_numpy(), positions, "right") - 1, known
 
     def _new_entries(self) -> tuple[np.ndarray, np.ndarray]:

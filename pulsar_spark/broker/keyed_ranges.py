@@ -190,8 +190,7 @@ class KeyedByRange:
             entries = min(entries, permits.get(owners[0], 0))
         if first != form.end or not 0 < entries <= sum(permits.values()):
             return None
-        runs = topic.ledgers(cursor.key.partition).parts(first, first + entries - 1)
-        stretches = delayed_unread(self._bundle, cursor, runs, self._draft.wall)
+        stretches = delayed_unread(self._bundle, cursor, first, first + entries - 1, self._draft.wall)
         if stretches.num_rows > _MOST_STRETCHES or stretches["due_time"].null_count < stretches.num_rows:
             return None
         lanes = form.parts.of_entries(form.base, first - form.base + entries, cursor.selector)[first - form.base :]

@@ -13,7 +13,6 @@ from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
-from pulsar_spark.broker.entry_hashes import first_needed
 from pulsar_spark.broker.facts import BUNDLE_RANGE, policy_row, waiting_request_row
 from pulsar_spark.broker.key_shared import restore
 from pulsar_spark.broker.lane_form import Lane, LaneForm, lane_of
@@ -27,7 +26,7 @@ from pulsar_spark.protocol.compaction import IS_READ_COMPACTED
 from pulsar_spark.protocol.delays import Checkpoint, virtual
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.key_shared import RULES
-from pulsar_spark.protocol.membership import KEY_SHARED, lease_ms_of
+from pulsar_spark.protocol.membership import lease_ms_of
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.packing import unpacked_stretches
 from pulsar_spark.protocol.topic_name import parse_topic_name
@@ -118,9 +117,8 @@ def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
     """The first position of a topic partition that some cursor has not passed; behind all where there is none."""
     firsts: dict[tuple[str, int], int] = {}
     for key, row in latest.cursors.items():
-        first = first_needed(
-            row["mark_delete_position"], row["main_mark_delete_position"], row["subscription_type"] == KEY_SHARED
-        )
+        visible, passed = row["mark_delete_position"], row["main_mark_delete_position"]
+        first = min(visible, visible if passed is None else passed) + 1
         place = key.topic_id, key.partition
         firsts[place] = min(first, firsts.get(place, first))
     return lambda topic_id, partition: firsts.get((topic_id, partition), MAX_LONG)

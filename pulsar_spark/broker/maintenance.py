@@ -161,14 +161,12 @@ def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
 
 def _by_deliver_time(state: TopicState, cursor: Cursor, last: int, elsewhere: Positions) -> Iterator[Delayed]:
     """Those that are not *elsewhere*."""
-    for run in state.ledgers(cursor.key.partition).parts(cursor.mark_delete + 1, last):
-        if run.has_delayed:
-            found = due_stretches(state.topic.path, run, cursor.due)
-            parts = state.chunks(cursor.key.partition).parts(run.first_position, run.last_position)
-            others = Positions(sorted([*parts, *elsewhere]))
-            for first, last, due_time in zip(*found.select(Delayed._fields).to_pydict().values()):
-                if due_time:
-                    yield from (Delayed(*stretch, due_time) for stretch in others.gaps(first, last))
+    found = due_stretches(state, cursor, cursor.mark_delete + 1, last)
+    if found.num_rows:
+        parts = state.chunks(cursor.key.partition).parts(cursor.mark_delete + 1, last)
+        others = Positions(sorted([*parts, *elsewhere]))
+        for stretch in zip(*found.select(Delayed._fields).to_pydict().values()):
+            yield from (Delayed(*gap, stretch[2]) for gap in others.gaps(*stretch[:2]))
 
 
 def _check_quota(

@@ -11,8 +11,7 @@ from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, are_delayed, number_at, place_apart, position_of, virtual
-from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, number_at, place_apart, position_of, virtual
 from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 
@@ -89,11 +88,6 @@ class OwnEntries:
     def is_own(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Which entries are of this lane, by the deliver times of those that are delayed (0 of others)."""
         return (times > self.since) & (positions >= self.floor)
-
-    def is_own_of(self, run: Run, times: np.ndarray) -> np.ndarray:
-        """The same of all entries of a run, by deliver times as their producers gave them (0 for none)."""
-        positions = np.arange(run.first_position, run.last_position + 1)
-        return self.is_own(positions, np.where(are_delayed(times, run.delayed_after), times, 0))
 
     def waiting_between(self, first: int, last: int) -> np.ndarray:
         """The positions first..last of its own entries that were not looked at, nor kept apart."""

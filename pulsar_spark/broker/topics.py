@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
+
+from pulsar_spark.broker.entry_columns import EntryColumn
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.numbering import may_go_on, number_topic
 from pulsar_spark.broker.topic_news import TopicNews
@@ -21,6 +24,7 @@ from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.bundles import check_served
 from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.delayed import deliver_times
 from pulsar_spark.storage.discovery import topic_folders
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
@@ -53,6 +57,7 @@ class TopicState:
     stopped_at: tuple | None = None
     checked_at: int | None = None
     entry_hashes: dict[int, EntryHashes] = field(default_factory=dict)
+    entry_times: dict[int, EntryColumn] = field(default_factory=dict)
     chunk_groups: dict[int, ChunkGroups] = field(default_factory=dict)
     newly_delayed: list[tuple[int, Run]] = field(default_factory=list)
     """Partitions and runs with delayed entries that the delay index was not told of yet."""
@@ -69,6 +74,20 @@ class TopicState:
         if found is None:
             found = self.entry_hashes[partition] = EntryHashes(self.topic.path, self.ledgers(partition))
         return found
+
+    def deliver_times(self, partition: int) -> EntryColumn:
+        """The deliver times of a partition's entries, as storage.delayed.deliver_times gives them."""
+        found = self.entry_times.get(partition)
+        if found is None:
+            read = partial(deliver_times, self.topic.path)
+            found = self.entry_times[partition] = EntryColumn(self.ledgers(partition), read, np.int64)
+        return found
+
+    def let_go(self, partition: int, position: int) -> None:
+        """Keep nothing of what entries before *position* say."""
+        for columns in (self.entry_hashes, self.entry_times):
+            if partition in columns:
+                columns[partition].let_go(position)
 
     def chunks(self, partition: int) -> ChunkGroups:
         """What the chunks of a partition make up."""

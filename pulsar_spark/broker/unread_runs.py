@@ -51,7 +51,7 @@ def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> lis
         last = _last_of(topic, asked, first, most)
     if last < first:
         return []
-    unread = delayed_unread(bundle, cursor, topic.ledgers(cursor.key.partition).parts(first, last), wall)
+    unread = delayed_unread(bundle, cursor, first, last, wall)
     return [UnreadRun(*row) for row in zip(*(column.to_pylist() for column in unread.columns))]
 
 

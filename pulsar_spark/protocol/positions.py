@@ -29,6 +29,8 @@ def ranges_of(positions: np.ndarray | Sequence[int]) -> list[tuple[int, int]]:
     """
     if not len(positions):
         return []
+    if positions[-1] - positions[0] == len(positions) - 1:
+        return [(int(positions[0]), int(positions[-1]))]
     positions = np.asarray(positions, np.int64)
     ends = np.flatnonzero(np.diff(positions) != 1)
     firsts, lasts = np.append(positions[:1], positions[ends + 1]), np.append(positions[ends], positions[-1:])

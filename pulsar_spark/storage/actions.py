@@ -44,7 +44,8 @@ class AddedFile:
 class Commit:
     """One version. ``added`` holds data-changing adds only; ``removed`` counts data-changing removes; ``asks_for``
     names a feature we do not know; ``updated_ms`` says when transactions were written, where that is said. ``concerns``
-    names all whom its rows concern, in the words of the table's writer; None where that is not said."""
+    names all whom its rows concern, in the words of the table's writer; None where that is not said. ``is_ours`` says
+    that this package wrote it."""
 
     version: int
     added: tuple[AddedFile, ...]
@@ -55,6 +56,7 @@ class Commit:
     asks_for: str | None = None
     updated_ms: dict[str, int] = field(default_factory=dict)
     concerns: frozenset[str] | None = None
+    is_ours: bool = False
 
     def may_concern(self, names: Iterable[str]) -> bool:
         """Must who goes by one of these *names* read its rows?"""
@@ -110,7 +112,7 @@ def _check_whole(actions: list[dict]) -> None:
 
 def _commit(version: int, actions: list[dict]) -> Commit:
     added, removed, transactions, updated_ms, is_overwrite, operation, asks_for = [], 0, {}, {}, False, "", None
-    concerns = None
+    concerns, is_ours = None, False
     for action in actions:
         if "add" in action:
             add = _object(action["add"], "add")
@@ -131,6 +133,7 @@ def _commit(version: int, actions: list[dict]) -> Commit:
         elif "commitInfo" in action:
             info = _object(action["commitInfo"], "commitInfo")
             operation = str(info.get("operation") or "")[:100]
+            is_ours = info.get("engineInfo") == ENGINE
             is_overwrite = (
                 _object(info.get("operationParameters") or {}, "operationParameters").get("mode") == "Overwrite"
             )
@@ -140,7 +143,9 @@ def _commit(version: int, actions: list[dict]) -> Commit:
             asks_for = asks_for or _unknown_feature(_object(action["protocol"], "protocol"))
         elif "metaData" in action:
             _text(_object(action["metaData"], "metaData")["schemaString"], "schemaString")
-    return Commit(version, tuple(added), removed, transactions, is_overwrite, operation, asks_for, updated_ms, concerns)
+    return Commit(
+        version, tuple(added), removed, transactions, is_overwrite, operation, asks_for, updated_ms, concerns, is_ours
+    )
 
 
 def _unknown_feature(protocol: dict) -> str | None:

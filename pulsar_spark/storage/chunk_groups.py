@@ -7,7 +7,7 @@ them as many ranges as they lie in. All of it is about entries from ``begin`` on
 be read again from there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,9 @@ from pulsar_spark.storage.topics import Topic
 
 MOST_READ = 1 << 18
 """Entries whose columns are read in one go."""
+
+MOST_RUNS = 1 << 12
+"""Runs of these at most."""
 
 WORTH_LETTING_GO = 10_000
 """Messages, and stretches of chunks, from which on some are forgotten."""
@@ -131,8 +134,11 @@ class ChunkGroups:
         """Know all there is from *first* on."""
         if first < self.begin or not self._is_read:
             self._read_from(first)
-        for run in self._ledgers.chunk_runs(self.end):
-            self.take(run)
+        for runs in self._unread():
+            found, deleted = read_published_chunks(self._table, runs)
+            if len(found.positions):
+                self._judge(found, deleted)
+            self.end = runs[-1].last_position + 1
         self.end = self._ledgers.end_position
 
     def chunks_from(self, run: Run) -> int:
@@ -168,13 +174,19 @@ class ChunkGroups:
         self.begin = min(first, run.first_position)
         self.end = 0 if run.chunks_from is None else run.chunks_from
 
-    def take(self, run: Run) -> None:
-        """Read the chunks of the run from ``end`` on, which is the next that may have some."""
-        for first in range(max(run.first_position, self.end, self._first), run.last_position + 1, MOST_READ):
-            found, deleted = read_published_chunks(self._table, run.part(first, first + MOST_READ - 1))
-            if len(found.positions):
-                self._judge(found, deleted)
-        self.end = run.last_position + 1
+    def _unread(self) -> Iterator[list[Run]]:
+        """The runs from ``end`` on that may have chunks, in order, so many as are read in one go."""
+        begin, together, entries = max(self.end, self._first), [], 0
+        for run in self._ledgers.chunk_runs(self.end):
+            for first in range(max(run.first_position, begin), run.last_position + 1, MOST_READ):
+                part = run.part(first, first + MOST_READ - 1)
+                if together and (entries + part.entries > MOST_READ or len(together) == MOST_RUNS):
+                    yield together
+                    together, entries = [], 0
+                together.append(part)
+                entries += part.entries
+        if together:
+            yield together
 
     def _judge(self, found: Chunks, deleted: np.ndarray) -> None:
         self._changes += 1

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.entries import EntryReader, is_in_table, read_slice
+from pulsar_spark.protocol.positions import Positions, as_array, expanded
+from pulsar_spark.storage.entries import EntryReader, are_as_published, are_missing, read_slice
 from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import MESSAGES
@@ -45,18 +45,20 @@ class Chunks(NamedTuple):
 
 def read_chunks(table: AnyPath, run: Run) -> Chunks:
     """The chunks of *run* that the table has."""
-    return _chunks_in(_rows_of(table, run))
+    return _chunks_in(_rows_of(table, [run]))
 
 
-def read_published_chunks(table: AnyPath, run: Run) -> tuple[Chunks, np.ndarray]:
-    """The chunks of *run*, as the table has them or, of those that were deleted, as they were published; and the
-    positions of these."""
-    there = _rows_of(table, run)
-    if is_in_table(table, run):
+def read_published_chunks(table: AnyPath, runs: Sequence[Run]) -> tuple[Chunks, np.ndarray]:
+    """The chunks of *runs*, which ascend, as the table has them or, of those that were deleted, as they were published;
+    and the positions of these."""
+    there = _rows_of(table, runs)
+    changed = [run for run, is_so in zip(runs, are_as_published(table, runs)) if not is_so]
+    if not changed:
         return _chunks_in(there), np.zeros(0, np.int64)
-    published = _rows_of(table, run, as_published=True)
-    is_deleted = read_slice(table, [run], ("entry_id",))["entry_id"].is_null().to_numpy()
-    deleted = published.filter(is_deleted[published["position"].to_numpy() - run.first_position])
+    published = _rows_of(table, changed, as_published=True)
+    places = expanded(*as_array((run.first_position, run.last_position) for run in changed))
+    is_deleted = np.isin(published["position"].to_numpy(), places[are_missing(table, changed)])
+    deleted = published.filter(is_deleted)
     rows = pa.concat_tables([there, deleted]).sort_by("position") if deleted.num_rows else there
     return _chunks_in(rows), deleted["position"].to_numpy()
 
@@ -131,16 +133,17 @@ def _lost_in(table: AnyPath, run: Run, missing: Missing, units: Mapping[int, int
     return found
 
 
-def _rows_of(table: AnyPath, run: Run, *, as_published: bool = False) -> pa.Table:
-    """The rows that are chunks. Of many entries those of which any is one are found out first."""
-    if run.entries <= _FEW:
-        rows = read_slice(table, [run], COLUMNS, as_published=as_published)
-        return rows.filter(rows["uuid"].is_valid())
-    uuids = read_slice(table, [run], COLUMNS[:1], as_published=as_published)["uuid"]
-    places = np.flatnonzero(uuids.is_valid().to_numpy())
-    wanted = (
-        [run.part(run.first_position + int(places[0]), run.first_position + int(places[-1]))] if len(places) else []
-    )
+def _rows_of(table: AnyPath, runs: Sequence[Run], *, as_published: bool = False) -> pa.Table:
+    """The rows that are chunks, in order of position. Of many entries those of which any is one are found out first."""
+    wanted = []
+    for run in runs:
+        if run.entries <= _FEW:
+            wanted.append(run)
+            continue
+        uuids = read_slice(table, [run], COLUMNS[:1], as_published=as_published)["uuid"]
+        places = np.flatnonzero(uuids.is_valid().to_numpy())
+        if len(places):
+            wanted.append(run.part(run.first_position + int(places[0]), run.first_position + int(places[-1])))
     rows = read_slice(table, wanted, COLUMNS, as_published=as_published)
     return rows.filter(rows["uuid"].is_valid())
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.delays import Checkpoint, are_delayed, due_order, whole_ms
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.key_hashes import read_hashes
@@ -35,6 +36,9 @@ class Due(NamedTuple):
         """Those with *after* < deliver time <= *until*; all behind *after* without it."""
         return self.part(slice(*places_between(self.times, after, until)))
 
+
+NO_TIME = np.iinfo(np.int64).min
+"""In the place of a deliver time, where there is none: earlier than any."""
 
 NONE_DUE = Due(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
 
@@ -86,36 +90,43 @@ def has_delayed(run: Run) -> bool:
     return run.has_delayed and run.delayed_after is not None
 
 
-def deliver_times(table: AnyPath, run: Run) -> pa.Array:
-    """The deliver time of each entry of *run*, as its producer gave it, in microseconds (protocol.delays.whole_ms),
-    null without one. An entry's first message decides.
+def deliver_times(table: AnyPath, runs: Iterable[Run]) -> np.ndarray:
+    """The deliver time of each entry of *runs*, in their order, as its producer gave it, in microseconds
+    (protocol.delays.whole_ms), :data:`NO_TIME` without one. An entry's first message decides. Files that have none are
+    not read.
 
     What waits is decided once, and counted by everybody who reads it, at whatever time: so an entry that is deleted
     meanwhile waits all the same, and comes due with nothing in it. Only what is lost, or was deleted and vacuumed,
     waits for nothing."""
-    rows = read_slice(table, [run], ["deliver_at_time"], as_published=True)
-    times = rows["deliver_at_time"].cast(pa.int64()).combine_chunks()
-    return pa.array(whole_ms(times.fill_null(0).to_numpy()), mask=times.is_null().to_numpy(zero_copy_only=False))
-
-
-def delayed_in(table: AnyPath, run: Run, chunks: ChunkGroups) -> tuple[np.ndarray, np.ndarray]:
-    """The positions, ascending, and deliver times of the delayed entries of a run that :func:`has_delayed`. Every chunk
-    of a message says its deliver time: the one that completes it counts. *chunks* are those of the topic partition."""
-    times = deliver_times(table, run).fill_null(run.delayed_after).to_numpy()
-    places = np.flatnonzero(are_delayed(times, run.delayed_after))
-    positions = places + run.first_position
-    if run.may_have_chunks:
-        is_one = ~chunks.are_parts(positions)
-        positions, places = positions[is_one], places[is_one]
-    return positions, times[places]
+    runs = list(runs)
+    is_delayed = np.repeat(np.array([run.has_delayed for run in runs], bool), [run.entries for run in runs])
+    rows = read_slice(table, [run for run in runs if run.has_delayed], ["deliver_at_time"], as_published=True)
+    given = rows["deliver_at_time"].cast(pa.int64())
+    times = np.full(len(is_delayed), NO_TIME)
+    times[is_delayed] = np.where(given.is_null().to_numpy(), NO_TIME, whole_ms(given.fill_null(0).to_numpy()))
+    return times
 
 
 def read_delayed(table: AnyPath, runs: Iterable[Run], chunks: ChunkGroups) -> Due:
-    """The delayed entries of *runs* of a topic partition in *table*, read from its files."""
-    return in_order(_delayed_of(table, run, chunks) for run in runs if has_delayed(run))
+    """The delayed entries of *runs* of a topic partition in *table*, which ascend: the deliver times and hashes of all
+    are read together. Every chunk of a message says its deliver time: the one that completes it counts. *chunks* are
+    those of the topic partition."""
+    runs = [run for run in runs if has_delayed(run)]
+    if not runs:
+        return NONE_DUE
+    firsts, entries = np.array([(run.first_position, run.entries) for run in runs]).T
+    positions, of_run = expanded(firsts, firsts + entries - 1), np.repeat(np.arange(len(runs)), entries)
+    times = deliver_times(table, runs)
+    is_delayed = are_delayed(times, np.array([run.delayed_after for run in runs])[of_run])
+    is_delayed &= ~are_parts(chunks, positions, np.array([run.may_have_chunks for run in runs])[of_run])
+    asked = np.unique(of_run[is_delayed])
+    hashes = np.empty(len(positions), np.int32)
+    hashes[np.isin(of_run, asked)] = read_hashes(table, [runs[number] for number in asked])
+    return in_order([Due(positions, times, hashes).part(is_delayed)])
 
 
-def _delayed_of(table: AnyPath, run: Run, chunks: ChunkGroups) -> Due:
-    positions, times = delayed_in(table, run, chunks)
-    hashes = read_hashes(table, [run])[positions - run.first_position] if len(positions) else NONE_DUE.hashes
-    return Due(positions, times, hashes)
+def are_parts(chunks: ChunkGroups, positions: np.ndarray, may_be: np.ndarray) -> np.ndarray:
+    """Which of *positions*, which ascend, are parts of chunked messages, of those that *may be* any."""
+    found = np.zeros(len(positions), bool)
+    found[may_be] = chunks.are_parts(positions[may_be])
+    return found

@@ -10,7 +10,9 @@ runs for the bounds of what it reads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +20,17 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
-from pulsar_spark.protocol.positions import as_array
+from pulsar_spark.protocol.positions import as_array, expanded
 from pulsar_spark.storage.message_files import ENTRY_COLUMNS, Damaged, EntryIds, RowGroups, Rows, in_order, taken
 from pulsar_spark.storage.missing import Missing, Present, is_trimmed, lost_error, missing_of
+from pulsar_spark.storage.said_values import MOST_ENTRIES, Values, said_values
 from pulsar_spark.storage.topic_files import READ_ERRORS, files_of, partition_of, raise_unless_damage, read_where
 from pulsar_spark.table_specs import MESSAGES
 
 BLOCK_ROWS = 2048
 CACHED_BYTES = 16 * 1024 * 1024
+_AT_ONCE = 8
+"""Files that are read at a time."""
 
 
 class EntryReader:
@@ -150,15 +155,71 @@ def is_in_table(table, run: Run) -> bool:
     return files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]
 
 
+def are_as_published(table, runs: Sequence[Run]) -> list[bool]:
+    """The same of each of *runs*."""
+    return files_of(table).are_as_published([(run.path, run.ledger_id) for run in runs])
+
+
 def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
     """``position`` and *columns* of the entries of *runs*, one row each, in order of position: what the first message
     of the entry says, null of an entry that is deleted or lost. Of messages, not their payload: for what a round has to
-    know of entries before it deals them out. Row groups that were read last stay decoded.
+    know of entries before it deals them out. What publish commits say of small files is not read, the other files are
+    opened several at a time. Row groups that were read last stay decoded.
 
     *as_published*: what the producer wrote, whatever was deleted or rewritten since, until VACUUM takes the file."""
-    schema = pa.schema([("position", pa.int64()), *(MESSAGES.schema.field(name) for name in columns)])
-    found = (_entries_of(table, run, columns, as_published).cast(schema) for run in runs)
-    return pa.concat_tables([schema.empty_table(), *found])
+    runs, schema = list(runs), _slice_schema(columns)
+    said = _said(table, runs, columns, as_published)
+    others = _from_files(table, [run for run, values in zip(runs, said) if values is None], columns, as_published)
+    found = [schema.empty_table()]
+    for is_said, members in groupby(zip(runs, said), lambda member: member[1] is not None):
+        together = list(members)
+        found += [_repeated(schema, *zip(*together))] if is_said else [next(others) for _ in together]
+    return pa.concat_tables(found)
+
+
+def are_missing(table, runs: Iterable[Run]) -> np.ndarray:
+    """Which entries of *runs*, in their order, are deleted or lost: their files are opened."""
+    found = [rows["entry_id"] for rows in _from_files(table, list(runs), ["entry_id"], as_published=False)]
+    return np.concatenate([np.empty(0, bool), *(column.is_null().to_numpy() for column in found)])
+
+
+def _slice_schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([("position", pa.int64()), *(MESSAGES.schema.field(name) for name in columns)])
+
+
+def _said(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> list[Values | None]:
+    """Of each run what its commit says of all its rows; None where that does not tell, or is no longer so."""
+    few = [number for number, run in enumerate(runs) if run.entries <= MOST_ENTRIES]
+    if few and not as_published:
+        are_so = are_as_published(table, [runs[number] for number in few])
+        few = [number for number, is_so in zip(few, are_so) if is_so]
+    found: list[Values | None] = [None] * len(runs)
+    for number, values in zip(few, said_values(table, [runs[number] for number in few], columns)):
+        found[number] = values
+    return found
+
+
+def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) -> pa.Table:
+    """The entries of *runs*, which all have the same *values* each."""
+    entries = np.array([run.entries for run in runs])
+    firsts = np.array([run.first_position for run in runs])
+    of_run = pa.array(np.repeat(np.arange(len(runs)), entries))
+    said = [pa.array(column, field.type) for column, field in zip(zip(*values), list(schema)[1:])]
+    columns = [pa.array(expanded(firsts, firsts + entries - 1)), *(column.take(of_run) for column in said)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _from_files(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> Iterator[pa.Table]:
+    """The entries of each of *runs*, as its files have them."""
+
+    def read(run: Run) -> pa.Table:
+        return _entries_of(table, run, columns, as_published).cast(_slice_schema(columns))
+
+    if len(runs) < 2:
+        yield from map(read, runs)
+        return
+    with ThreadPoolExecutor(_AT_ONCE, "slices") as pool:
+        yield from pool.map(read, runs)
 
 
 def _entries_of(table, run: Run, columns: Sequence[str], as_published: bool) -> pa.Table:

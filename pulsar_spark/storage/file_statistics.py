@@ -4,7 +4,6 @@ Statistics".
 """
 
 import json
-import os
 import sys
 from datetime import datetime, timedelta, timezone
 
@@ -13,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.instants import from_micros, to_micros
-from pulsar_spark.storage.store import store_of
 from pulsar_spark.table_specs import MESSAGE_KEYS
 
 _STATISTICS_TEXT = 256
@@ -117,21 +115,6 @@ def staged_statistics(footer: pq.FileMetaData) -> dict:
     return found
 
 
-def file_bounds(path: str | os.PathLike, name: str) -> tuple[int, int] | None:
-    """The least and the greatest instant of a column of a Parquet file, in microseconds of any year; None where its
-    footer does not tell."""
-    footer = pq.read_metadata(store_of(path).parquet(path))
-    paths = footer_columns(footer)
-    if name not in paths:
-        return None
-    number, groups = paths.index(name), range(footer.num_row_groups)
-    found = [footer.row_group(group).column(number).statistics for group in groups]
-    if any(each is None or not (each.has_min_max or each.num_values == 0) for each in found):
-        return None
-    unit, told = _unit(footer_schema(footer).column(number).logical_type), [each for each in found if each.has_min_max]
-    return (min(each.min_raw for each in told) * unit, max(each.max_raw for each in told) * unit) if told else None
-
-
 def _unit(logical_type: pq.ParquetLogicalType) -> int:
     """Microseconds that an instant is counted in."""
     return 1000 if json.loads(logical_type.to_json())["timeUnit"] == "milliseconds" else 1
@@ -166,3 +149,14 @@ def _datetime(micros: int) -> datetime:
 
 def _instant(value: datetime) -> str:
     return value.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def instant_of(text: str | None) -> datetime | None:
+    """The instant that statistics name; None where they name none."""
+    found = datetime.fromisoformat(text) if text else None
+    return found.replace(tzinfo=timezone.utc) if found is not None and found.tzinfo is None else found
+
+
+def is_beyond_calendar(instant: datetime) -> bool:
+    """May it stand in statistics for one that Python's calendar does not have?"""
+    return not _FIRST < to_micros(instant) < _LAST

@@ -23,7 +23,7 @@ from pulsar_spark.protocol.murmur3 import hash_all
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, clusters, expanded
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
-from pulsar_spark.storage.entries import is_in_table, read_slice
+from pulsar_spark.storage.entries import are_missing, is_in_table, read_slice
 from pulsar_spark.storage.file_statistics import file_statistics, footer_schema
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.store import store_of
@@ -33,8 +33,12 @@ from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
     """The 31-bit hash of each entry of *runs*, in their order: int32, that of ``NONE_KEY`` for an entry that has no
     key, is deleted or lost. A run of a file that is known to hold no keys is not read."""
-    hashes = [_hashes_of(table, run) if run.has_keys else np.full(run.entries, NO_KEY_HASH, np.int32) for run in runs]
-    return np.concatenate([np.empty(0, np.int32), *hashes])
+    runs = list(runs)
+    entries = np.array([run.entries for run in runs], np.int64)
+    has_keys = np.repeat(np.array([run.has_keys for run in runs], bool), entries)
+    hashes = np.full(len(has_keys), NO_KEY_HASH, np.int32)
+    hashes[has_keys] = _hashes_of(table, [run for run in runs if run.has_keys])
+    return hashes
 
 
 def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
@@ -74,12 +78,6 @@ def _is_by_hash(path: str) -> bool:
     return bool(is_said) and all(one.max <= other.min for one, other in pairwise(found))
 
 
-def are_gone(table, runs: Iterable[Run]) -> np.ndarray:
-    """Which entries of *runs*, in their order, are deleted or lost: the hash that is told of them is not the one they
-    had."""
-    return read_slice(table, runs, ["entry_id"])["entry_id"].is_null().to_numpy()
-
-
 def sent_by_lane(
     index: LedgerIndex, table, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
 ) -> np.ndarray:
@@ -88,7 +86,7 @@ def sent_by_lane(
     among them (protocol.lanes.sent_entries)."""
     runs = list(index.runs(*place, *span))
     is_of_lane = lane.holds(read_hashes(table, runs))
-    return span[0] + np.flatnonzero(sent_entries(is_of_lane, entries, lambda: are_gone(table, runs)))
+    return span[0] + np.flatnonzero(sent_entries(is_of_lane, entries, lambda: are_missing(table, runs)))
 
 
 def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]) -> np.ndarray:
@@ -103,15 +101,22 @@ def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: S
     return np.concatenate(hashes)
 
 
-def _hashes_of(table, run: Run) -> np.ndarray:
-    stored = read_slice(table, [run], [HASH])[HASH]
+def _hashes_of(table, runs: Sequence[Run]) -> np.ndarray:
+    stored = read_slice(table, runs, [HASH])[HASH]
     hashes = stored.fill_null(NO_KEY_HASH).to_numpy() & np.int32(MAX_HASH)
     if stored.null_count:
-        unknown = stored.is_null().to_numpy()
-        first, last = (run.first_position + int(at) for at in unknown.nonzero()[0][[0, -1]])
-        computed = _computed(read_slice(table, [run.part(first, last)], KEY_COLUMNS))
-        here = slice(first - run.first_position, last - run.first_position + 1)
-        hashes[here] = np.where(unknown[here], computed, hashes[here])
+        is_unknown = stored.is_null().to_numpy()
+        parts, places = [], []
+        ends = np.cumsum([run.entries for run in runs])
+        for run, begin in zip(runs, ends - [run.entries for run in runs]):
+            unknown = np.flatnonzero(is_unknown[begin : begin + run.entries])
+            if len(unknown):
+                first, last = int(unknown[0]), int(unknown[-1])
+                parts.append(run.part(run.first_position + first, run.first_position + last))
+                places.append(np.arange(begin + first, begin + last + 1))
+        here = np.concatenate(places)
+        computed = _computed(read_slice(table, parts, KEY_COLUMNS))
+        hashes[here] = np.where(is_unknown[here], computed, hashes[here])
     return hashes
 
 

@@ -23,7 +23,8 @@ from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, number_at, positi
 from pulsar_spark.protocol.lanes import LaneHashes, are_told, lane_numbers
 from pulsar_spark.protocol.positions import Positions, expanded, ranges_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.key_hashes import are_gone, hashes_of
+from pulsar_spark.storage.entries import are_missing
+from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.scheduled import DONE, OTHER, DueEntries, due_entries
 
@@ -169,7 +170,7 @@ def _unknown(
 
 def _are_gone(index: LedgerIndex, table, key: CursorKey, spans: Sequence[tuple[int, int]]) -> np.ndarray:
     runs = (run for span in spans for run in index.runs(key.topic_id, key.partition, *span))
-    return are_gone(table, runs)
+    return are_missing(table, runs)
 
 
 def _read_with_due_lane(

@@ -85,6 +85,10 @@ class Flags:
     def __getitem__(self, index: int) -> bool:
         return bool(self._bytes[index])
 
+    def part(self, begin: int, end: int) -> np.ndarray:
+        """Those from *begin* to before *end*."""
+        return np.frombuffer(self._bytes[begin:end], bool)
+
 
 class Optional:
     """Numbers of 64 bits, or what becomes one, or None; 9 bytes each."""
@@ -110,6 +114,11 @@ class Optional:
 
     def __getitem__(self, index: int) -> object | None:
         return self._unpack(self._numbers[index]) if self._is_there[index] else None
+
+    def part(self, begin: int, end: int, missing: int) -> np.ndarray:
+        """The numbers from *begin* to before *end*, *missing* in the place of None."""
+        found = np.frombuffer(self._numbers[begin:end], np.int64)
+        return np.where(self._is_there.part(begin, end), found, missing)
 
 
 def numbers(values: pa.Array) -> np.ndarray:

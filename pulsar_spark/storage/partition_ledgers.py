@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.packed_columns import Column, Flags, Instants, Optional, Texts, numbers
 
@@ -41,6 +42,22 @@ class Past(NamedTuple):
 
 
 NOTHING = Past()
+
+
+class Stretches(NamedTuple):
+    """Runs as columns: the entries *firsts*..*lasts* of each, messages in an entry, whether any may have a deliver time
+    or be a chunk, and the instant after which a deliver time is waited for, behind all where none is."""
+
+    firsts: np.ndarray
+    lasts: np.ndarray
+    batch_sizes: np.ndarray
+    has_delayed: np.ndarray
+    may_have_chunks: np.ndarray
+    delayed_after: np.ndarray
+
+    def of(self, positions: np.ndarray) -> np.ndarray:
+        """The run, by its place, of each of the entries at *positions*, which are theirs."""
+        return np.searchsorted(self.firsts, positions, "right") - 1
 
 
 class PartitionLedgers:
@@ -230,10 +247,13 @@ class PartitionLedgers:
 
     def parts(self, first: int, last: int) -> Iterator[Run]:
         """The same, cut to those positions; :class:`CorruptState` for one that is not numbered."""
+        self._check_numbered(first, last)
+        return (run.part(first, last) for run in self.overlapping(first, last))
+
+    def _check_numbered(self, first: int, last: int) -> None:
         if first < 0 or last >= self.end_position:
             missing = first if first < 0 or first >= self.end_position else self.end_position
             raise CorruptState(f"position {missing} is in no ledger: {DOCTOR}")
-        return (run.part(first, last) for run in self.overlapping(first, last))
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
         """The runs that hold positions of *spans* (first, last), in order and none overlapping the next, each with its
@@ -251,6 +271,25 @@ class PartitionLedgers:
                 first = until + 1
         if parts:
             yield run, parts
+
+    def stretches(self, first: int, last: int) -> Stretches:
+        """The runs that hold positions *first*..*last*, cut to those; :class:`CorruptState` for one that is not
+        numbered."""
+        self._check_numbered(first, last)
+        begin, end = (self._at(max(self.index_of(each), 0)) for each in (first, last))
+        here = slice(begin, end + 1 if last >= first else begin)
+        firsts, entries, sizes = (
+            np.frombuffer(self._numbers[name][here], np.int64) for name in ("first_position", "entries", "batch_size")
+        )
+        others = {name: self._others[name] for name in ("has_delayed", "has_chunks", "delayed_after")}
+        return Stretches(
+            np.maximum(firsts, first),
+            np.minimum(firsts + entries - 1, last),
+            sizes,
+            others["has_delayed"].part(here.start, here.stop),
+            others["has_chunks"].part(here.start, here.stop) & (sizes == 1),
+            others["delayed_after"].part(here.start, here.stop, MAX_LONG),
+        )
 
     def batch_sizes(self, positions: np.ndarray) -> np.ndarray:
         """The messages of each of the entries at *positions*, which are numbered, in any order."""

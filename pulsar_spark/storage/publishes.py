@@ -7,7 +7,7 @@ stops nobody.
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from pulsar_spark.protocol.policies import MOST_INT32
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.file_statistics import instant_of
 from pulsar_spark.storage.missing import Missing
 from pulsar_spark.storage.partitions import partitions_now
 from pulsar_spark.storage.publish_ids import PublishIds
@@ -174,7 +175,7 @@ def _said(file: AddedFile) -> _Said:
         if name in bound
     ]
     ids = [bound["publish_id"] for bound in (low, high) if "publish_id" in bound]
-    times = _time(low.get("publish_time")), _time(high.get("publish_time"))
+    times = instant_of(low.get("publish_time")), instant_of(high.get("publish_time"))
     if not all(isinstance(each, str) for each in ids) or not all(
         isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)
     ):
@@ -216,8 +217,3 @@ def _entry_batch_sizes(table: AnyPath, file: PublishedFile, ledger_id: int) -> l
 
 def _sizes(rows: pa.Table) -> dict[int, int | None]:
     return dict(zip(rows["entry_id"].to_pylist(), rows["batch_size"].to_pylist()))
-
-
-def _time(text: object) -> datetime | None:
-    found = datetime.fromisoformat(text) if text else None
-    return found.replace(tzinfo=timezone.utc) if found is not None and found.tzinfo is None else found

@@ -18,7 +18,7 @@ import os
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -58,6 +58,10 @@ class _Snapshot(NamedTuple):
     def holds(self, path: str) -> bool:
         return pc.index(self.paths, path).as_py() >= 0
 
+    def hold(self, paths: Sequence[str]) -> list[bool]:
+        """The same of each of many."""
+        return pc.is_in(pa.array(paths, pa.string()), self.paths).to_pylist()
+
     def files_with(self, publish_id: str, partition: str | None) -> list[str]:
         """The files that may hold rows of a publish."""
         may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
@@ -84,6 +88,22 @@ class TopicFiles:
                 return [path]
             return self._holders(path, publish_id, self._removing[-1])
 
+    def are_as_published(self, files: Sequence[tuple[str, int]]) -> list[bool]:
+        """Of each of *files* (path, publish commit), whether it is still the table's, so that nothing of it was removed
+        or rewritten."""
+        if not files:
+            return []
+        with self._lock:
+            self._follow(min(ledger_id for _, ledger_id in files))
+            last = self._removing[-1] if self._removing else -1
+            found = [ledger_id >= last for _, ledger_id in files]
+            older = [number for number, is_newer in enumerate(found) if not is_newer]
+            if older:
+                snapshot = self._snapshot_of(last)
+                for number, is_held in zip(older, snapshot.hold([files[number][0] for number in older])):
+                    found[number] = is_held
+            return found
+
     def holders_now(self, path: str, publish_id: str) -> list[str]:
         """The same for a file that is not where it should be: of the table as it is at this moment. *path* among them
         means that it is lost."""
@@ -92,11 +112,16 @@ class TopicFiles:
             return self._holders(path, publish_id, self._seen)
 
     def _holders(self, path: str, publish_id: str, version: int) -> list[str]:
+        snapshot = self._snapshot_of(version)
+        return (
+            [path] if snapshot.holds(path) else snapshot.files_with(publish_id, partition_values(path).get("partition"))
+        )
+
+    def _snapshot_of(self, version: int) -> _Snapshot:
+        """The files of the table in that version, or in a later one."""
         if self._snapshot is None or self._snapshot.version < version:
             self._snapshot = _snapshot(self._table, self._seen)
-        if self._snapshot.holds(path):
-            return [path]
-        return self._snapshot.files_with(publish_id, partition_values(path).get("partition"))
+        return self._snapshot
 
     def _forget(self) -> None:
         self._life: tuple[int, int] | None = None

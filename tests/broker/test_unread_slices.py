@@ -4,7 +4,10 @@ from datetime import datetime, timedelta, timezone
 
 from deltalake import DeltaTable
 
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UNREAD, delayed_unread, due_stretches
+from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import AppendTable
@@ -20,7 +23,7 @@ ON = On(TOPIC)
 def unread(engine: SparkEngine, subscription: str, first: int, last: int) -> list[tuple]:
     bundle = engine.rounds.bundle
     (cursor,) = [each for key, each in bundle.cursors.items() if key.subscription == subscription]
-    found = delayed_unread(bundle, cursor, bundle.topics[TOPIC].ledgers(-1).parts(first, last), 0)
+    found = delayed_unread(bundle, cursor, first, last, 0)
     assert found.schema == UNREAD
     return list(zip(*(column.to_pylist() for column in found.columns)))
 
@@ -53,11 +56,8 @@ def test_the_first_message_of_a_batch_decides_and_what_is_deleted_waits_all_the_
     ]
     version = AppendTable(topic.path).append(MESSAGES.rows(rows))
     ((run,),) = number_commit(topic.path, TableLog(topic.path).commit(version), {-1: 0}, set()).values()
+    state = TopicState(topic, TableLog(topic.path), None)
+    state.ledgers(-1).add(run)
     DeltaTable(str(topic.path)).delete("entry_id = 5")
-    found = due_stretches(topic.path, run.part(1, 6))
-    assert [(*row.values(),) for row in found.to_pylist()] == [
-        (1, 2, 3, 5_000),
-        (3, 3, 3, 7_000),
-        (4, 5, 3, 8_000),
-        (6, 6, 3, None),
-    ]
+    found = due_stretches(state, Cursor(CursorKey(topic.topic_id, -1, "s"), TOPIC, -1, 0, "Shared"), 1, 6)
+    assert [(*row.values(),) for row in found.to_pylist()] == [(1, 2, 3, 5_000), (3, 3, 3, 7_000), (4, 5, 3, 8_000)]

@@ -73,8 +73,9 @@ def stored(monkeypatch) -> list[Entry]:
     """The entries of a topic, which is no table."""
     entries: list[Entry] = []
 
-    def read(table, run: Run) -> tuple[Chunks, np.ndarray]:
-        at = [place for place in range(run.first_position, run.last_position + 1) if entries[place].group is not None]
+    def read(table, runs: list[Run]) -> tuple[Chunks, np.ndarray]:
+        places = (place for run in runs for place in range(run.first_position, run.last_position + 1))
+        at = [place for place in places if entries[place].group is not None]
         rows = np.array([entries[place] for place in at], np.int64).reshape(-1, 3)
         keys, groups = np.unique(rows[:, 0].astype(np.uint64), return_inverse=True)
         chunks = Chunks(np.array(at, np.int64), keys, groups, rows[:, 1], rows[:, 2], np.array(at, np.int64))
