@@ -33,7 +33,7 @@ class Access:
 
     def enter(self) -> bool:
         """Be on the topic; False where the producer has to wait, and does from now on, for others to see, until another
-        call finds nobody there but others who wait.
+        call finds nobody there but others who began to wait later, as the topic's log says.
 
         A Shared producer gets :class:`ProducerBusy` where another one has the topic for itself or waits for that, and
         where its name is in use; an Exclusive one :class:`ProducerFenced` where others are there.
@@ -95,7 +95,10 @@ class Access:
         self._producers.enter()
 
     def _take_when_free(self) -> bool:
-        is_free = all(other.is_waiting for other in self._producers.others()) and self.claim.take()
-        if is_free or not self._producers.has_entered:
-            self._producers.enter(is_waiting=not is_free)
-        return is_free
+        is_free = all(other.is_waiting for other in self._producers.others()) and self._producers.is_first()
+        is_mine = is_free and self.claim.take()
+        if is_mine or not self._producers.has_entered:
+            self._producers.enter(is_waiting=not is_mine)
+        else:
+            self._producers.go_on_waiting()
+        return is_mine

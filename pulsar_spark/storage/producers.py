@@ -22,19 +22,25 @@ from pulsar_spark.storage.held_file import hold, is_let_go, machine
 from pulsar_spark.storage.small_file import parse_object, read_small, say_unreadable, text_of
 from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.storage.store_lock import store_lock
+from pulsar_spark.storage.tables import AppendTable
 
 _FOLDER = "_producers"
 FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
 """So long a producer of another machine, of an earlier boot, or in an object store, counts as there, and how
 often it says so there."""
+WAITING_SECONDS, SAYS_SO_SECONDS = 60, 10
+"""The same of one that waits, which others wait for."""
+_APPLICATION = "pulsar_spark.waiting_producer"
 
 
 class Connected(NamedTuple):
-    """A producer that is there; ``is_waiting`` while it has not got the topic for itself."""
+    """A producer that is there; ``is_waiting`` while it has not got the topic for itself, ``waits_since`` the version
+    of the topic's log since which it does."""
 
     name: str
     partitions: list[int]
     is_waiting: bool
+    waits_since: int = 0
 
 
 def connected(table: AnyPath) -> list[Connected]:
@@ -51,6 +57,8 @@ class TopicProducers:
         self._store = store_of(self._folder)
         self._said = {"name": name, "partitions": list(partitions)}
         self._held = None
+        self._waits_since: int | None = None
+        self._said_so = float("-inf")
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -64,10 +72,25 @@ class TopicProducers:
             yield
 
     def enter(self, *, is_waiting: bool = False) -> None:
-        """Be there for others from now on; again, to wait no more."""
+        """Be there for others from now on; again, to wait no more. Who waits has a place in the topic's log, which it
+        keeps however often it enters."""
         self.leave()
         with _but_for_the_disk():
-            self._held = hold(self._folder / uuid.uuid4().hex, {**self._said, "is_waiting": is_waiting})
+            if is_waiting and self._waits_since is None:
+                self._waits_since = AppendTable(self._folder.parent).append_transaction(_APPLICATION, time.time_ns())
+            more = {"is_waiting": True, "waits_since": self._waits_since} if is_waiting else {"is_waiting": False}
+            self._held = hold(self._folder / uuid.uuid4().hex, {**self._said, **more})
+
+    def is_first(self) -> bool:
+        """Of those that wait, does none do so for longer?"""
+        mine = float("inf") if self._waits_since is None else self._waits_since
+        return all(other.waits_since > mine for other in self.others() if other.is_waiting)
+
+    def go_on_waiting(self) -> None:
+        """Say now and then that it does."""
+        if time.monotonic() >= self._said_so + SAYS_SO_SECONDS:
+            self._said_so = time.monotonic()
+            self.renew()
 
     @property
     def has_entered(self) -> bool:
@@ -135,7 +158,9 @@ def _read(path: AnyPath) -> Connected | None:
     try:
         said = parse_object(content := read_small(path))
         is_foreign = not store_of(path).is_local or {name: said.get(name) for name in machine()} != machine()
-        if is_foreign and path.stat().st_mtime + FOREIGN_SECONDS < time.time():
+        is_waiting = bool(said.get("is_waiting"))
+        stays_seconds = WAITING_SECONDS if is_waiting else FOREIGN_SECONDS
+        if is_foreign and path.stat().st_mtime + stays_seconds < time.time():
             if not store_of(path).is_local:
                 with contextlib.suppress(OSError):  # who only looks may not be let
                     path.unlink()
@@ -143,7 +168,10 @@ def _read(path: AnyPath) -> Connected | None:
         partitions = said.get("partitions")
         if not isinstance(partitions, list) or not all(isinstance(each, int) for each in partitions):
             raise ValueError(f"'partitions' is {partitions!r:.60}, not a list of numbers")
-        return Connected(text_of(said, "name"), partitions, bool(said.get("is_waiting")))
+        waits_since = said.get("waits_since", 0)
+        if not isinstance(waits_since, int | None):
+            raise ValueError(f"'waits_since' is {waits_since!r:.60}, not a number")
+        return Connected(text_of(said, "name"), partitions, is_waiting, waits_since or 0)
     except FileNotFoundError:
         return None
     except ValueError as why:

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import inspect
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.client.producer_settings import check_producer_settings
+from pulsar_spark.client.producing import ProducerOpening
 from pulsar_spark.storage import exclusive
 from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.topics import read_topic
@@ -21,6 +24,14 @@ MODE = pulsar.ProducerAccessMode
 
 def producer(client, name: str, mode: pulsar.ProducerAccessMode = MODE.Shared, **options):
     return client.create_producer("t", producer_name=name, access_mode=mode, **options)
+
+
+def opening(client, name: str) -> ProducerOpening:
+    """A producer that is to wait, and looks when it is told to."""
+    given = inspect.signature(pulsar.Client.create_producer).parameters
+    defaults = {key: each.default for key, each in given.items() if key not in ("self", "topic")}
+    options = {**defaults, "producer_name": name, "access_mode": MODE.WaitForExclusive}
+    return ProducerOpening(client, "t", check_producer_settings(**options))
 
 
 def test_an_exclusive_producer_is_alone(lonely_client):
@@ -116,6 +127,47 @@ def test_who_waits_for_a_topic_and_is_closed_waits_no_more(lonely_client, servic
     thread.join(60)
     shared.close()
     assert refused and producer(lonely_client, "late").send(b"x")
+
+
+def test_who_waited_longest_gets_it_whoever_looks_first(lonely_client, service_url):
+    """Five of two processes' clients wait; the last to come look first, each time."""
+    holder = producer(lonely_client, "holder", MODE.Exclusive)
+    other = pulsar.Client(service_url)
+    openings = []
+    for number in range(5):
+        openings.append(opening(other if number % 2 else lonely_client, f"w{number}"))
+        assert openings[-1].attempt() is None
+    for expected in range(5):
+        assert [each.attempt() for each in reversed(openings)] == [None] * len(openings)
+        holder.close()
+        found = [each.attempt() for each in reversed(openings)]
+        assert [each is not None for each in found] == [False] * (len(openings) - 1) + [True]
+        holder = found[-1]
+        assert holder.producer_name() == f"w{expected}" and holder.send(b"x")
+        del openings[0]
+    other.close()
+
+
+def test_one_that_comes_when_a_topic_is_free_waits_behind_those_that_wait(lonely_client):
+    holder = producer(lonely_client, "holder", MODE.Exclusive)
+    waiting = opening(lonely_client, "waits")
+    assert waiting.attempt() is None
+    holder.close()
+    late = opening(lonely_client, "late")
+    assert late.attempt() is None and late.attempt() is None
+    first = waiting.attempt()
+    assert first.producer_name() == "waits" and late.attempt() is None
+    first.close()
+    assert late.attempt().producer_name() == "late"
+
+
+def test_who_gives_up_waiting_keeps_nobody_behind_it(lonely_client):
+    holder = producer(lonely_client, "holder", MODE.Exclusive)
+    first, second = opening(lonely_client, "first"), opening(lonely_client, "second")
+    assert first.attempt() is second.attempt() is None
+    first.give_up()
+    holder.close()
+    assert second.attempt().producer_name() == "second"
 
 
 def test_who_waits_gets_it_when_the_other_leaves(lonely_client):

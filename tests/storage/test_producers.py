@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_spark.storage import producers
 from pulsar_spark.storage.held_file import machine
-from pulsar_spark.storage.producers import FOREIGN_SECONDS, TopicProducers, connected
+from pulsar_spark.storage.producers import FOREIGN_SECONDS, WAITING_SECONDS, TopicProducers, connected
 
 
 def there(table, **said) -> tuple[list[str], os.PathLike]:
@@ -38,6 +38,14 @@ def test_one_that_nobody_here_can_tell_anything_of_is_there_for_an_hour(tmp_path
     names, path = there(tmp_path, pid=1, **said)
     assert names == ["n"]
     os.utime(path, (0, time.time() - FOREIGN_SECONDS - 1))
+    assert TopicProducers(tmp_path, "other", [-1]).others() == []
+
+
+def test_one_of_elsewhere_that_waits_is_there_for_a_minute(tmp_path):
+    """Others wait for it, who would do so for an hour if its machine was switched off."""
+    names, path = there(tmp_path, pid=1, host="elsewhere", is_waiting=True, waits_since=7)
+    assert names == ["n"] and [each.waits_since for each in connected(tmp_path)] == [7]
+    os.utime(path, (0, time.time() - WAITING_SECONDS - 1))
     assert TopicProducers(tmp_path, "other", [-1]).others() == []
 
 
