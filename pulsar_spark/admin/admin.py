@@ -32,7 +32,6 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.lost import lost_entries_of
 from pulsar_spark.storage.mending import mend_topic
-from pulsar_spark.storage.namespaces import check_namespace
 from pulsar_spark.storage.partitions import raise_partitions
 from pulsar_spark.storage.topics import (
     Topic,
@@ -41,6 +40,7 @@ from pulsar_spark.storage.topics import (
     delete_topic,
     is_root,
     list_topics,
+    prepare_root,
     read_topic,
     resolve_topic,
 )
@@ -216,9 +216,10 @@ class Admin(
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
-        """Delete all topics of ``tenant/namespace`` and remove its policies; the namespace goes on existing."""
-        require_root(self.layout)
-        tenant, name = check_namespace(self.layout, namespace)
+        """Delete all topics of ``tenant/namespace`` and remove its policies; the namespace exists afterwards, and is
+        made where it did not."""
+        tenant, name = parse_namespace(namespace)
+        prepare_root(self.layout)
         for topic in list_topics(self.layout, tenant, name):
             delete_topic(self.layout, topic.name)
         self.layout.make_namespace(tenant, name)

@@ -8,14 +8,7 @@ from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
-from pulsar_spark.errors import (
-    InvalidRequest,
-    NamespaceNotFound,
-    NotAllowedError,
-    NotARoot,
-    SubscriptionNotFound,
-    TopicNotFound,
-)
+from pulsar_spark.errors import InvalidRequest, NotAllowedError, NotARoot, SubscriptionNotFound, TopicNotFound
 from pulsar_spark.frames import consume
 from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.topics import create_topic
@@ -99,9 +92,10 @@ def test_an_administrator_makes_no_topic_for_a_subscription_unless_told_to(made)
     assert admin.subscriptions("other") == ["s"]
 
 
-def test_a_namespace_is_not_reset_that_is_not_there(made):
-    with pytest.raises(NamespaceNotFound, match=NAMESPACE):
-        Admin(f"delta:{made}").reset_namespace("public/defualt")
+def test_a_namespace_that_is_reset_exists_afterwards(made):
+    admin = Admin(f"delta:{made}", timeout_seconds=60)
+    admin.reset_namespace("acme/new")
+    assert "acme/new" in admin.namespaces() and admin.topics("acme/new") == []
 
 
 def test_a_policy_makes_no_root(tmp_path):
