@@ -106,7 +106,9 @@ class Acknowledging:
         *delay_millis*; needs ``retry_enable``.
 
         A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead.
-        *properties* are added to the copy's. It returns when the request is stored: then there will be one copy,
+        *properties* are added to the copy's, but for names that the system alone writes (``RECONSUMETIMES``,
+        ``REAL_...``, ``ORIGIN_...``); it counts what it wrote itself, so a letter that somebody published again starts
+        its own count. It returns when the request is stored: then there will be one copy,
         whatever crashes when.
         """
         self._put_off(message, delay_millis, properties, is_cumulative=False)

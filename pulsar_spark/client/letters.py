@@ -91,8 +91,11 @@ class Letters(NamedTuple):
     ) -> ReconsumeLater:
         """The letter of *message*, which was received from *topic* (without a partition)."""
         message_id = str(message.message_id())
+        believed = letters.believed_properties(
+            message.properties(), topic, message.producer_name(), message.sequence_id(), retry=self.topics.retry
+        )
         properties = letters.retry_letter_properties(
-            message.properties(),
+            believed,
             topic=topic,
             subscription=self.subscription,
             message_id=message_id,

@@ -24,6 +24,7 @@ from pulsar_spark.frames.producer import publish
 from pulsar_spark.frames.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
 from pulsar_spark.frames.reprocess_plan import ORIGIN, REASONS, SUBSCRIPTION, TOPIC, Letter, plan_letters
 from pulsar_spark.frames.retry_subscription import prepare_retry_topic, warn_of_unread
+from pulsar_spark.protocol.letters import REPROCESSED
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import Scheme
 from pulsar_spark.storage.layout import Layout
@@ -224,7 +225,7 @@ class Run:
             app_version=chunk,
             publish_id=identifier,
             create=False,
-            producer_name=f"reprocess-{self._job_id}",
+            producer_name=f"{REPROCESSED}{self._job_id}",
             hashing_scheme=self._scheme,
             chunking=True,
             deduplicate=False,

@@ -3,6 +3,10 @@
 Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27: a letter keeps key,
 ordering key, properties and event time of the original, and says where it came from, why it is here and after how many
 attempts. Properties that name the origin are set only where absent, so that they name the first one.
+
+Names of letters (:data:`SYSTEM_NAMES`) are believed of what the system wrote: letters, and what a reprocessing job sent
+back. Of a message that anybody else published, such as a copy of a letter, they are left out of its letter: it has an
+origin of its own, and its count starts at 1. Pulsar believes whatever it finds.
 """
 
 from collections.abc import Mapping
@@ -29,6 +33,14 @@ origin stay."""
 
 UNKNOWN_CAUSE = "unknown"
 """Of a letter that does not say why it was written."""
+
+SYSTEM_NAMES = frozenset(
+    (REAL_TOPIC, REAL_SUBSCRIPTION, ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID_LEGACY, RECONSUME_TIMES, REPLAYS)
+)
+"""Properties of letters that nobody but the system sets."""
+REPROCESSED = "reprocess-"
+"""Before the name of a job in that of its producer."""
+
 CAUSE_REDELIVERED = "max_redeliver_count"
 CAUSE_RECONSUMED = "max_reconsume_times"
 
@@ -164,6 +176,39 @@ def origin_properties(
     }
 
 
+def is_letter(topic: str, producer_name: str, sequence_id: int) -> bool:
+    """Did the system write a message of *topic* (without a partition) as a letter? Those of clients have a sequence id
+    of 0 or more.
+
+    >>> retries = "persistent://public/default/orders-s-RETRY"
+    >>> by = "persistent://public/default/orders-s-consumer-RETRY"
+    >>> is_letter(retries, by, -1), is_letter(retries, by, 0), is_letter(retries, "somebody", -1)
+    (True, False, False)
+    """
+    return sequence_id < 0 and any(
+        producer_name.endswith(suffix) and producer_name.startswith(f"{topic.removesuffix(suffix)}-")
+        for suffix in (RETRY_SUFFIX, DEAD_LETTER_SUFFIX)
+    )
+
+
+def believed_properties(
+    properties: Mapping[str, str], topic: str, producer_name: str | None, sequence_id: int | None, *, retry: str = ""
+) -> dict[str, str]:
+    """*properties* of a message as its letter is to have them: names of letters only where the system wrote them, and
+    the count only of a message of a retry letter topic, such as *retry*.
+
+    >>> copied = {"colour": "red", "RECONSUMETIMES": "16", "REAL_TOPIC": "t"}
+    >>> believed_properties(copied, "t", "somebody", 7)
+    {'colour': 'red'}
+    """
+    named, number = producer_name or "", -1 if sequence_id is None else sequence_id
+    is_of_system = is_letter(topic, named, number)
+    hidden = set() if is_of_system or (named.startswith(REPROCESSED) and number >= 0) else set(SYSTEM_NAMES)
+    if not (is_of_system and (topic == retry or topic.endswith(RETRY_SUFFIX))):
+        hidden.add(RECONSUME_TIMES)
+    return {name: value for name, value in properties.items() if name not in hidden}
+
+
 def dead_letter_properties(
     properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str, cause: str, attempts: int
 ) -> dict[str, str]:
@@ -194,8 +239,8 @@ def retry_letter_properties(
     delay_ms: int,
     custom: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Properties of the copy that goes to the retry letter topic (4.24): custom ones may name another origin and seed
-    the counter, not set it.
+    """Properties of the copy that goes to the retry letter topic (4.24), of a message whose *properties* are believed.
+    Custom ones go before the message's; those among them that the system writes are passed over.
 
     >>> delivery = dict(topic="t", subscription="s", message_id="(1,0,-1,-1)", delay_ms=5)
     >>> found = retry_letter_properties({"RECONSUMETIMES": "1"}, **delivery)
@@ -204,6 +249,6 @@ def retry_letter_properties(
     """
     merged = {
         **origin_properties(properties, topic=topic, subscription=subscription, message_id=message_id),
-        **(custom or {}),
+        **{name: value for name, value in (custom or {}).items() if name not in SYSTEM_NAMES},
     }
     return {**merged, RECONSUME_TIMES: str(reconsume_times(merged) + 1), DELAY_TIME: str(max(delay_ms, 0))}

@@ -23,7 +23,7 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.errors import CorruptState, MessagesLost, TopicNotFound
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, dead_letter_properties
+from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, believed_properties, dead_letter_properties
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions, as_array, expanded
@@ -130,12 +130,12 @@ def _of_messages(
     is_each_once = np.array_equal(numbers, np.arange(len(positions)))
     rows = messages if is_each_once else messages.take(pa.array(numbers))
     orders, said = [line.orders[number] for number in whose.tolist()], []
-    for order, (position, index), entry_id, own in zip(
-        orders, places, rows["entry_id"].to_pylist(), rows["properties"].to_pylist()
-    ):
+    columns = (rows[name].to_pylist() for name in ("entry_id", "properties", "producer_name", "sequence_id"))
+    for order, (position, index), entry_id, own, *sent_by in zip(orders, places, *columns):
         try:
             message_id = _message_id(MessageId(partition, ledger_id, entry_id, index), wholes.get(position))
-            said.append(_properties(order, dict(own or []), message_id))
+            believed = believed_properties(dict(own or []), order.fact["topic"], *sent_by)
+            said.append(_properties(order, believed, message_id))
         except Exception as error:
             raise_of_root(error)
             left.append((len(said), 1, order.left(error, position, position, index)))
