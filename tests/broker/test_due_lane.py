@@ -8,7 +8,7 @@ import shutil
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import delay_index, numbering, unread_runs
+from pulsar_spark.broker import delay_index, numbering, promotion, unread_runs
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.load_bundle import load_bundle
@@ -240,6 +240,22 @@ def test_checkpoints_are_joined_and_let_go_of(engine):
     engine.restart(START + 5_001)
     assert promotions(engine) == [(4, 4)]
     assert positions(engine.round([], START + 10_000)) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_checkpoint_stays_as_long_as_its_last_number_is_out(engine, monkeypatch, is_restarted):
+    monkeypatch.setattr(promotion, "JOINED_NUMBERS", 0)
+    publish(engine, 1_000, 1_000, 2_000)
+    engine.round(join(), START)
+    for second in (1, 2):
+        engine.round([], START + 1_000 * second)
+    engine.round([ON.ack(0)], START + 2_001)
+    engine.round([ON.flow("A", 1)], START + 2_002)
+    assert promotions(engine) == [(0, 1), (2, 2)]
+    if is_restarted:
+        engine.restart(START + 2_003)
+    engine.round([ON.ack(2)], START + 2_004)
+    assert positions(engine.round([ON.negative_ack("A", 1)], START + 2_005)) == [1]
 
 
 def test_a_second_subscription_and_one_without_consumers(engine):

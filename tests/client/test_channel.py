@@ -8,11 +8,12 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import subscription as subscription_module
+from pulsar_spark.errors import LogShortened
 from pulsar_spark.link import channel, inbox, request_writer
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
 from pulsar_spark.storage.tables import AppendTable
-from tests.client.waiting import eventually, in_background, nothing_comes, receive_values
+from tests.client.waiting import eventually, in_background, nothing_comes, receive_values, send
 from tests.plain_broker import PlainBroker
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
@@ -48,6 +49,27 @@ def test_a_consumer_whose_lease_ended_comes_back_by_itself(client, broker):
     consumer.acknowledge(messages[0])
     consumer.close()
     assert receive_values(client.subscribe("t", "s"), 3) == ["m1", "m2", "m3"]
+
+
+def test_a_consumer_that_was_let_go_while_its_client_was_away_for_too_long_comes_back(client, broker, monkeypatch):
+    """The round that said so is not in the log any more when the client reads on."""
+    consumer = client.subscribe("t", "s", **EARLIEST)
+    log, away = consumer._subscriptions[0]._channel._log, [True, False]
+    commits = log.commits
+
+    def commits_after(after: int, until: int | None = None):
+        if away == [True, False]:
+            return iter(())
+        if away:
+            away.clear()
+            raise LogShortened("it begins later")
+        return commits(after, until)
+
+    monkeypatch.setattr(log, "commits", commits_after)
+    broker.end_lease(consumer._consumer_id)
+    away.pop()
+    send(client, "t", "m")
+    assert receive_values(consumer, 1) == ["m"]
 
 
 @pytest.mark.parametrize("consumer_type", ["Exclusive", "Shared", "Failover", "KeyShared"])

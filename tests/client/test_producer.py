@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -219,6 +221,31 @@ def test_what_cannot_be_written_in_time_times_out(lonely_client, monkeypatch):
     with pytest.raises(pulsar.Timeout, match="the disk is full"):
         producer.send(b"x")
     assert producer.last_sequence_id() == -1
+
+
+def test_what_waits_for_its_turn_until_its_time_is_over_is_not_published(lonely_client, monkeypatch):
+    """Whoever sent it was told that it failed, and may send it again."""
+    begun, goes_on, ahead, outcomes = threading.Event(), threading.Event(), [0.0], []
+    append = AppendTable.append
+
+    def append_late(*arguments):
+        begun.set()
+        goes_on.wait(60)
+        return append(*arguments)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0], time_ns=time.time_ns)
+    monkeypatch.setattr(publisher_module, "time", clock)
+    monkeypatch.setattr(AppendTable, "append", append_late)
+    producer = lonely_client.create_producer("t", send_timeout_millis=60_000)
+    producer.send_async(b"first", lambda result, _: outcomes.append(result))
+    assert begun.wait(60)
+    producer.send_async(b"late", lambda result, _: outcomes.append(result))
+    ahead[0] = 61.0
+    goes_on.set()
+    eventually(lambda: len(outcomes) == 2)
+    assert outcomes == [pulsar.Result.Ok, pulsar.Result.Timeout]
+    reader = lonely_client.create_reader("t", pulsar.MessageId.earliest)
+    assert reader.read_next(60_000).data() == b"first" and not reader.has_message_available()
 
 
 def test_a_commit_whose_answer_is_lost_counts_once(lonely_client, monkeypatch):

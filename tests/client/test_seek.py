@@ -42,6 +42,14 @@ def test_queued_messages_are_dropped(client, ids):
     assert receive_values(consumer, 5) == [f"m{number}" for number in range(1, 6)]
 
 
+def test_what_is_being_read_is_dropped_too(client, ids):
+    """Back to where it began: all comes again, and nothing of what was read before."""
+    consumer = client.subscribe("t", "s", **EARLIEST)
+    assert receive_values(consumer, 1) == ["m0"]
+    consumer.seek(pulsar.MessageId.earliest)
+    assert receive_values(consumer, 6) == [f"m{number}" for number in range(6)] and nothing_comes(consumer)
+
+
 def test_right_after_sending(client):
     consumer = client.subscribe("t", "s")
     producer = client.create_producer("t")

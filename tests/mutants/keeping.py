@@ -62,10 +62,10 @@ MUTANTS = (
     Mutant(
         "ttl-before-deliver-time",
         "time to live ends what waits for its deliver time",
-        "broker/maintenance.py",
-        "if held.status == REPLAY and held.due_time is not None:",
+        "protocol/expiry.py",
+        "if due_time >= dead_before and last >= at:",
         "if False:",
-        "tests/spec/expiry/test_time_to_live.py",
+        "pulsar_spark/protocol/expiry.py tests/spec/expiry/test_time_to_live.py",
     ),
     Mutant(
         "ttl-not-looked-at-apart",

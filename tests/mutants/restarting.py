@@ -221,8 +221,7 @@ MUTANTS = (
         "broker/promotion.py",
         "self.checkpoints[0].last < needed_from",
         "self.checkpoints[0].last <= needed_from",
-        "tests/broker/test_due_lane.py::test_checkpoints_are_joined_and_let_go_of "
-        "tests/broker/test_due_lane.py::test_a_restart_at_any_round_changes_nothing",
+        "tests/broker/test_due_lane.py::test_a_checkpoint_stays_as_long_as_its_last_number_is_out",
     ),
     Mutant(
         "late-run-goes-first",
