@@ -15,7 +15,7 @@ from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.reader import Reader
 from pulsar_spark.described import Described
-from pulsar_spark.schema import Schema
+from pulsar_spark.schema import BytesSchema, Schema
 
 
 class _Latest:
@@ -55,6 +55,7 @@ class TableView(Described):
         self._lock = threading.RLock()
         self._latest: dict[str, _Latest] = {}
         self._heard: list[Callable[[str, Any], None]] = []
+        self._removed = b"" if isinstance(schema, BytesSchema) else None
         while reader.has_message_available():
             self._take(self, reader.read_next())
         Listener(self, self._take, reader._take, f"view-{reader.topic()}").start()
@@ -75,7 +76,7 @@ class TableView(Described):
     def _tell(self, key: str, latest: _Latest | None) -> None:
         """Tell all listeners; what one of them raises is logged, and ends nothing. The caller holds the lock."""
         try:
-            value = None if latest is None else self._schema.decode_message(latest)
+            value = self._removed if latest is None else self._schema.decode_message(latest)
         except Exception as wrong:  # whatever a schema of the application's raises
             self._log("has a value that its schema cannot decode, which no listener hears of", key, wrong)
             return
@@ -107,7 +108,8 @@ class TableView(Described):
 
     def for_each_and_listen(self, callback: Callable[[str, Any], None]) -> None:
         """Call *callback* as :meth:`for_each` does, and from now on for every change, in order and from the view's
-        thread; the value of a key that was removed is None. What it raises then is logged."""
+        thread; the value of a key that was removed is None, without a schema ``b""``, as in the package. What it raises
+        then is logged."""
         with self._lock:
             self.for_each(callback)
             self._heard.append(callback)
