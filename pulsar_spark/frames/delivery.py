@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.frames.given_frames import is_other_frame, shown
 from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.positions import Positions, as_array, ranges_of
@@ -111,6 +112,10 @@ def answer(
 ) -> Answer:
     """What *result*, as a function returned it, says of the delivery; :class:`InvalidMessage` for a frame that says it
     wrongly. *exact* gives the delivery with positions for those of its ranges of lanes that are asked for."""
+    if is_other_frame(result):
+        raise InvalidMessage(
+            f"the function returned {shown(result)}: return a DataFrame of Spark, or nothing to acknowledge everything"
+        )
     rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
     decided = {row["partition"] for row in rows}
     delivery = exact(delivery, lambda held: held.partition in decided)

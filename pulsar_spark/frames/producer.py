@@ -33,6 +33,7 @@ from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, TopicNotFound, named
 from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages
 from pulsar_spark.frames.deduplication import append_new
+from pulsar_spark.frames.given_frames import check_frame
 from pulsar_spark.frames.message_columns import REFUSED, instant, message_columns, not_too_late
 from pulsar_spark.frames.message_rows import Writing
 from pulsar_spark.frames.payload_batches import KeyReader
@@ -104,15 +105,18 @@ def publish(
     ``event_time``, ``deliver_at_time`` (or ``deliver_at``, also in milliseconds since 1970, or ``deliver_after``, an
     interval from now on), ``sequence_id``, ``producer_name`` and ``partition`` may be. *deliver_at* (a datetime, or
     milliseconds since 1970) or *deliver_after* is for all messages of a frame without such a column, as *producer_name*
-    is. Columns in *properties_from* become properties of their names, nulls left out. *hashing_scheme* is, unless
-    given, that of Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name
-    ending in ``-partition-N`` publishes to that partition only. With *sort_by_key* the rows of each task and partition
-    are sorted by the hash of their keys, which is stored; those of one key keep their order. A missing topic is created
-    without partitions if *create*.
+    is. Columns in *properties_from* become properties of their names, nulls left out; a null value in ``properties``
+    is refused, as a client's is. *hashing_scheme* is, unless given, that of Pulsar's Java client; give a topic's other
+    producers the same, or a key has two partitions. A name ending in ``-partition-N`` publishes to that partition only.
+    With *sort_by_key* the rows of each task and partition are sorted by the hash of their keys, which is stored; those
+    of one key keep their order. A missing topic is created without partitions if *create*.
 
     With a *schema* (AVRO, JSON or STRING) the frame has ``value`` in the place of ``payload``: a struct with the fields
-    of the schema, or a text. The topic keeps the schema, or refuses it with :class:`IncompatibleSchema`, as it does
-    those of clients, and each message says its version.
+    of the schema, or a text. A field's column has the type that :func:`decode_values` gives, or one that loses nothing
+    as that; any other is refused, and so is a value that loses something, such as microseconds where the schema stores
+    milliseconds. A column of whole numbers for a date, a time or an instant is what the schema stores. The topic keeps
+    the schema, or refuses it with :class:`IncompatibleSchema`, as it does those of clients, and each message says its
+    version.
 
     A payload above *max_message_size* ("policy": the topic's policy of that name, 5 MiB by default; None: no limit) is
     refused. With *chunking* a message that would be larger, its metadata included, goes as chunks, none of which has
@@ -135,6 +139,7 @@ def publish(
     """
     if (app_id is None) != (app_version is None):
         raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
+    check_frame(frame, "frame", is_streaming=False)
     layout = layout_for_frames(frame.sparkSession, root)
     now = clock().astimezone()  # one without a zone is in the machine's
     check_chunking(chunking, max_message_size, chunk_max_message_size)
@@ -222,6 +227,7 @@ def publish_stream(
     refused = {"app_version", "publish_id"} & set(options)
     if refused:
         raise InvalidConfiguration(f"{sorted(refused)} cannot be chosen for a stream: each micro-batch has its own")
+    check_frame(frame, "frame", is_streaming=True)
     message_columns(with_payloads(frame, options.get("schema")), options.get("properties_from", ()))
     checked_scheme(options.get("hashing_scheme", DEFAULT_HASHING_SCHEME))
     Encoding.checked(

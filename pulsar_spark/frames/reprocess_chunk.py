@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import DOCTOR, CorruptState, InvalidMessage
+from pulsar_spark.frames.given_frames import shown
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAYS
@@ -31,9 +32,7 @@ def fixed_letters(letters: DataFrame, fix: Fix | None) -> DataFrame:
     something else."""
     fixed = letters if fix is None else fix(letters)
     if not isinstance(fixed, DataFrame):
-        raise InvalidMessage(
-            f"the fix returned a {type(fixed).__name__}: return the DataFrame of the letters to be sent"
-        )
+        raise InvalidMessage(f"the fix returned {shown(fixed)}: return Spark's DataFrame of the letters to be sent")
     missing = [name for name in ("message_id", *SENT_COLUMNS) if name not in fixed.columns]
     if missing:
         raise InvalidMessage(

@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
@@ -118,6 +119,14 @@ def test_wrong_outcomes_are_refused(spark, row, message):
 def test_a_frame_without_outcomes_is_refused(spark):
     with pytest.raises(InvalidMessage, match="lacks"):
         answer(DELIVERY, spark.range(1))
+
+
+def test_a_frame_that_is_not_sparks_is_refused_and_acknowledges_nothing():
+    table = pa.table({"position": [1], "outcome": ["negative_acknowledge"]})
+    for frame in (table, table.to_pandas()):
+        with pytest.raises(InvalidMessage, match="return a DataFrame of Spark"):
+            answer(DELIVERY, frame)
+    assert answer(DELIVERY, [5]) == answer(DELIVERY, None)
 
 
 def test_subtract_takes_out_overlapping_holes():

@@ -1,0 +1,37 @@
+"""What callers give and return as frames: Spark's own, or refused with what makes one of it."""
+
+from pyspark.sql import DataFrame
+
+from pulsar_spark.errors import InvalidConfiguration
+
+
+def check_frame(frame: object, name: str, *, is_streaming: bool | None = None) -> None:
+    """:class:`InvalidConfiguration` unless *frame*, the argument *name*, is a DataFrame of Spark, and a stream or none
+    where *is_streaming* says which."""
+    if not isinstance(frame, DataFrame):
+        raise InvalidConfiguration(f"{name} is {shown(frame)}, no DataFrame of Spark: give {spark_frame(frame, name)}")
+    if is_streaming is not None and frame.isStreaming != is_streaming:
+        it_is, use = ("a stream", "publish_stream") if frame.isStreaming else ("no stream", "publish")
+        raise InvalidConfiguration(f"{name} is {it_is}: publish it with {use}")
+
+
+def is_other_frame(value: object) -> bool:
+    """Whether *value* is a frame or table that is not Spark's, such as pandas'."""
+    return not isinstance(value, type | DataFrame) and (hasattr(value, "columns") or hasattr(value, "column_names"))
+
+
+def shown(frame: object) -> str:
+    """What *frame* is, by its class."""
+    kind = type(frame)
+    return (
+        f"a {kind.__name__} of {kind.__module__.partition('.')[0]}" if is_other_frame(frame) else f"a {kind.__name__}"
+    )
+
+
+def spark_frame(frame: object, name: str) -> str:
+    """What makes a DataFrame of Spark of *frame*, as code."""
+    if hasattr(frame, "to_spark"):
+        return f"{name}.to_spark()"
+    return (
+        f"spark.createDataFrame({name}.to_arrow())" if hasattr(frame, "to_arrow") else f"spark.createDataFrame({name})"
+    )
