@@ -73,7 +73,8 @@ class Sending:
         """Publish and wait until the message is in the topic; its id, which names no entry where it is a duplicate of
         one that was there (see protocol.deduplication). A batch that is open is closed by it.
 
-        - ``content``: the value, as the schema has it; None for a null value. ``properties``: texts by texts.
+        - ``content``: the value, as the schema has it; None for a null value. ``properties``: texts by texts; None
+          for one is a ValueError.
         - ``partition_key``: chooses the partition, and the consumer of a Key_Shared subscription where there is no
           ``ordering_key``.
         - ``sequence_id``: the application's own number; the next one where none is given.

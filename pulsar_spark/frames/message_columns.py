@@ -199,17 +199,38 @@ def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) ->
             f"column 'properties' is a {given['properties'].simpleString()}: cast it to map<string,string>"
         )
     if not properties_from:
-        return F.col("properties") if own else None
+        return _checked_properties(F.col("properties")) if own else None
     added = F.map_filter(
         F.create_map(*(part for name in properties_from for part in (F.lit(name), F.col(quoted(name)).cast("string")))),
         lambda _, value: value.isNotNull(),
     )
     if not own:
-        return added
+        return _checked_properties(added)
     kept = F.map_filter(
         F.coalesce(F.col("properties"), F.create_map().cast(_PROPERTIES)), lambda name, _: ~name.isin(*properties_from)
     )
-    return F.map_concat(kept, added)
+    return _checked_properties(F.map_concat(kept, added))
+
+
+def _checked_properties(properties: Column) -> Column:
+    """*properties*; a value that is null, or a text that UTF-8 cannot hold, which no client could send on, fails the
+    job that writes it."""
+    null = refusal(
+        "InvalidMessage",
+        F.lit(
+            "column 'properties' has a null value: leave such properties out with map_filter, or name columns in "
+            "properties_from, which leaves nulls out"
+        ),
+    )
+    unreadable = refusal(
+        "InvalidMessage", F.lit("column 'properties' has a text that UTF-8 cannot hold: encode it, as with base64")
+    )
+    texts = F.concat(F.map_keys(properties), F.map_values(properties))
+    return (
+        F.when(F.exists(F.map_values(properties), lambda value: value.isNull()), null.cast(_PROPERTIES))
+        .when(F.exists(texts, lambda text: ~F.is_valid_utf8(text)), unreadable.cast(_PROPERTIES))
+        .otherwise(properties)
+    )
 
 
 def refusal(error: str, text: Column) -> Column:
