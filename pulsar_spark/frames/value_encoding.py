@@ -1,24 +1,30 @@
-"""Publishing a typed column: values become payloads of a schema. JSON is written by Spark itself, Avro batch by batch
-in Python workers, by ``fastavro``."""
+"""Publishing a typed column: values become payloads of a schema. JSON of plain types is written by Spark itself. Avro,
+by ``fastavro``, and JSON of other types are written batch by batch in Python workers. Which columns are taken is said
+in value_writers: none that can lose something."""
 
 import io
+import json
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.functions import arrow_udf
-from pyspark.sql.pandas.types import from_arrow_type
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
-from pulsar_spark.frames.message_columns import REFUSED
-from pulsar_spark.frames.value_types import value_type, without_logical_types
-from pulsar_spark.frames.values import VALUE
+from pulsar_spark.frames.message_columns import REFUSED, refusal
+from pulsar_spark.frames.value_decoding import VALUE
+from pulsar_spark.frames.value_nulls import is_plain, nulls_refused
+from pulsar_spark.frames.value_types import stored_type, value_type, without_logical_types
+from pulsar_spark.frames.value_writers import Misfit, Place, value_writer
+from pulsar_spark.protocol.avro_resolution import parse_definition
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import Schema
 from pulsar_spark.schema.schema_avro import fastavro
+
+_NO_UTF8 = "column 'value' holds a text that UTF-8 cannot hold"
 
 
 def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:
@@ -32,60 +38,94 @@ def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:
         )
     info = schema.schema_info()
     given = {field.name: field.dataType for field in frame.schema.fields}
-    if VALUE not in given or "payload" in given:
+    names = [name.lower() for name in frame.columns]
+    if VALUE not in given or "payload" in names or names.count(VALUE) > 1:
         raise InvalidMessage(
-            f"the frame has the columns {sorted(given)}: with a schema give the column 'value', and no 'payload'"
+            f"the frame has the columns {sorted(given)}: with a schema give one column 'value', and no 'payload'"
         )
     return frame.withColumn("payload", _payload(info, given[VALUE])).drop(VALUE)
 
 
 def _payload(info: SchemaInfo, given: T.DataType) -> Column:
-    kind = info.schema_type()
-    if kind is SchemaType.STRING:
-        if not isinstance(given, T.StringType):
-            raise InvalidMessage(f"column 'value' is a {given.simpleString()}, the schema a text: cast it to string")
-        return F.col(VALUE).cast("binary")
-    if kind not in (SchemaType.AVRO, SchemaType.JSON):
-        raise InvalidConfiguration(f"a schema of type {kind.name} writes no column: use AVRO, JSON or STRING")
-    wanted = from_arrow_type(value_type(info.schema()))
-    if not isinstance(wanted, T.StructType) or not isinstance(given, T.StructType):
-        raise InvalidMessage(f"column 'value' is a {given.simpleString()}: give a struct, {wanted.simpleString()}")
-    if set(given.fieldNames()) != set(wanted.fieldNames()):
-        raise InvalidMessage(
-            f"column 'value' has the fields {sorted(given.fieldNames())}, the schema {sorted(wanted.fieldNames())}"
-        )
-    in_order = F.struct(*(F.col(VALUE)[name].alias(name) for name in wanted.fieldNames()))
-    value = F.when(F.col(VALUE).isNotNull(), in_order.cast(wanted))
-    if kind is SchemaType.AVRO:
-        return _avro(info)(value)
-    if "binary" in wanted.simpleString():
-        raise InvalidConfiguration("a JSON schema with bytes writes no column: give its field the type String")
-    return F.to_json(value, {"ignoreNullFields": "false"}).cast("binary")
+    form = info.schema_type()
+    if form is SchemaType.STRING:
+        return _text(given)
+    if form not in (SchemaType.AVRO, SchemaType.JSON):
+        raise InvalidConfiguration(f"a schema of type {form.name} writes no column: use AVRO, JSON or STRING")
+    value_type(info.schema())  # refused where there is none
+    kind = parse_definition(info.schema())
+    if form is SchemaType.JSON and kind.kind != "record":
+        raise InvalidConfiguration("a JSON schema that is no record has no column: give a record")
+    value_writer(given, kind, Place(form, is_strict=False))
+    if isinstance(given, T.NullType):
+        return F.lit(None).cast("binary")
+    if form is SchemaType.AVRO or not is_plain(given, kind):
+        return _encoded_by_workers(info, given)(F.col(VALUE))
+    return nulls_refused(given, kind, F.to_json(F.col(VALUE), {"ignoreNullFields": "false"}).cast("binary"))
 
 
-def _avro(info: SchemaInfo) -> Callable[[Column], Column]:
-    definition = without_logical_types(info.schema())
+def _text(given: T.DataType) -> Column:
+    if not isinstance(given, T.StringType | T.CharType | T.VarcharType | T.NullType):
+        raise InvalidMessage(f"column 'value' is a {given.simpleString()}, the schema a text: cast it to string")
+    text = F.col(VALUE).cast("string")
+    unreadable = refusal("InvalidMessage", F.lit(f"{_NO_UTF8}: publish bytes, without a schema"))
+    return F.when(~F.is_valid_utf8(text), unreadable.cast("binary")).otherwise(text.cast("binary"))
 
+
+def _encoded_by_workers(info: SchemaInfo, given: T.DataType) -> Callable[[Column], Column]:
     def payloads(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        library = fastavro()
-        parsed = library.parse_schema(definition)
+        encoder = ValueEncoder(info, given)
         for values in batches:
-            yield pa.array(
-                [_encoded(library, parsed, each) for each in values.to_pylist(maps_as_pydicts="strict")], pa.binary()
-            )
+            yield encoder.payloads(values)
 
     return arrow_udf(payloads, "binary")
 
 
-def _encoded(library: ModuleType, parsed: object, value: object) -> bytes | None:
-    if value is None:
-        return None
-    buffer = io.BytesIO()
-    try:
-        library.schemaless_writer(buffer, parsed, value)
-    except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as failed:
-        raise InvalidMessage(
-            f"{REFUSED}InvalidMessage: a value is not of the schema ({type(failed).__name__}): see "
-            "which of its fields may be null"
-        ) from None
-    return buffer.getvalue()
+class ValueEncoder:
+    """Makes payloads of the values of a column of the type *given*, of AVRO or JSON."""
+
+    def __init__(self, info: SchemaInfo, given: T.DataType):
+        self._form, kind = info.schema_type(), parse_definition(info.schema())
+        is_json = self._form is SchemaType.JSON
+        place = Place(self._form, is_strict=True)
+        self._strict = value_writer(given, kind, place)
+        self._convert = self._strict if is_json else value_writer(given, kind, place._replace(is_strict=False))
+        if not is_json:
+            self._parsed = fastavro().parse_schema(without_logical_types(info.schema()))
+            self._write = fastavro().schemaless_writer
+
+    def payloads(self, values: pa.Array) -> pa.Array:
+        """The payloads, null for a null value; :class:`InvalidMessage`, marked for the driver, for what is no value of
+        the schema."""
+        stored = stored_type(values.type)
+        values = values if stored == values.type else values.view(stored)
+        try:
+            try:
+                return pa.array(map(self._payload, values.to_pylist(maps_as_pydicts="strict")), pa.binary())
+            except Misfit:
+                raise
+            except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as failed:
+                self._explain(values, failed)
+        except Misfit as wrong:
+            raise InvalidMessage(f"{REFUSED}InvalidMessage: {wrong}: nothing was published") from None
+
+    def _payload(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if self._convert is not None:
+            value = self._convert(value)
+        if self._form is SchemaType.JSON:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        buffer = io.BytesIO()
+        self._write(buffer, self._parsed, value)
+        return buffer.getvalue()
+
+    def _explain(self, values: pa.Array, failed: Exception) -> None:
+        """Find the field that *failed* does not name."""
+        try:
+            for value in values:
+                if (found := value.as_py(maps_as_pydicts="strict")) is not None:
+                    self._strict(found)
+        except UnicodeDecodeError:
+            raise Misfit(_NO_UTF8) from None
+        raise Misfit(f"a value is not of the schema ({type(failed).__name__})")

@@ -20,6 +20,20 @@ PROMOTIONS = {
 """What a reader may have in the place of what was written."""
 
 
+LOGICAL_TYPES = {
+    "date": ("int",),
+    "time-millis": ("int",),
+    "time-micros": ("long",),
+    "timestamp-millis": ("long",),
+    "timestamp-micros": ("long",),
+    "local-timestamp-millis": ("long",),
+    "local-timestamp-micros": ("long",),
+    "decimal": ("bytes", "fixed"),
+    "uuid": ("string",),
+}
+"""The logical types that are converted, and the kinds of what is stored of them."""
+
+
 class InvalidDefinition(ValueError):
     """The text defines nothing in Avro's terms; the message says what is wrong."""
 
@@ -36,6 +50,10 @@ class AvroType:
     size: int = 0
     branches: list["AvroType"] = field(default_factory=list)
     """Of a union what it may be, of an array and a map what they hold."""
+    logical: str = ""
+    """One of :data:`LOGICAL_TYPES` that is valid for the kind; of others there is nothing but what is stored."""
+    precision: int = 0
+    scale: int = 0
 
     @property
     def short_name(self) -> str:
@@ -82,7 +100,10 @@ def _parsed(node: object, namespace: str, known: dict[str, AvroType]) -> AvroTyp
     if kind in ("array", "map"):
         return AvroType(kind, branches=[_parsed(node["items" if kind == "array" else "values"], namespace, known)])
     if kind not in ("record", "error", "enum", "fixed"):
-        return _parsed(kind, namespace, known)
+        made = _parsed(kind, namespace, known)
+        if made.kind in PRIMITIVES:
+            _add_logical_type(made, node)
+        return made
     made = AvroType("record" if kind == "error" else kind, _full(node["name"], node.get("namespace", namespace)))
     namespace = made.name.rpartition(".")[0]
     made.aliases = frozenset(_full(alias, namespace) for alias in node.get("aliases", ()))
@@ -91,11 +112,34 @@ def _parsed(node: object, namespace: str, known: dict[str, AvroType]) -> AvroTyp
         made.symbols = tuple(map(str, node["symbols"]))
     elif kind == "fixed":
         made.size = int(node["size"])
+        _add_logical_type(made, node)
     for each in node["fields"] if made.kind == "record" else ():
         default = json.dumps(each["default"], sort_keys=True) if "default" in each else None
         aliases = tuple(each.get("aliases", ()))
         made.fields[each["name"]] = AvroField(_parsed(each["type"], namespace, known), default, aliases)
     return made
+
+
+def _add_logical_type(made: AvroType, node: dict) -> None:
+    """Name the logical type, unless it is invalid for what is stored: Avro ignores it then.
+
+    >>> found = parse_definition('{"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}')
+    >>> found.logical, found.precision, found.scale
+    ('decimal', 4, 2)
+    >>> parse_definition('{"type": "string", "logicalType": "date"}').logical
+    ''
+    """
+    logical = node.get("logicalType")
+    if not isinstance(logical, str) or made.kind not in LOGICAL_TYPES.get(logical, ()):
+        return
+    if logical == "decimal":
+        precision, scale = node.get("precision"), node.get("scale", 0)
+        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
+            return
+        if made.kind == "fixed" and 10**precision > 1 << (8 * made.size - 1):
+            return
+        made.precision, made.scale = precision, scale
+    made.logical = logical
 
 
 def _full(name: str, namespace: str | None) -> str:

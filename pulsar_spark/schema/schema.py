@@ -9,10 +9,14 @@ import dataclasses
 import enum
 import json
 from abc import ABC, abstractmethod
+from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
+from pulsar_spark.protocol.avro_resolution import AvroType, parse_definition
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema.annotated import instance_of
+from pulsar_spark.schema.json_values import from_json, has_logical_types, to_json
 from pulsar_spark.schema.record import Record
 
 
@@ -108,31 +112,56 @@ class StringSchema(Schema):
 
 
 class JsonSchema(Schema):
-    """Records and dataclasses as JSON objects."""
+    """Records and dataclasses of a class, ``record_cls``, as JSON objects, or, where that is None, dicts by a
+    ``schema_definition``, which is ours. Values of logical types are what the definition says (see json_values)."""
 
-    def __init__(self, record_cls: type) -> None:
-        if not isinstance(record_cls, type):
+    def __init__(self, record_cls: type | None, schema_definition: dict[str, Any] | None = None) -> None:
+        if not isinstance(record_cls, type) and (record_cls is not None or schema_definition is None):
             raise TypeError(f"JsonSchema takes a class, such as a Record, not {record_cls!r}")
-        if issubclass(record_cls, Record):
-            super().__init__(record_cls, SchemaType.JSON, record_cls.schema(), "JSON")
-        else:
+        if record_cls is not None and not issubclass(record_cls, Record):
             super().__init__(record_cls, SchemaType.BYTES, None, "JSON")
+        else:
+            definition = schema_definition if record_cls is None else record_cls.schema()
+            super().__init__(record_cls, SchemaType.JSON, definition, "JSON")
+
+    @cached_property
+    def _parsed(self) -> AvroType | None:
+        """What it defines; None of a class of which a topic is told nothing."""
+        return parse_definition(self._schema_info.schema()) if self._schema_info.is_kept else None
+
+    @cached_property
+    def _has_logical_types(self) -> bool:
+        return self._parsed is not None and has_logical_types(self._parsed)
 
     def encode(self, obj: Any) -> bytes:
+        """The payload with the value *obj*; ValueError for what is no dict, where there is a definition and no
+        class."""
+        if self._record_cls is None and not isinstance(obj, dict):
+            raise ValueError("If using the custom schema, the record data should be dict type.")
         self._validate_object_type(obj)
-        return json.dumps(_plain(obj), default=_plain, indent=True).encode("utf-8")
+        plain = to_json(obj, self._parsed) if self._has_logical_types else _plain(obj)
+        return json.dumps(plain, default=_plain, indent=True).encode("utf-8")
 
     def decode(self, data: bytes) -> Any:
-        found = json.loads(data)
+        is_plain = not self._has_logical_types
+        found = json.loads(data, parse_float=None if is_plain else Decimal)
         if not isinstance(found, dict):
+            named = "dict" if self._record_cls is None else self._record_cls.__name__
             raise TypeError(
-                f"a payload of {len(data)} bytes is no JSON object: {type(self).__name__} makes a "
-                f"{self._record_cls.__name__} of one"
+                f"a payload of {len(data)} bytes is no JSON object: {type(self).__name__} makes a {named} of one"
             )
-        return instance_of(self._record_cls, found)
+        if self._parsed is not None and (not is_plain or any(text in data for text in _NO_NUMBERS)):
+            found = from_json(found, self._parsed, self._record_cls)
+        return found if self._record_cls is None else instance_of(self._record_cls, found)
+
+
+_NO_NUMBERS = (b'"NaN"', b'Infinity"')
+"""Texts that frames and Jackson write where a number belongs that is none."""
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, bytes):

@@ -1,0 +1,239 @@
+"""From values of a column to what a schema stores of them, field by field: what each type of column may become, and
+which values may not.
+
+A column is taken where none of its values can lose anything, and as what is stored: an int is taken for a date, as the
+number of days. Names say which field of a struct is which, whatever its order. What a value alone can say fails with
+its field: a null that may not be, microseconds where milliseconds are stored, a symbol that an enumeration has not.
+"""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from pyspark.sql import types as T
+
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
+from pulsar_spark.frames.value_types import EXACT, arrow_type, members, spark_type_of
+from pulsar_spark.protocol.avro_resolution import AvroType
+from pulsar_spark.protocol.schema_info import SchemaType
+
+Writer = Callable[[Any], Any]
+_DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
+_SMALL, _INTS, _LONGS = tuple(_DIGITS)[:2], tuple(_DIGITS)[:3], tuple(_DIGITS)
+_TEXTS = (T.StringType, T.CharType, T.VarcharType)
+_TAKEN = {
+    "null": _TEXTS,
+    "boolean": (T.BooleanType,),
+    "int": _INTS,
+    "long": _LONGS,
+    "float": (T.FloatType, *_SMALL),
+    "double": (T.DoubleType, T.FloatType, *_INTS),
+    "string": _TEXTS,
+    "enum": _TEXTS,
+    "bytes": (T.BinaryType, *_TEXTS),
+    "fixed": (T.BinaryType,),
+    "uuid": _TEXTS,
+    "date": (T.DateType, *_INTS),
+    "time-millis": (T.TimeType, *_INTS),
+    "time-micros": (T.TimeType, *_LONGS),
+    "timestamp-millis": (T.TimestampType, *_LONGS),
+    "timestamp-micros": (T.TimestampType, *_LONGS),
+    "local-timestamp-millis": (T.TimestampNTZType, *_LONGS),
+    "local-timestamp-micros": (T.TimestampNTZType, *_LONGS),
+}
+"""The types of columns that lose nothing, by the logical type, or the kind of what is stored."""
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+
+
+class Misfit(ValueError):
+    """A value is not of the schema; the text names its field and says why."""
+
+
+class Place(NamedTuple):
+    """A field: its *path* below the column, and in which *form* it is written. *is_strict*: a writer looks at
+    everything, also at what ``fastavro`` refuses by itself without a name."""
+
+    form: SchemaType
+    is_strict: bool
+    path: str = ""
+
+    def below(self, name: str) -> "Place":
+        return self._replace(path=f"{self.path}.{name}" if self.path else name)
+
+    def __str__(self) -> str:
+        return f"field {self.path!r} of column 'value'" if self.path else "column 'value'"
+
+
+def value_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
+    """What makes values of a column of the type *given*, nulls included, those that are stored; None where they are
+    already. :class:`InvalidMessage` where a column of that type can lose something."""
+    may_be_null = kind.kind == "null" or any(each.kind == "null" for each in kind.branches if kind.kind == "union")
+    inner = None if isinstance(given, T.NullType) else _writer(given, kind, place)
+    if may_be_null:
+        return inner and (lambda value: None if value is None else inner(value))
+    if inner is None and not place.is_strict and kind.kind != "boolean":
+        return None  # fastavro refuses a null itself, but writes False for one where a boolean is due
+
+    def required(value: Any) -> Any:
+        if value is None:
+            raise Misfit(f"{place} is null, which the schema does not allow")
+        return value if inner is None else inner(value)
+
+    return required
+
+
+def _writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
+    if kind.kind == "union":
+        return _union_writer(given, kind, place)
+    if kind.kind == "record":
+        _check_fields(given, list(kind.fields), kind, place)
+        return _record_writer(given, {name: field.type for name, field in kind.fields.items()}, place)
+    if kind.kind == "array":
+        if not isinstance(given, T.ArrayType):
+            raise _refused(given, kind, place)
+        element = value_writer(given.elementType, kind.branches[0], place._replace(path=f"{place.path}[]"))
+        return element and (lambda values: [element(each) for each in values])
+    if kind.kind == "map":
+        if not isinstance(given, T.MapType) or not isinstance(given.keyType, _TEXTS):
+            raise _refused(given, kind, place)
+        item = value_writer(given.valueType, kind.branches[0], place._replace(path=f"{place.path}{{}}"))
+        return item and (lambda values: {key: item(each) for key, each in values.items()})
+    return _leaf_writer(given, kind, place)
+
+
+def _check_fields(given: T.DataType, names: list[str], kind: AvroType, place: Place) -> None:
+    if not isinstance(given, T.StructType):
+        raise _refused(given, kind, place)
+    if sorted(given.fieldNames()) != sorted(names):
+        raise InvalidMessage(f"{place} has the fields {sorted(given.fieldNames())}, the schema {sorted(names)}")
+
+
+def _record_writer(given: T.StructType, fields: dict[str, AvroType], place: Place) -> Writer | None:
+    writers = {}
+    for name, kind in fields.items():
+        if writer := value_writer(given[name].dataType, kind, place.below(name)):
+            writers[name] = writer
+
+    def write(value: dict) -> dict:
+        for name, writer in writers.items():
+            value[name] = writer(value[name])
+        return value
+
+    return write if writers else None
+
+
+def _union_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
+    arms = members(kind)
+    is_avro = place.form is SchemaType.AVRO
+    if len(arms) < 2:
+        arm = arms[0] if arms else AvroType("null")
+        inner = _writer(given, arm, place)
+        if is_avro and arm not in kind.branches and arms:  # one of two: fastavro would choose by the value
+            return lambda value: (arm.kind, value)
+        return inner
+    names = [f"member{number}" for number in range(len(arms))]
+    _check_fields(given, names, kind, place)
+    writers = [value_writer(given[name].dataType, arm, place.below(name)) for name, arm in zip(names, arms)]
+    may_be_null = len(arms) < len(kind.branches)
+
+    def write(value: dict) -> Any:
+        found = [number for number, name in enumerate(names) if value[name] is not None]
+        if not found and may_be_null:
+            return None
+        if len(found) != 1:
+            raise Misfit(f"{place} has {len(found)} members that are not null: give one of {', '.join(names)}")
+        member, writer, arm = value[names[found[0]]], writers[found[0]], arms[found[0]]
+        member = member if writer is None else writer(member)
+        return (arm.name or arm.kind, member) if is_avro else member
+
+    return write
+
+
+def _leaf_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
+    if kind.logical == "decimal":
+        return _decimal_writer(given, kind, place)
+    is_json = place.form is SchemaType.JSON
+    if is_json and kind.kind in ("bytes", "fixed"):
+        raise InvalidConfiguration(
+            f"{place} holds bytes, of which JSON has none: give its field in the schema the type String"
+        )
+    if not isinstance(given, _TAKEN[kind.logical or kind.kind]):
+        raise _refused(given, kind, place)
+    if kind.kind == "null":
+        return _check(lambda value: False, f"{place} is not null, and the schema has nothing but null for it")
+    if kind.logical == "uuid":
+        return _check(_UUID.fullmatch, f"{place} holds a text that is no uuid")
+    if kind.logical.startswith("time") or kind.logical.startswith("local"):
+        return _instant_writer(given, kind, place)
+    if kind.kind == "enum" and (is_json or place.is_strict):
+        return _check(set(kind.symbols).__contains__, f"{place} holds a text that is none of its symbols")
+    if kind.kind == "fixed" and place.is_strict:
+        return _check(lambda value: len(value) == kind.size, f"{place} does not have {kind.size} bytes")
+    if kind.kind == "bytes" and isinstance(given, _TEXTS):
+        return str.encode
+    if is_json and kind.kind in ("float", "double"):
+        return _json_number
+    return None
+
+
+def _check(is_right: Callable[[Any], Any], why: str) -> Writer:
+    def check(value: Any) -> Any:
+        if not is_right(value):
+            raise Misfit(why)
+        return value
+
+    return check
+
+
+def _instant_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
+    """Of a time of day, which comes as nanoseconds, or an instant, which comes as microseconds."""
+    if isinstance(given, _LONGS):
+        return None
+    per_second = 1_000_000_000 if isinstance(given, T.TimeType) else 1_000_000
+    unit = "milliseconds" if kind.logical.endswith("millis") else "microseconds"
+    divisor = per_second // (1_000 if unit == "milliseconds" else 1_000_000)
+    if divisor == 1:
+        return None
+
+    def write(value: int) -> int:
+        if value % divisor:
+            raise Misfit(f"{place} is no whole number of {unit}, which the schema stores: round it with date_trunc")
+        return value // divisor
+
+    return write
+
+
+def _decimal_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
+    whole = kind.precision - kind.scale
+    if isinstance(given, T.DecimalType):
+        fits = given.scale <= kind.scale and given.precision - given.scale <= whole
+    elif isinstance(given, T.BinaryType) and place.form is SchemaType.AVRO:
+        return None
+    else:
+        fits = _DIGITS.get(type(given), whole + 1) <= whole
+    if not fits:
+        raise _refused(given, kind, place)
+    if place.form is SchemaType.JSON:
+        return lambda value: format(Decimal(value), "f")
+
+    def write(value: Decimal | int) -> bytes:
+        number = int(EXACT.scaleb(Decimal(value), kind.scale))
+        return number.to_bytes(kind.size or number.bit_length() // 8 + 1, "big", signed=True)
+
+    return write
+
+
+def _json_number(value: float) -> float | str:
+    """JSON has no word for what is no number: Spark and Jackson write a text."""
+    if value != value:
+        return "NaN"
+    return value if abs(value) != float("inf") else "Infinity" if value > 0 else "-Infinity"
+
+
+def _refused(given: T.DataType, kind: AvroType, place: Place) -> InvalidMessage:
+    wanted = spark_type_of(arrow_type(kind)).simpleString()
+    stored = kind.logical or kind.kind
+    return InvalidMessage(
+        f"{place} is a {given.simpleString()}, of which a value may be lost as {stored}: cast it to {wanted}"
+    )
