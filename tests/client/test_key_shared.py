@@ -3,6 +3,7 @@
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.storage.topics import create_topic
 from tests.client.waiting import eventually
@@ -46,6 +47,14 @@ def test_a_consumer_joins_with_its_policy_and_leaves(client, broker):
     first.close()
     eventually(lambda: owned(broker).keys() == {"b"})
     second.unsubscribe()
+
+
+def test_adjoining_ranges_of_a_consumer_are_one_in_stats(client, service_url):
+    policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, sticky_ranges=[(10, 19), (0, 9), (30, 40)])
+    client.subscribe("t", "s", pulsar.ConsumerType.KeyShared, key_shared_policy=policy)
+    (consumer,) = Admin(service_url).stats("t")["subscriptions"]["s"]["consumers"]
+    assert consumer["keyHashRanges"] == ["[0, 19]", "[30, 40]"]
+    assert consumer["keyHashRangeArrays"] == [[0, 19], [30, 40]]
 
 
 def test_without_a_policy_hashes_are_split_in_order(client, broker):
