@@ -1,6 +1,11 @@
 """What a consumer that reads compacted passes over: entries that were compacted out are acknowledged in few requests,
 those of a delivery and others ahead of it, so that the next deliveries are of entries that stay. Without that a topic
-of which one entry in a thousand stays would take a round for each."""
+of which one entry in a thousand stays would take a round for each.
+
+A deletion that a compaction took is not passed over where the consumer may know its key (semantics 0.34): who began at
+the first message, and read the view of then, knows no key that had none in it; whoever goes on from a place behind it
+hears of every deletion that follows. They lie in the topic still, since trimming takes nothing that the subscription
+has not acknowledged."""
 
 import numpy as np
 
@@ -10,6 +15,8 @@ from pulsar_spark.storage.compacted_entries import CompactedEntries
 
 AHEAD = 1000
 """So far it is looked ahead, in entries that stay: a queue full."""
+AHEAD_FOR_DELETIONS = 100_000
+"""So far, in entries, where deletions are looked for among them."""
 
 
 class CompactedOut:
@@ -19,6 +26,9 @@ class CompactedOut:
         self._subscription, self._entries = subscription, entries
         self._told_for, self._told_until = (-1, -1), -1
         """Generation and horizon, and up to which position was told for them."""
+        self._knows_none_until: int | None = None
+        """Up to which ledger no deletion matters, because no key is known that it deletes; None before the first
+        delivery."""
 
     def without(self, delivery: Delivery, positions: range | np.ndarray) -> range | np.ndarray:
         """Those of a delivery's *positions* that stay, or are not compacted."""
@@ -28,16 +38,36 @@ class CompactedOut:
         topic, partition, first, last = subscription.topic, subscription.partition, positions[0], positions[-1]
         horizon, stay = self._entries.places(topic.path, partition, first, last, AHEAD)
         end = subscription.ledgers.next_position(topic.topic_id, partition, horizon + 1, -1)
+        if self._knows_none_until is None:
+            self._knows_none_until = horizon if first == 0 else 0
         if first >= end:
             return positions
+        hears = horizon > self._knows_none_until
         if self._told_for != (delivery.generation, horizon):
             self._told_for, self._told_until = (delivery.generation, horizon), -1
         has_more = len(stay) - int(np.searchsorted(stay, last, "right")) == AHEAD
         until = min(int(stay[-1]), end - 1) if has_more else end - 1  # a broker refuses what it has not numbered yet
         begin = max(first, self._told_until + 1)
+        if hears:
+            until = max(min(last, end - 1), min(until, begin + AHEAD_FOR_DELETIONS))
+            stay = np.union1d(stay, self._deletions(first, begin, until))
         if begin <= until:
             gaps = Positions(ranges_of(stay)).gaps(begin, until)
             subscription.tell_deleted(list(gaps))
             self._told_until = until
         kept = stay[stay <= last]
         return np.concatenate([kept, np.arange(max(first, end), last + 1)])
+
+    def _deletions(self, first: int, begin: int, until: int) -> np.ndarray:
+        """Where deletions lie from *first* to *until* that the consumer is to hear of; those from *begin* on are looked
+        for."""
+        subscription, known = self._subscription, 0
+        topic, partition = subscription.topic, subscription.partition
+        if self._knows_none_until:
+            known = subscription.ledgers.next_position(topic.topic_id, partition, self._knows_none_until + 1, -1)
+        if max(begin, known) <= until:
+            spans = [(max(begin, known), until)]
+            self._entries.look_for_deletions(
+                topic.path, partition, subscription.ledgers.spans_of(topic.topic_id, partition, spans)
+            )
+        return self._entries.deletions(topic.path, partition, first, until)

@@ -108,7 +108,7 @@ class Subscribing:
         - ``properties``: texts by texts, of the consumer, shown in statistics.
         - ``is_read_compacted``: of what was compacted (``pulsar-spark compact``) the latest message of each key, and
           what was published since; on Exclusive and Failover. What compaction left out is acknowledged as it is passed
-          over.
+          over, but for deletions behind what the subscription has received: they come, so that a cache hears of them.
         - ``replicate_subscription_state_enabled``,
           ``broker_consumer_stats_cache_time_ms``: mean nothing for a folder.
 

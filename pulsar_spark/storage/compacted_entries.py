@@ -1,7 +1,10 @@
 """Reading entries of a compacted topic by their positions: what an :class:`EntryReader` is to the topic, for a consumer
 that reads compacted. Up to the horizon of its partition an entry is what the compacted view has of it; messages that
 were compacted out are missing, as if they had been deleted: whoever reads passes over them, acknowledged. Behind it the
-topic follows as it is."""
+topic follows as it is.
+
+A deletion, a message with a key and nothing in it, has no place in the view. Those that somebody looked for are read
+from the topic, for whom to hear of."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,15 +12,23 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pulsar_spark.protocol.compaction import TAG_BYTES
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.compacted import CompactedView
+from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.entries import EntryReader, entry_ids_of
 from pulsar_spark.storage.message_files import ENTRY_COLUMNS
 from pulsar_spark.storage.missing import Missing, Present
 from pulsar_spark.storage.topic_files import partition_of
+from pulsar_spark.table_specs import COMPACTED
 
 _T = TypeVar("_T")
+_NONE = np.empty(0, np.int64)
+_JUDGED_BY = ("partition_key", "payload", "uncompressed_size", "encryption_keys", "uuid")
+"""Columns that say whether a message is a deletion."""
 
 
 class CompactedEntries:
@@ -26,6 +37,7 @@ class CompactedEntries:
     def __init__(self, entries: EntryReader):
         self._entries = entries
         self._views: dict[str, CompactedView] = {}
+        self._deletions: dict[tuple[str, int], np.ndarray] = {}
         self._lock = threading.Lock()
 
     def read(
@@ -37,11 +49,14 @@ class CompactedEntries:
             view = self._view(table)
             is_compacted = run.ledger_id <= view.horizon(partition)
             found = self._rows(view, partition, run, spans) if is_compacted else []
+            deleted = _within(self._deletions.get((str(table), partition), _NONE), run, spans)
         if not is_compacted:
             yield from self._entries.read(table, run, spans, columns)
             return
         wanted, present = entry_ids_of(run, spans), Present()
         names = [*(ENTRY_COLUMNS if columns is None else ("entry_id", "batch_index", *columns)), "position"]
+        if len(deleted):
+            found = _in_order([*found, *self._deletions_at(table, run, deleted)])
         for rows in found:
             present.add(rows["entry_id"].to_numpy(), rows["batch_index"])
         missing = wanted.count * run.batch_size - present.messages
@@ -57,6 +72,34 @@ class CompactedEntries:
             found = _read_of(view, lambda: view.positions(partition, first, last, more))
             return view.horizon(partition), found
 
+    def look_for_deletions(self, table, partition: int, parts: Iterable[tuple[Run, list[tuple[int, int]]]]) -> None:
+        """Find the entries among *parts*, runs and stretches of their positions, that have a deletion."""
+        found = [
+            rows["position"].to_numpy()
+            for run, spans in parts
+            for rows in self._rows_that_delete(table, run, spans, _JUDGED_BY)
+        ]
+        with self._lock:
+            known = self._deletions.get((str(table), partition), _NONE)
+            self._deletions[str(table), partition] = np.unique(np.concatenate([known, *found]))
+
+    def deletions(self, table, partition: int, first: int, last: int) -> np.ndarray:
+        """Those that were found at *first*..*last*, in order."""
+        with self._lock:
+            known = self._deletions.get((str(table), partition), _NONE)
+        return known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")]
+
+    def _deletions_at(self, table, run: Run, positions: np.ndarray) -> Iterator[pa.Table]:
+        for rows in self._rows_that_delete(table, run, ranges_of(positions), None):
+            yield conform(rows, COMPACTED.schema, {"ledger_id": str(run.ledger_id), "publish_id": run.publish_id})
+
+    def _rows_that_delete(
+        self, table, run: Run, spans: Sequence[tuple[int, int]], columns: Sequence[str] | None
+    ) -> Iterator[pa.Table]:
+        for rows in self._entries.read(table, run, spans, columns):
+            if not isinstance(rows, Missing):
+                yield rows.filter(_deletes(rows))
+
     def _view(self, table) -> CompactedView:
         view = self._views.get(str(table))
         if view is None:
@@ -70,6 +113,27 @@ class CompactedEntries:
     ) -> list[pa.Table]:
         spans = [(run.first_position, run.last_position)] if spans is None else spans
         return _read_of(view, lambda: list(view.rows_between(partition, spans)))
+
+
+def _deletes(rows: pa.Table) -> pa.ChunkedArray:
+    """Which of the *rows* are deletions, as compaction judges them (protocol.compaction.payload_size)."""
+    stored = pc.fill_null(pc.binary_length(rows["payload"]), 0).cast(pa.int64())
+    plain = pc.subtract(stored, pc.multiply(rows["encryption_keys"].is_valid().cast(pa.int64()), TAG_BYTES))
+    is_empty = pc.less_equal(pc.coalesce(rows["uncompressed_size"].cast(pa.int64()), plain), 0)
+    return pc.and_(is_empty, pc.and_(rows["partition_key"].is_valid(), rows["uuid"].is_null()))
+
+
+def _within(known: np.ndarray, run: Run, spans: list[tuple[int, int]] | None) -> np.ndarray:
+    """Which of the *known* positions lie in *spans* of a run, or in the run."""
+    spans = [(run.first_position, run.last_position)] if spans is None else spans
+    parts = [known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")] for first, last in spans]
+    return np.concatenate([_NONE, *parts])
+
+
+def _in_order(tables: list[pa.Table]) -> list[pa.Table]:
+    """All their rows by position and batch index, as one."""
+    rows = pa.concat_tables(table.select(COMPACTED.schema.names) for table in tables)
+    return [rows.sort_by([("position", "ascending"), ("batch_index", "ascending")])]
 
 
 def _read_of(view: CompactedView, read: Callable[[], _T]) -> _T:

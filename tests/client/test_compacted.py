@@ -76,6 +76,90 @@ def test_what_compaction_left_out_is_acknowledged_for_who_reads_plainly_afterwar
     assert take(client.subscribe("t", "s"), 1) == [("a", b"3")]
 
 
+def some_of(consumer, count):
+    """The next *count* messages, each acknowledged."""
+    found = [consumer.receive(WAIT) for _ in range(count)]
+    for message in found:
+        consumer.acknowledge(message)
+    return [(message.partition_key(), message.data()) for message in found]
+
+
+def test_a_deletion_that_a_compaction_took_is_heard_of_by_who_knows_the_key(client, broker, admin, send):
+    """Decision 0.34: a cache that is built from a subscription would keep the key for ever."""
+    send(("a", b"1"), ("b", b"1"), ("c", b"1"))
+    consumer = client.subscribe("t", "s", **COMPACTED)
+    assert take(consumer, 3) == [("a", b"1"), ("b", b"1"), ("c", b"1")]
+    consumer.close()
+    send(("b", b"2"), ("a", b""), ("d", b"1"), ("d", None), ("b", b"3"))
+    assert admin.compact("t") == "SUCCESS"
+    send(("e", b"1"))
+    consumer = client.subscribe("t", "s", **COMPACTED)
+    assert take(consumer, 4) == [("a", b""), ("d", b""), ("b", b"3"), ("e", b"1")]
+    eventually(lambda: broker.cursor("t", "s").mark_delete == 8)
+    consumer.close()
+    new = client.subscribe("t", "new", **COMPACTED)
+    assert take(new, 3) == [("c", b"1"), ("b", b"3"), ("e", b"1")], "who knows no key has none to forget"
+
+
+def test_a_deletion_that_is_given_back_comes_again(client, broker, admin, send):
+    send(("a", b"1"))
+    consumer = client.subscribe("t", "s", negative_ack_redelivery_delay_ms=10, **COMPACTED)
+    assert some_of(consumer, 1) == [("a", b"1")]
+    send(("a", None), ("b", b"1"), ("b", b"2"))
+    admin.compact("t")
+    consumer.close()
+    consumer = client.subscribe("t", "s", negative_ack_redelivery_delay_ms=10, **COMPACTED)
+    deletion = consumer.receive(WAIT)
+    assert (deletion.partition_key(), deletion.data()) == ("a", b"")
+    consumer.negative_acknowledge(deletion)
+    found = {}
+    for _ in range(10):
+        message = consumer.receive(WAIT)
+        consumer.acknowledge(message)
+        found[message.partition_key()] = message.data(), message.redelivery_count()
+        if found.get("a") == (b"", 1) and "b" in found:
+            break
+    assert found["a"] == (b"", 1) and found["b"][0] == b"2"
+    eventually(lambda: broker.cursor("t", "s").mark_delete == 3)
+
+
+def test_a_deletion_that_is_compacted_while_the_topic_is_consumed_is_heard_of(client, broker, admin, send):
+    send(("a", b"1"), ("b", b"1"))
+    consumer = client.subscribe("t", "s", receiver_queue_size=1, **COMPACTED)
+    first = consumer.receive(WAIT)
+    send(("a", None), ("c", b"1"))
+    admin.compact("t")
+    send(("d", b"1"))
+    consumer.acknowledge(first)
+    found = [(first.partition_key(), first.data())]
+    while found[-1] != ("d", b"1"):
+        found += some_of(consumer, 1)
+    assert found[0] == ("a", b"1") and ("a", b"") in found and ("c", b"1") in found
+    eventually(lambda: broker.cursor("t", "s").mark_delete == 4)
+
+
+def test_a_deletion_in_a_batch_keeps_its_index(client, broker, admin, send):
+    send(("a", b"1"), ("b", b"1"))
+    consumer = client.subscribe("t", "s", **COMPACTED)
+    assert take(consumer, 2) == [("a", b"1"), ("b", b"1")]
+    consumer.close()
+    producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=10_000)
+    for key, value in (("x", b"1"), ("a", b""), ("x", b"2"), ("b", b"")):
+        producer.send_async(value, None, partition_key=key)
+    producer.flush()
+    admin.compact("t")
+    consumer = client.subscribe("t", "s", **COMPACTED)
+    messages = [consumer.receive(WAIT) for _ in range(3)]
+    assert [(each.partition_key(), each.data(), each.message_id().batch_index()) for each in messages] == [
+        ("a", b"", 1),
+        ("x", b"2", 2),
+        ("b", b"", 3),
+    ]
+    for message in messages:
+        consumer.acknowledge(message)
+    eventually(lambda: broker.cursor("t", "s").mark_delete == 2)
+
+
 def test_message_ids_and_counts_are_those_of_the_topic(client, admin, send):
     ids = send(("a", b"1"), ("b", b"1"), ("a", b"2"))
     admin.compact("t")
