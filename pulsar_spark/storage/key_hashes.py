@@ -37,7 +37,8 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
     entries = np.array([run.entries for run in runs], np.int64)
     has_keys = np.repeat(np.array([run.has_keys for run in runs], bool), entries)
     hashes = np.full(len(has_keys), NO_KEY_HASH, np.int32)
-    hashes[has_keys] = _hashes_of(table, [run for run in runs if run.has_keys])
+    if has_keys.any():
+        hashes[has_keys] = _hashes_of(table, [run for run in runs if run.has_keys])
     return hashes
 
 
