@@ -144,10 +144,10 @@ class ConsumerKeySharedPolicy(KeySharedPolicy):
         allow_out_of_order_delivery: bool = False,
         sticky_ranges: list[tuple[int, int]] | None = None,
     ):
+        if key_shared_mode == KeySharedMode.Sticky and sticky_ranges is None:
+            raise ValueError("When using key_shared_mode = KeySharedMode.Sticky you must also provide sticky_ranges")
         self.set_key_shared_mode(key_shared_mode)
         self.set_allow_out_of_order_delivery(allow_out_of_order_delivery)
-        if key_shared_mode is KeySharedMode.Sticky and sticky_ranges is None:
-            raise ValueError("When using key_shared_mode = KeySharedMode.Sticky you must also provide sticky_ranges")
         self.sticky_ranges = [] if sticky_ranges is None else _sticky_ranges(sticky_ranges)
 
     def policy(self) -> "ConsumerKeySharedPolicy":

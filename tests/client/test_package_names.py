@@ -164,6 +164,7 @@ def test_bytes_of_a_batch_are_refused_with_a_reason():
     [
         lambda: pulsar.DeadLetterPolicyBuilder().maxRedeliverCount(0).build(),
         lambda: pulsar.KeySharedPolicy().set_sticky_ranges([]),
+        lambda: pulsar.ConsumerKeySharedPolicy(1),  # which is Sticky, and lacks its ranges
         lambda: pulsar.KeySharedPolicy().set_sticky_ranges([(0, 70000)]),
         lambda: pulsar.BatchReceivePolicy(0, 0, 0),
         lambda: pulsar.AuthenticationToken(5),
