@@ -30,6 +30,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.letter_topics import letter_topic
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
+from pulsar_spark.storage.scan import check_opens
 from pulsar_spark.storage.session import local_frame
 from pulsar_spark.storage.slices import DELIVERED, PositionRange
 from pulsar_spark.storage.spark_root import layout_for_frames
@@ -169,6 +170,8 @@ def _subscription(dead_letter_topic_name: str) -> Column:
 def _sent(spark: SparkSession, layout: Layout) -> DataFrame:
     check_layout(layout)
     table = Reprocessing(layout)
+    if table.exists():
+        check_opens(table.path)
     rows = (
         spark.read.format("delta").load(str(table.path))
         if table.exists()

@@ -21,6 +21,7 @@ from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import check_opens
 from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.topics import Topic, resolve_topic
@@ -51,6 +52,7 @@ def read_messages(
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
     layout = layout_for_frames(spark, root)
     found, partitions = resolve_topic(layout, topic)
+    check_opens(found.path)
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
     if is_read_compacted:
         messages, has_encoded = _compacted(spark, layout, found, columns, partitions)

@@ -59,6 +59,15 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
     raise _cannot_open(path, gap) from gap
 
 
+def check_opens(path: str | os.PathLike) -> None:
+    """:class:`CorruptState` for a table that Spark cannot open because something of its log is torn; for who lets Spark
+    read it, which may know features that we do not."""
+    try:
+        open_table(path)
+    except CorruptState:
+        check_log(path_of(path))
+
+
 def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
     """What to raise for a table that ``deltalake`` cannot open: a fault of the disk as it is."""
     if is_fault_of_disk(error):

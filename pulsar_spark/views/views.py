@@ -22,6 +22,7 @@ from pulsar_spark.protocol.membership import KEY_SHARED
 from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import check_opens
 from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.storage.topics import check_layout
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS, TableSpec
@@ -71,7 +72,9 @@ def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list
     latest)."""
     found = []
     for served, bundle in zip(bundles_of(layout).ranges, layouts_of(layout), strict=True):
-        rows = spark.read.format("delta").load(str(bundle.broker_table(spec.name)))
+        path = bundle.broker_table(spec.name)
+        check_opens(path)
+        rows = spark.read.format("delta").load(str(path))
         if not served.is_whole and "topic" in rows.columns:
             rows = rows.filter(is_of_bundle(served))
         found.append(rows)

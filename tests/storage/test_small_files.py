@@ -147,6 +147,7 @@ def test_bundles_that_are_none_are_said_by_name(tmp_path, junk):
             bundles_of(layout)
 
 
+@pytest.mark.local_disk
 @EACH
 def test_a_claim_that_is_none_is_nobody_s_and_epochs_go_on(layout, junk):
     with contextlib.closing(pulsar.Client(f"delta:{layout.root}")) as client:
