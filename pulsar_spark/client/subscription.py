@@ -70,6 +70,7 @@ class PartitionSubscription(HandingOut):
         self.generation = 0
         self.lock = threading.Lock()
         self.key_order = KeyOrder() if keeps_key_order else None
+        self.wants_due_first = not keeps_key_order
         self.tracker = AcknowledgementTracker(
             self._channel, self.lock, self.row, grouping, self._flow_along if asks_along else list, self.key_order
         )

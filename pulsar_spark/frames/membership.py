@@ -274,6 +274,10 @@ class _PartitionMembership:
     def on_active(self, is_active: bool) -> None:
         """Nothing to do: a consumer that is not active is sent nothing."""
 
+    @property
+    def wants_due_first(self) -> bool:
+        return False  # a delivery's rows are a frame, which has no order
+
     def on_delivery(self, row: dict, requests_version: int) -> None:
         held = _held(self._partition, row)
         if row["lane_hashes"] is not None:

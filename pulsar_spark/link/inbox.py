@@ -1,8 +1,9 @@
 """Who in this client hears what of a round.
 
-Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery
-says which requests its round had read, so that a consumer can tell one that crossed a request of its own, and, where it
-is of a lane, which hashes are the lane's: they are in the same round. One of the due lane says its positions.
+Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries: what came due
+first, where consumers want that, for its rows come last and it goes before what is new. A delivery says which requests
+its round had read, so that a consumer can tell one that crossed a request of its own, and, where it is of a lane, which
+hashes are the lane's: they are in the same round. One of the due lane says its positions.
 Everything here is called by the channel, which holds its lock for what changes the tables.
 """
 
@@ -67,6 +68,10 @@ class Reply(NamedTuple):
 
 class Subscriber(Protocol):
     """What rows are dispatched to: one consumer on one topic partition. All calls come from the channel's thread."""
+
+    wants_due_first: bool
+    """Does what came due go before all else of a round? Not where the order of keys counts: what was given back goes
+    before that."""
 
     def on_reset(self) -> None:
         """The cursor was moved."""
@@ -206,7 +211,7 @@ class Inbox:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
         deliveries = [row for row in found["range"] if row["status"] == PENDING and row["delivery_round"] is not None]
         lanes = _lanes_of(rows, deliveries)
-        for row in deliveries:
+        for row in sorted(deliveries, key=self._comes_later):
             if subscriber := self._subscriber(row):
                 positions = unpacked(row["positions"]) if row["lane"] == DUE_LANE else None
                 subscriber.on_delivery(
@@ -218,6 +223,11 @@ class Inbox:
                     },
                     requests_version,
                 )
+
+    def _comes_later(self, delivery: dict) -> bool:
+        """Does a delivery come behind those of its round that came due, for who wants these first?"""
+        subscriber = self._subscriber(delivery) if delivery["lane"] != DUE_LANE else None
+        return subscriber is not None and subscriber.wants_due_first
 
     def _subscriber(self, row: dict) -> Subscriber | None:
         return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))

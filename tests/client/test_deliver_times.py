@@ -72,3 +72,30 @@ def test_what_waits_longer_than_the_maximum_is_refused(client, broker, service_u
     eventually(lambda: client.create_producer("t").send(b"off", deliver_after=HOUR))
     consumer = client.subscribe("t", "s", **SHARED)
     assert receive_values(consumer, 4) == ["early", "past", "plain", "off"] and nothing_comes(consumer)
+
+
+@pytest.mark.parametrize("size", [1000, 2])
+@pytest.mark.parametrize("allows_out_of_order", [None, True, False])
+def test_what_has_come_due_goes_before_what_is_new_in_the_same_round(client, broker, size, allows_out_of_order):
+    """Where the order of keys counts, what was given back goes first, and with it what is new in that round."""
+    options, of_keys = SHARED, None
+    if allows_out_of_order is not None:
+        of_keys = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.AutoSplit, allows_out_of_order)
+        options = SHARED | {"consumer_type": pulsar.ConsumerType.KeyShared, "key_shared_policy": of_keys}
+    producer = client.create_producer("t")
+    consumer = client.subscribe("t", "s", receiver_queue_size=size, **options)
+    for number, seconds in enumerate((60, 50, 55)):
+        producer.send(f"due{number}".encode(), partition_key=f"k{number % 2}", deliver_after=timedelta(seconds=seconds))
+    producer.send(b"met", partition_key="k0")
+    assert receive_values(consumer, 1) == ["met"]  # the others wait from now on
+    with broker.paused():
+        broker.advance(120)
+        for number in range(4):
+            producer.send(f"new{number}".encode(), partition_key=f"k{number % 2}")
+    found = receive_values(consumer, 7)
+    due, new = ["due1", "due2", "due0"], [f"new{number}" for number in range(4)]
+    assert [value for value in found if value in due] == due and [value for value in found if value in new] == new
+    if allows_out_of_order is False:
+        assert all(found.index("due0") <= found.index(each) + size for each in new[size:])
+    else:
+        assert found == due + new
