@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, TypeVar, cast
 
-from pulsar_spark.errors import Interrupted, InvalidConfiguration, InvalidTopicName
+from pulsar_spark.errors import AlreadyClosed, Interrupted, InvalidConfiguration, InvalidTopicName
+from pulsar_spark.link import interrupts
 from pulsar_spark.storage import forks
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -99,6 +100,9 @@ def public_call(method: Method) -> Method:
         try:
             return method(self, *args, **kwargs)
         except Interrupted:
+            raise
+        except AlreadyClosed:
+            interrupts.stay_to_the_end()
             raise
         except KeyboardInterrupt:
             raise interrupted(self, method.__name__.lstrip("_")) from None

@@ -267,6 +267,7 @@ class Client(Described, Producing, Subscribing):
     def _close_at_exit(self) -> None:
         """A script that ends without closing still publishes and acknowledges what is pending."""
         if not self._is_closed and self._process == forks.generation:
+            interrupts.end_program()
             self._close(lambda handle: handle.close())
 
     def _close(self, close) -> list[PulsarSparkError]:

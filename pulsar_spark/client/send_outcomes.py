@@ -47,6 +47,8 @@ class Outcome(Answered):
     def result(self, timeout: float) -> MessageId:
         if not interrupts.until(self._event.wait, min(timeout + 1, threading.TIMEOUT_MAX)):
             raise Timeout("the message was not published within the send timeout; it may still be")
+        if isinstance(self._error, AlreadyClosed):
+            interrupts.stay_to_the_end()
         if self._error is not None:
             raise self._error
         return self._message_id

@@ -22,6 +22,7 @@ _NEVER = threading.Event()
 _clients = 0
 _count = 0
 _lock = threading.Lock()
+_is_over = False
 
 
 class _Here(threading.local):
@@ -65,6 +66,19 @@ def stop_listening() -> None:
         and signal.getsignal(signal.SIGINT) is _on_interrupt
     ):
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def end_program() -> None:
+    """The program ends, and its clients are closed by that alone."""
+    global _is_over
+    _is_over = True
+
+
+def stay_to_the_end() -> None:
+    """Return unless the program ends: then a daemon thread stays in its call, and goes with the process. What closed
+    its client is nothing that the thread did, and would only be a traceback."""
+    while _is_over and threading.current_thread().daemon:
+        time.sleep(1.0)
 
 
 def ignore_here() -> None:

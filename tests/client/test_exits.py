@@ -20,6 +20,39 @@ producer.flush()
 """
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "consumer.receive()",
+        "consumer.receive(50)",
+        "consumer.batch_receive()",
+        "reading.read_next()",
+        "consumer.acknowledge(consumer.receive())",
+        "producer.send(b'x')",
+        "client.get_topic_partitions('t')",
+    ],
+)
+def test_a_daemon_thread_in_a_call_at_the_end_leaves_no_traceback(broker, service_url, call):
+    """The program ends without closing anything: whoever is still in a call, or makes another one, is not told."""
+    source = (
+        USE
+        + f"""
+reading = client.create_reader("t", pulsar.MessageId.latest)
+begun = threading.Event()
+def work():
+    while True:
+        try:
+            begun.set()
+            {call}
+        except pulsar.Timeout:
+            pass
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+"""
+    )
+    assert run(source, service_url) == (0, [], "")
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
 def test_a_signal_to_the_process_group_leaves_no_traceback_of_ours(broker, service_url, how):
     source = (
