@@ -39,7 +39,7 @@ KEPT_ROUNDS, KEPT_BYTES = 8, 1 << 20
 """Of the latest rounds the rows are kept for others, where they are no more than that."""
 
 _logs: dict[tuple, "BundleLog"] = {}
-_logs_lock = threading.Lock()
+_logs_lock = forks.module_lock()
 
 
 class BundleLog(Worker):

@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable
 
 from pulsar_spark.errors import Interrupted
+from pulsar_spark.storage import forks
 
 SLICE_SECONDS = 0.1
 _WORDS = "Ctrl-C was pressed while the call waited"
 _NEVER = threading.Event()
 _clients = 0
 _count = 0
-_lock = threading.Lock()
+_lock = forks.module_lock()
 _is_over = False
 
 

@@ -1,6 +1,5 @@
 """What the clients of a process have in common of a table of the broker's: one of a kind, for as long as any has it."""
 
-import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -17,7 +16,7 @@ class SharedByTable(Generic[Kept]):
     a process that was forked. Safe for threads."""
 
     def __init__(self, make: Callable[[AnyPath], Kept]):
-        self._make, self._lock = make, threading.Lock()
+        self._make, self._lock = make, forks.module_lock()
         self._kept: WeakValueDictionary[tuple, Kept] = WeakValueDictionary()
 
     def of(self, path: AnyPath) -> Kept:

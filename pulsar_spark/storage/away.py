@@ -6,17 +6,17 @@ in this process has it open who saw it. Roots in object stores do not go away.
 """
 
 import os
-import threading
 import weakref
 from pathlib import Path
 
 from pulsar_spark.errors import RootAway
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.store import AnyPath, path_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _seen: dict[str, weakref.WeakSet[Layout]] = {}
-_lock = threading.Lock()
+_lock = forks.module_lock()
 
 
 def saw_root(layout: Layout) -> None:

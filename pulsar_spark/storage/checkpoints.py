@@ -19,6 +19,7 @@ from typing import NamedTuple
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
@@ -37,7 +38,7 @@ Spark does for a frame that is executed later."""
 APART_SECONDS = 24 * 60 * 60
 """Older checkpoints lie so far apart, and from four times that age on at most half of their age."""
 _FILE = re.compile(r"([0-9]{20})\.checkpoint(\.[0-9]{10}\.[0-9]{10})?\.parquet")
-_checkpointing = threading.Lock()
+_checkpointing = forks.module_lock()
 log = logging.getLogger(__name__)
 
 

@@ -7,12 +7,13 @@ library was used before, nothing can be opened after it.
 """
 
 import os
+import threading
 
 from pulsar_spark.errors import OperationNotSupported
 
 ADVICE = (
-    "start the process with the method 'spawn' (multiprocessing.get_context('spawn'), or set_start_method('spawn')) "
-    "and open a client in it"
+    "open the first client after the fork, as in a server's post_fork hook, or start the process with the method "
+    "'spawn' (multiprocessing.get_context('spawn'), or set_start_method('spawn')) and open a client in it"
 )
 generation = 0
 """Counts the forks this process comes from, since the package was imported: what was opened under another number was
@@ -29,11 +30,19 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+def module_lock() -> threading.Lock:
+    """A lock of all of a process, which is free in a copy of the process, whichever thread held it at the fork."""
+    lock = threading.Lock()
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does with its own
+    return lock
+
+
 def check_usable() -> None:
     """:class:`OperationNotSupported` in a process that was forked from one that had used the tables."""
     if _used_by is not None and _used_by != generation:
         raise OperationNotSupported(
-            f"process {os.getpid()} was forked from one that had used the tables, which its copy cannot: {ADVICE}"
+            f"process {os.getpid()} was forked from one that had made or read tables (a new root or topic, a reader, a "
+            f"consumer, an Admin's answers), so no client and no Admin works in it: {ADVICE}"
         )
 
 

@@ -40,7 +40,7 @@ MOST_TOPICS = 1000
 """Of more topics those that were asked about first are forgotten."""
 
 _shared: WeakValueDictionary[tuple, "LedgerIndex"] = WeakValueDictionary()
-_shared_lock = threading.Lock()
+_shared_lock = forks.module_lock()
 
 
 class LedgerIndex:

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.data_files import partition_values
@@ -39,7 +40,7 @@ MOST_LOOKS = 5000
 """Commits that are looked through for removes; where there are more, the table is opened instead."""
 _REMEMBERED = 1024
 _known: OrderedDict[str, "TopicFiles"] = OrderedDict()
-_lock = threading.Lock()
+_lock = forks.module_lock()
 T = TypeVar("T")
 
 READ_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError)

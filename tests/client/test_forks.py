@@ -1,6 +1,13 @@
 """After a fork: an error that names ``spawn``, never a panic and never a wait."""
 
+import contextlib
+import textwrap
+
+import pytest
+
+import pulsar_spark as pulsar
 from tests.client.processes import run
+from tests.client.waiting import send
 
 SOURCE = """
 from pulsar_spark.admin import Admin
@@ -86,3 +93,58 @@ def test_a_process_that_only_imported_the_package_may_fork(service_url):
         print(os.waitpid(pid, 0)[1])
     """
     assert run(source, service_url) == (0, ["0"], "")
+
+
+CHILD = """
+client = pulsar.Client(url, operation_timeout_seconds=20)
+client.create_producer("old").send(b"of the child")
+consumer = client.subscribe("old", "child", initial_position=pulsar.InitialPosition.Earliest)
+print(consumer.receive(20_000).data() in (b"x", b"of the child"), flush=True)
+client.close()
+"""
+FORK = """
+pid = os.fork()
+if pid == 0:
+    try:
+{child}
+    except pulsar.OperationNotSupported as error:
+        print("post_fork hook" in str(error) and "no client and no Admin" in str(error), flush=True)
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+os._exit(0)
+"""
+
+
+def of_a_child(service_url: str, parent: str) -> tuple[int, list[str], str]:
+    """What a client says that a child makes after its parent did something."""
+    return run(parent + FORK.format(child=textwrap.indent(CHILD, " " * 8)), service_url)
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "client = pulsar.Client(url)",
+        "pulsar.Client(url).close()",
+        "client = pulsar.Client(url)\nproducer = client.create_producer('old')\n"
+        "for _ in range(30): producer.send_async(b'x', None)\n",
+    ],
+    ids=["opened", "closed", "sending"],
+)
+def test_a_child_has_a_client_of_its_own_where_the_parent_only_sent(broker, service_url, parent):
+    with contextlib.closing(pulsar.Client(service_url)) as other:
+        send(other, "old", "x")
+    assert of_a_child(service_url, parent) == (0, ["True", "0"], "")
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "client = pulsar.Client(url)\nclient.create_producer('new')",
+        "client = pulsar.Client(url)\nclient.create_reader('old', pulsar.MessageId.earliest).read_next(20_000)",
+    ],
+    ids=["made a topic", "read"],
+)
+def test_a_child_is_told_what_its_parent_did(broker, service_url, parent):
+    with contextlib.closing(pulsar.Client(service_url)) as other:
+        send(other, "old", "x")
+    assert of_a_child(service_url, parent + "\n") == (0, ["True", "0"], "")
