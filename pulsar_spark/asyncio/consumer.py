@@ -139,7 +139,8 @@ class Consumer(Described):
 
     @raises_exceptions
     async def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give a *message* back: it comes again after ``negative_ack_redelivery_delay_ms``."""
+        """Give a *message* back: it comes again after ``negative_ack_redelivery_delay_ms``, on Key_Shared before later
+        messages of its key (see the client's :meth:`~pulsar_spark.client.consumer.Consumer.negative_acknowledge`)."""
         await self._of(message, self._consumer.negative_acknowledge)
 
     async def _of(self, message: Message | MessageId, call: Callable) -> None:

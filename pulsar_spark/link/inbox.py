@@ -1,9 +1,9 @@
 """Who in this client hears what of a round.
 
-Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries: what came due
-first, where consumers want that, for its rows come last and it goes before what is new. A delivery says which requests
-its round had read, so that a consumer can tell one that crossed a request of its own, and, where it is of a lane, which
-hashes are the lane's: they are in the same round. One of the due lane says its positions.
+Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries: what came
+due first, where consumers want that, for its rows come last and it goes before what is new. A delivery says which
+requests its round had read, so that a consumer can tell one that crossed a request of its own, and, where it is of a
+lane, which hashes are the lane's: they are in the same round. One of the due lane says its positions.
 Everything here is called by the channel, which holds its lock for what changes the tables.
 """
 
