@@ -198,6 +198,7 @@ __all__ = [
     "MessageTooBig",
     "MessagesLost",
     "MultiplierRedeliveryBackoff",
+    "NamespaceNotFound",
     "NewerLayout",
     "NotARoot",
     "NotAllowedError",
