@@ -92,14 +92,6 @@ MUTANTS = (
         "tests/spec/subscriptions/test_seek.py",
     ),
     Mutant(
-        "seek-keeps-permits-of-before-the-round",
-        "what was trimmed is delivered to a cursor that is moved before it",
-        "protocol/cursor.py",
-        "return max(min(position, end), first)",
-        "return min(position, end)",
-        "pulsar_spark/protocol/cursor.py",
-    ),
-    Mutant(
         "mark-delete-runs-over-a-hole",
         "mark-delete runs over an entry that is not acknowledged",
         "protocol/cursor.py",

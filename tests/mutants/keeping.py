@@ -41,7 +41,7 @@ MUTANTS = (
         "storage/trimming.py",
         "max(each.ledger_id, gone[each.partition])",
         "each.ledger_id",
-        "tests/storage/test_trimming.py",
+        "tests/storage/test_trimming.py::test_what_was_trimmed_stays_so_whatever_is_trimmed_later",
     ),
     Mutant(
         "retention-off-by-one-ledger",
@@ -154,8 +154,7 @@ MUTANTS = (
         "storage/shortening.py",
         "if each.version <= followed + 1 and",
         "if",
-        "tests/storage/test_housekeeping.py::test_a_log_begins_at_no_checkpoint_that_was_made_just_now "
-        "tests/storage/test_shortened_logs.py",
+        "tests/storage/test_trust.py::test_no_commit_goes_that_somebody_has_not_followed",
     ),
     Mutant(
         "checkpoint-trusted-unread",
@@ -163,7 +162,7 @@ MUTANTS = (
         "storage/shortening.py",
         "if is_old and _can_be_read(each.files[0]):",
         "if is_old:",
-        "tests/storage/test_shortened_logs.py",
+        "tests/storage/test_trust.py::test_no_commit_goes_for_a_checkpoint_that_cannot_be_read",
     ),
     Mutant(
         "chosen-checkpoint-removed",
@@ -187,7 +186,7 @@ MUTANTS = (
         "storage/sequence_ids.py",
         "for each in reversed(checkpoints(self._table)):",
         "for each in checkpoints(self._table)[-1:]:",
-        "tests/storage/test_sequence_ids.py",
+        "tests/storage/test_trust.py::test_sequence_ids_are_read_from_the_newest_checkpoint_that_can_be",
     ),
     Mutant(
         "repair-forgets-transactions",
@@ -195,7 +194,7 @@ MUTANTS = (
         "storage/repair.py",
         "commit_text(adds, self._transactions(version, group))",
         "commit_text(adds, {})",
-        "tests/storage/test_repair.py",
+        "tests/storage/test_trust.py::test_a_commit_that_is_mended_still_says_what_is_not_to_be_written_twice",
     ),
     Mutant(
         "repair-takes-another-round",
@@ -203,8 +202,7 @@ MUTANTS = (
         "storage/repair.py",
         "groups = [group for group in groups if group.identity == wanted]",
         "pass",
-        "tests/storage/test_repair.py::test_two_broken_commits_get_their_files_in_order "
-        "tests/storage/test_repair.py::test_what_a_crash_left_is_not_taken_for_what_was_committed",
+        "tests/storage/test_trust.py::test_a_round_that_is_lost_is_not_replaced_by_files_of_another",
     ),
     Mutant(
         "dead-letter-claimed-twice",
@@ -212,7 +210,7 @@ MUTANTS = (
         "storage/reprocessing.py",
         'return open_claims | {row["message_id"] for row in steps["sent"]}',
         'return {row["message_id"] for row in steps["sent"]}',
-        "tests/frames/test_reprocess_plan.py",
+        "tests/storage/test_trust.py::test_a_letter_is_taken_from_its_claim_on_unless_the_job_drops_it",
     ),
     Mutant(
         "deleted-rows-delivered",

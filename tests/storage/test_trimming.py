@@ -12,6 +12,7 @@ from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage import trimming
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import Trimmed, trim_topic
 from pulsar_spark.storage.whole_ledgers import whole_ledgers
@@ -172,6 +173,27 @@ def test_partitions_are_trimmed_each_by_itself(tmp_path):
     assert sorted(row["partition"] for row in rows) == [0, 1, 1]
     engine.round([], 3)
     assert load_bundle(engine.layout).topic(TOPIC).trimmed == {0: 2, 1: 1}
+
+
+def test_what_was_trimmed_stays_so_whatever_is_trimmed_later(tmp_path):
+    """Of one partition less than before, of another more."""
+    engine = new_engine(None, tmp_path)
+    engine.create_topic(TOPIC, 2)
+    for _ in range(4):
+        for partition in (0, 1):
+            engine.publish(TOPIC, partition, [1], publish_time_ms=0)
+    first, second = On(TOPIC, 0), On(TOPIC, 1)
+    engine.round([first.create_subscription("Earliest"), second.create_subscription("Earliest")], 1)
+    engine.round([first.clear_backlog(), second.ack(0)], 2)
+    topic = read_topic(engine.layout, TOPIC)
+    trim_topic(engine.layout, topic, [0, 1], now=at(10))
+    before = trimmed_ledgers(topic.path, [0, 1])
+    engine.round([second.ack(1)], 3)
+    trim_topic(engine.layout, topic, [0, 1], now=at(10), before=2)
+    after = trimmed_ledgers(topic.path, [0, 1])
+    assert after[0] == before[0] and after[1] > before[1]
+    engine.round([], 4)
+    assert load_bundle(engine.layout).topic(TOPIC).trimmed == {0: 3, 1: 2}
 
 
 def test_nobody_gets_before_what_was_trimmed(engine):
