@@ -14,7 +14,7 @@ from pulsar_spark.broker.rescheduling import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN, SINCE_ROUND, UNSEEN
 from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, MAX_MS, POSITIONS, position_of
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.packing import named_positions
@@ -135,20 +135,22 @@ class Acknowledgements(Desk):
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
         """Note what is asked by requests *alike* one of :data:`NOTED` that was just *taken*: of the same kind, about
         the same cursor, by the same consumer. Gives those that must be taken one by one, each in its turn: those that
-        say more than positions, or what will be refused."""
+        say more than positions and that nobody saw the entries, or what will be refused."""
         cursor = self.cursor_of(taken)
         draft, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         for request in alike:
             first, last, delay_ms = request.first, request.last, request.delay_ms or 0
-            if request.properties or request.ack_set is not None or delay_ms > MOST_DELAY_MS:
+            is_unseen = not is_ack and delay_ms <= 0 and request.properties == UNSEEN
+            if (request.properties and not is_unseen) or request.ack_set is not None or delay_ms > MOST_DELAY_MS:
                 yield request
             elif first is None or last is None or not 0 <= first <= last < end:
                 yield request
             elif is_ack:
                 draft.acks.add(first, last)
             else:
-                draft.returns.append(Return(first, last, taken.consumer_id, now + max(delay_ms, 0) * 1000))
+                due_time = now + max(delay_ms, 0) * 1000
+                draft.returns.append(Return(first, last, taken.consumer_id, due_time, is_unseen))
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)

@@ -25,7 +25,7 @@ from pulsar_spark.client.pending_acks import PendingAcks
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.errors import PulsarSparkError
 from pulsar_spark.link.channel import SPACING, Channel
-from pulsar_spark.protocol.cursor import IS_UNSEEN
+from pulsar_spark.protocol.cursor import UNSEEN
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.positions import ranges_of
 
@@ -250,7 +250,7 @@ class AcknowledgementTracker:
             for first, last in ranges_of(sorted(positions))
         ]
         rows += [
-            self._make("negative_ack", first=first, last=last, delay_ms=0, properties={IS_UNSEEN: "true"})
+            self._make("negative_ack", first=first, last=last, delay_ms=0, properties=UNSEEN)
             for first, last in ranges_of(sorted(unseen))
         ]
         return rows

@@ -26,9 +26,9 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
 
 _POSITION = attrgetter("_position")
-_MOST_GUARDED = 100
-"""So many messages are looked at in one go while some come too early: each that is given back makes those left be
-looked at once more."""
+_MOST_GUARDED = 20
+"""So many messages are looked at in one go while some come too early: whenever the application gives one back, those
+left are looked at once more."""
 
 
 class HandingOut:

@@ -19,7 +19,7 @@ from pulsar_spark.frames.delivery import Answer, Delivery
 from pulsar_spark.frames.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND, UNSEEN
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.protocol.topic_name import check_own_name, check_subscription
@@ -210,7 +210,7 @@ class Membership:
             for held, delay_ms in zip(reply.given_back, delays_ms, strict=True)
         )
         unseen = (
-            self.row("negative_ack", held.partition, first=held.first, last=held.last, properties={IS_UNSEEN: "true"})
+            self.row("negative_ack", held.partition, first=held.first, last=held.last, properties=UNSEEN)
             for held in reply.unseen
         )
         return [*acknowledged, *given_back, *unseen]

@@ -26,6 +26,9 @@ IS_UNSEEN = "is_unseen"
 """Property of a negative acknowledgement, "true" where the application was shown none of its entries: a consumer may
 give back what came too early for the order of a key. They come again at once, and that counts as no redelivery."""
 
+UNSEEN = {IS_UNSEEN: "true"}
+"""The properties of such a request that says no more."""
+
 SINCE_ROUND = "since_round"
 """Property of a request to redeliver all: only what this round delivered to the consumer from the request's ``first``
 place on, and all that later rounds did. The application was shown none of it (see :data:`IS_UNSEEN`)."""

@@ -50,6 +50,8 @@ def drawn(seed: int) -> list[dict]:
                 if odd < 0.09
                 else row | {"properties": {"valid_until_ms": rng.choice(["0", str(10**14)])}}
                 if odd < 0.12
+                else row | {"properties": {"is_unseen": "true"}}
+                if odd < 0.24
                 else row
             )
         if rng.random() < 0.1:
