@@ -1,7 +1,5 @@
 """The sticky-key hashes of a topic partition's entries."""
 
-from functools import partial
-
 import numpy as np
 
 from pulsar_spark.broker.entry_columns import EntryColumn
@@ -15,7 +13,7 @@ class EntryHashes(EntryColumn):
     """The hashes of one partition of the topic in *table*."""
 
     def __init__(self, table: AnyPath, ledgers: PartitionLedgers):
-        super().__init__(ledgers, partial(read_hashes, table), np.int32)
+        super().__init__(ledgers, lambda runs: read_hashes(table, runs), np.int32)
         self._table = table
 
     def gone(self, first: int, last: int) -> np.ndarray:
