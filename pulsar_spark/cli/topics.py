@@ -104,8 +104,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is lost.")] = False,
     as_json: Json = False,
 ):
-    """Delete a topic with its messages and subscriptions. One that has subscriptions or messages is asked for, or wants
-    --yes."""
+    """Delete a topic with its messages and subscriptions. Where it has subscriptions it asks, or wants --yes."""
     if not yes:
         _confirm_deletion(topic, admin(root).describe(topic))
     admin(root).delete_topic(topic, force)
@@ -115,12 +114,11 @@ def delete(
 def _confirm_deletion(topic: str, found: dict) -> None:
     """Ask whether what is lost may be, where there is something; without a terminal to ask on it is refused."""
     messages, subscriptions = sum(found["messages"].values()), found["subscriptions"]
-    if not messages and not subscriptions:
+    if not subscriptions:
         return
-    lost = f"{messages} message{'s' * (messages != 1)}"
-    if subscriptions:
-        named = ", ".join(subscriptions[:_NAMED]) + (", ..." if len(subscriptions) > _NAMED else "")
-        lost += f" and {len(subscriptions)} subscription{'s' * (len(subscriptions) != 1)} ({named})"
+    named = ", ".join(subscriptions[:_NAMED]) + (", ..." if len(subscriptions) > _NAMED else "")
+    lost = f"{messages} message{'s' * (messages != 1)} and {len(subscriptions)} subscription"
+    lost += f"{'s' * (len(subscriptions) != 1)} ({named})"
     if not sys.stdin.isatty():
         raise NotAllowedError(f"topic {topic!r} has {lost}, which would be lost: give --yes to delete it")
     typer.confirm(f"{topic} has {visible(lost)}, which will be lost. Delete it?", abort=True, err=True)

@@ -153,12 +153,16 @@ def test_a_command_that_does_not_exist_is_perhaps_another():
 
 
 @pytest.mark.parametrize("is_given", [False, True])
-def test_a_topic_that_holds_something_is_deleted_only_with_yes(made, is_given):
+def test_a_topic_that_has_subscriptions_is_deleted_only_with_yes(made, is_given):
     say(made, "produce", "flights", "x")
+    with PlainBroker(made):
+        Admin(f"delta:{made}", timeout_seconds=60).create_subscription("flights", "s", "earliest")
     if not is_given:
-        with pytest.raises(NotAllowedError, match="'flights' has 1 message, which would be lost: give --yes"):
+        lost = r"'flights' has 1 message and 1 subscription \(s\), which would be lost: give --yes"
+        with pytest.raises(NotAllowedError, match=lost):
             say(made, "topics", "delete", "flights")
     else:
         assert say(made, "topics", "delete", "flights", "--yes") == "deleted flights\n"
     assert ("persistent://public/default/flights" in names(made)) is not is_given
+    say(made, "produce", "acme/shop/orders", "x")
     assert say(made, "topics", "delete", "acme/shop/orders") == "deleted acme/shop/orders\n"
