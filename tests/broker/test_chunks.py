@@ -19,6 +19,7 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage import chunk_groups
 from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.delay_index import IndexReader
+from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import trim_topic
 from tests.chunks import publish as publish_chunks
@@ -207,6 +208,18 @@ def test_a_delayed_chunked_message_comes_due_once_as_a_whole(engine, subscriptio
     engine.round([ON._ask("close", "A"), *join("Exclusive", consumer="B")], START + 60_002)
     publish(engine, "B:1:2", **later)
     assert positions(engine.round([], START + 60_003)) == [5]
+
+
+def test_who_asks_for_the_end_of_a_message_alone_finds_where_it_begins(engine):
+    """Its first chunk was numbered rounds before."""
+    engine.round(join(), START)
+    for number, entry in enumerate(["A:0:3", "x A:1:3", "x A:2:3"]):
+        publish(engine, entry)
+        engine.round([], START + number)
+    topic = read_topic(engine.layout, TOPIC)
+    ledgers = ledgers_of_topic(engine.layout, topic.topic_id)[-1]
+    firsts, lasts = chunk_groups.ChunkGroups(topic.path, ledgers).units(4, 4)
+    assert (firsts.tolist(), lasts.tolist()) == ([0], [4])
 
 
 def test_what_is_begun_anew_or_broken_is_needed_no_more_even_while_nobody_asks(engine):

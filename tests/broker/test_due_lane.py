@@ -178,6 +178,14 @@ def test_promoted_entries_wait_where_the_clock_is_set_back_before_anybody_takes_
     assert positions(engine.round([], START + 2_000)) == [1]
 
 
+def test_what_is_promoted_and_not_due_by_the_clock_waits_whatever_else_the_round_does(engine):
+    publish(engine, 1_000, 2_000)
+    engine.round(join(permits=1), START)
+    assert positions(engine.round([], START + 3_000)) == [0]
+    assert positions(engine.round([ON.ack(0), ON.flow("A", 9)], START + 1_999)) == []
+    assert positions(engine.round([], START + 2_000)) == [1]
+
+
 def test_exclusive_gets_all_and_what_is_left_waits_again(engine):
     publish(engine, HOUR, None, 2 * HOUR, 1_000)
     engine.round(join(permits=9), START)
@@ -428,6 +436,19 @@ def test_what_is_asked_while_the_index_is_made_anew(engine, lost_index, dies, su
     assert sorted(state["pending"]) == [0, 2, 5, 8]
     engine.round([ON.ack(0, 8)], START + 9_001)
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 8 and kept(engine) == []
+
+
+def test_what_was_acknowledged_while_the_index_was_made_anew_comes_to_nobody(engine, lost_index):
+    """It was out then: by its number it is known as acknowledged when the index is there again."""
+    publish(engine, 1_000, HOUR)
+    engine.round(join(), START)
+    assert positions(engine.round([], START + 1_000)) == [0]
+    upkeep = lost_index(START + 1_001)
+    engine.round([ON.ack(0)], START + 1_002)
+    upkeep.work()
+    engine.round([], START + 1_003)
+    engine.round([ON.close("A")], START + 1_004)
+    assert positions(engine.round(join(), START + 1_005)) == []
 
 
 def test_what_waits_for_the_index_and_cannot_be_read_again_is_said(engine, lost_index, caplog):
