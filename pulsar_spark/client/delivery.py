@@ -172,7 +172,8 @@ class Delivery:
 
 def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
     """The last deliveries of one subscription's *queue*, whole, that can be named by the first round and the first
-    place there: so many *messages*, or somewhat more; fewer where that is all."""
+    place there: so many *messages*, or somewhat more; fewer where that is all. It begins behind what is of a lane and was
+    not looked up: that stays."""
     if not queue or messages <= 0:
         return []
     taken, before = queue[0].subscription.taken, []
@@ -182,6 +183,8 @@ def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
     cut, first, found = len(queue), queue[-1].place, 0
     for at in reversed(range(len(queue))):
         delivery = queue[at]
+        if delivery.positions is None:
+            break
         is_same_round = at + 1 < len(queue) and queue[at + 1].round == delivery.round
         first = min(first, delivery.place) if is_same_round else delivery.place
         found += 0 if delivery.is_dead else delivery.messages
