@@ -172,8 +172,8 @@ class Delivery:
 
 def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
     """The last deliveries of one subscription's *queue*, whole, that can be named by the first round and the first
-    place there: so many *messages*, or somewhat more; fewer where that is all. It begins behind what is of a lane and was
-    not looked up: that stays."""
+    place there: so many *messages*, or somewhat more; fewer where that is all. What is of a lane and was not looked up
+    stays, with all before it."""
     if not queue or messages <= 0:
         return []
     taken, before = queue[0].subscription.taken, []
