@@ -1,0 +1,38 @@
+"""Code that the README and the pages show runs as it stands: a page's blocks one after the other, in one world."""
+
+import subprocess
+
+import pytest
+
+from tests.docs.pages import PAGES, Block, blocks_of, name_of, world_of
+
+SECONDS = 300
+
+
+def _cases():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if blocks_of(text):
+            world = (world_of(text) or "an empty folder").replace(" ", "_")
+            marks = [pytest.mark.spark] if "spark" in world else []
+            yield pytest.param(page, world, id=name_of(page), marks=marks)
+
+
+@pytest.mark.parametrize("page, world", _cases())
+def test_the_code_of_a_page_runs(page, world, request):
+    given = request.getfixturevalue(world)
+    names = {"__name__": "__main__", **(given if isinstance(given, dict) else {})}
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        _run(block, names, name_of(page))
+
+
+def _run(block: Block, names: dict, page: str) -> None:
+    if block.language == "python":
+        source = "\n" * block.line + block.text  # a traceback names the line of the page
+        exec(compile(source, page, "exec"), names)
+    elif block.language == "sql":
+        for statement in filter(str.strip, block.text.split(";")):
+            names["spark"].sql(statement).collect()
+    else:
+        ran = subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], capture_output=True, text=True, timeout=SECONDS)
+        assert ran.returncode == 0, f"{page}:{block.line}\n{block.text}\n{ran.stdout}\n{ran.stderr}"
