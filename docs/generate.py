@@ -1,0 +1,174 @@
+"""Writes the reference pages from the code: ``python docs/generate.py``; a test holds that they are fresh.
+
+Each page comes from one place: commands from the command line's own help, policies from ``protocol.policies``, tables
+and views from their specs, errors and functions from their docstrings.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import typer
+
+REPOSITORY = Path(__file__).parents[1]
+sys.path.insert(0, str(REPOSITORY))
+PAGES = REPOSITORY / "docs" / "reference"
+FRESH = "<!-- Made by docs/generate.py from the code: change it there. -->"
+PUBLIC = {
+    "pulsar_spark": "The client, with the names of the `pulsar` package.",
+    "pulsar_spark.asyncio": "The client for programs on `asyncio`.",
+    "pulsar_spark.schema": "Schemas, with the names of `pulsar.schema`.",
+    "pulsar_spark.frames": "DataFrames: publish, consume, read, dead letters.",
+    "pulsar_spark.views": "Views over the state of a root.",
+}
+"""Modules whose public names the Python page has, and a sentence for each."""
+
+
+def markdown(said: str | None) -> str:
+    """A docstring in Markdown: roles of Sphinx and double quotes become code."""
+    text = inspect.cleandoc(said or "")
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text.replace("``", "`"))
+
+
+def first_sentence(said: str | None) -> str:
+    """The first sentence of a docstring, in one line."""
+    paragraph = " ".join(markdown(said).partition("\n\n")[0].split())
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z`])", paragraph)[0]
+
+
+def cell(said: str) -> str:
+    """Text that stands in a cell of a table."""
+    return " ".join(said.replace("|", "\\|").split())
+
+
+def commands(group: object, names: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
+    """Every command below a group, with its full name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*names, name))
+        else:
+            yield " ".join((*names, name)), command
+
+
+def command_line() -> str:
+    """Every command, its arguments and options."""
+    from pulsar_spark.cli import app
+
+    root = typer.main.get_command(app)
+    parts = [
+        "# Command line",
+        FRESH,
+        "All commands take `--root`, or the environment variable `PULSAR_SPARK_ROOT`. `pulsar-spark COMMAND --help` says the same as this page.",
+    ]
+    for name, command in commands(root):
+        arguments = [each for each in command.params if each.param_type_name == "argument"]
+        options = [each for each in command.params if each.param_type_name == "option" and not each.hidden and each.name != "help"]
+        words = " ".join(each.name.upper() if each.required else f"[{each.name.upper()}]" for each in arguments)
+        parts.append(f"## {name}")
+        parts.append(f"`pulsar-spark {name}{' ' + words if words else ''}`")
+        parts.append(markdown(command.help))
+        if options:
+            rows = [
+                f"| `{'`, `'.join(each.opts + each.secondary_opts)}` | {cell(each.help or '')} |" for each in options
+            ]
+            parts.append("\n".join(["| option | what it does |", "|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def tables() -> str:
+    """Tables and views with their columns."""
+    from pulsar_spark import documentation
+
+    return "\n\n".join(
+        [
+            "# Tables and views",
+            FRESH,
+            "Every table is a Delta table below the root. The broker's tables lie in the folder of their bundle, below `_bundles`.",
+            "## Tables",
+            documentation.tables(),
+            "## Views",
+            "`create_views(spark, root)` of `pulsar_spark.views` makes them in a session.",
+            documentation.views(),
+            "",
+        ]
+    )
+
+
+def errors() -> str:
+    """Every error, by branch."""
+    from pulsar_spark import errors as module
+
+    classes = [
+        each
+        for _, each in inspect.getmembers(module, inspect.isclass)
+        if issubclass(each, module.PulsarSparkError) and each.__module__ == module.__name__
+    ]
+    parts = [
+        "# Errors",
+        FRESH,
+        "All derive from `PulsarSparkError`. `InvalidRequest` is the caller's fault: nothing was changed. `CorruptState` means that stored rows break a rule: nothing was written after it was seen. The text of each error says what happened, names the value and says what to do.",
+        "`pulsar_spark.exceptions` has the same names, as scripts written for `pulsar` expect them.",
+        "| error | is a | when, and what to do |",
+        "|---|---|---|",
+    ]
+    rows = [
+        f"| `{each.__name__}` | {', '.join(f'`{base.__name__}`' for base in each.__bases__)} | {cell(markdown(each.__doc__))} |"
+        for each in sorted(classes, key=lambda each: each.__name__)
+    ]
+    return "\n\n".join(parts[:-2]) + "\n\n" + "\n".join(parts[-2:] + rows) + "\n"
+
+
+def signature(function: Callable) -> str:
+    """A function's arguments without their types, which its docstring says in words."""
+    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(function).parameters.values()]
+    shown = inspect.Signature([each for each in parameters if each.name not in ("self", "cls")])
+    return re.sub(r"<([\w.]+)\.(\w+): [^>]+>", r"\2", str(shown))
+
+
+def python() -> str:
+    """Public names with their arguments and docstrings."""
+    parts = ["# Python API", FRESH, "`help()` shows the same, with the types of arguments."]
+    for name, sentence in PUBLIC.items():
+        module = importlib.import_module(name)
+        parts += [f"## {name}", sentence]
+        for public in sorted(module.__all__):
+            value = getattr(module, public)
+            if inspect.isclass(value) and not issubclass(value, Exception):
+                parts.append(f"### {public}")
+                parts.append(markdown(value.__doc__))
+                methods = [
+                    (method, function)
+                    for method, function in vars(value).items()
+                    if inspect.isfunction(function) and not method.startswith("_")
+                ]
+                rows = [f"| `{method}{cell(signature(function))}` | {cell(first_sentence(function.__doc__))} |" for method, function in methods]
+                if rows:
+                    parts.append("\n".join(["| method | what it does |", "|---|---|", *rows]))
+            elif inspect.isfunction(value):
+                parts.append(f"### {public}")
+                parts.append(f"`{public}{signature(value)}`")
+                parts.append(markdown(value.__doc__))
+    return "\n\n".join(parts) + "\n"
+
+
+WRITTEN: dict[str, Callable[[], str]] = {
+    "command-line.md": command_line,
+    "tables.md": tables,
+    "errors.md": errors,
+    "python.md": python,
+}
+
+
+def main() -> None:
+    PAGES.mkdir(exist_ok=True)
+    for name, page in WRITTEN.items():
+        (PAGES / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
