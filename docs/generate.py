@@ -67,7 +67,11 @@ def command_line() -> str:
     ]
     for name, command in commands(root):
         arguments = [each for each in command.params if each.param_type_name == "argument"]
-        options = [each for each in command.params if each.param_type_name == "option" and not each.hidden and each.name != "help"]
+        options = [
+            each
+            for each in command.params
+            if each.param_type_name == "option" and not each.hidden and each.name != "help"
+        ]
         words = " ".join(each.name.upper() if each.required else f"[{each.name.upper()}]" for each in arguments)
         parts.append(f"## {name}")
         parts.append(f"`pulsar-spark {name}{' ' + words if words else ''}`")
@@ -99,6 +103,26 @@ def tables() -> str:
     )
 
 
+def decisions() -> str:
+    """Which rule decides what, and where."""
+    from pulsar_spark import documentation
+
+    return f"# Who decides what\n\n{FRESH}\n\n{documentation.decisions()}\n"
+
+
+def states() -> str:
+    """The states of an entry, and every transition."""
+    from pulsar_spark import documentation
+
+    return (
+        f"# States of an entry\n\n{FRESH}\n\n"
+        "Requests, permits and limits decide which entries an event meets. This table decides what becomes of them; it is "
+        "held against the reference broker over the specification and over random histories.\n\n"
+        f"{documentation.states()}\n\n## Transitions\n\n{documentation.transitions()}\n\n"
+        "An entry of a batch keeps, in any state, which of its messages are open (`ack_set`).\n"
+    )
+
+
 def errors() -> str:
     """Every error, by branch."""
     from pulsar_spark import errors as module
@@ -125,9 +149,12 @@ def errors() -> str:
 
 def signature(function: Callable) -> str:
     """A function's arguments without their types, which its docstring says in words."""
-    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(function).parameters.values()]
+    parameters = [
+        each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(function).parameters.values()
+    ]
     shown = inspect.Signature([each for each in parameters if each.name not in ("self", "cls")])
-    return re.sub(r"<([\w.]+)\.(\w+): [^>]+>", r"\2", str(shown))
+    enumerated = re.sub(r"<(\w+\.\w+): [^>]+>", r"\1", str(shown))
+    return re.sub(r"<(?:function |class ')?(?:[\w.]+\.)?(\w+)[^>]*>", r"\1", enumerated)  # no addresses
 
 
 def python() -> str:
@@ -146,7 +173,10 @@ def python() -> str:
                     for method, function in vars(value).items()
                     if inspect.isfunction(function) and not method.startswith("_")
                 ]
-                rows = [f"| `{method}{cell(signature(function))}` | {cell(first_sentence(function.__doc__))} |" for method, function in methods]
+                rows = [
+                    f"| `{method}{cell(signature(function))}` | {cell(first_sentence(function.__doc__))} |"
+                    for method, function in methods
+                ]
                 if rows:
                     parts.append("\n".join(["| method | what it does |", "|---|---|", *rows]))
             elif inspect.isfunction(value):
@@ -160,6 +190,8 @@ WRITTEN: dict[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "tables.md": tables,
     "errors.md": errors,
+    "decisions.md": decisions,
+    "states.md": states,
     "python.md": python,
 }
 

@@ -1,8 +1,8 @@
-"""The parts of ARCHITECTURE.md that are printed from their specs: the map, the states of an entry, tables and views.
+"""Parts of pages that are printed from the code: the map, who decides what, the states of an entry, tables and views.
 
-``python -m pulsar_spark.documentation`` prints them, ``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes
-each between its markers in that file. A part is named by the marker before it, ``<!-- printed: tables -->``, and ends
-at the next ``<!-- end -->``. What a package says of itself is the first paragraph of its docstring.
+``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes each part between its markers in that file. The marker
+before a part names it, ``<!-- printed: layers -->``, and the next ``<!-- end -->`` ends it. What a package says of
+itself is the first paragraph of its docstring. ``docs/generate.py`` makes whole pages of the parts.
 """
 
 import argparse

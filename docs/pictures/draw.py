@@ -447,8 +447,37 @@ def crashes() -> Picture:
     return picture
 
 
+def the_map() -> Picture:
+    picture = Picture(860, 330, "Packages in layers: imports point down only")
+    rows: list[list[tuple[str, float]]] = [
+        [("cli", 1), ("demo", 1), ("admin", 1)],
+        [("frames", 1), ("asyncio", 1), ("client", 1), ("views", 1)],
+        [("broker", 1), ("link", 1), ("schema", 1)],
+        [("transforms", 1), ("storage", 2)],
+        [("protocol: pure rules", 1.4), ("table_specs, columns", 1.1), ("payloads", 1)],
+    ]
+    fills = [PALE, SKY, BLUE, SKY, GREEN]
+    notes = [
+        "commands",
+        "what users call",
+        "rounds, and the line to them",
+        "frames in, frames out; Delta and bytes",
+        "no Spark, no files, no clock",
+    ]
+    for number, row in enumerate(rows):
+        y, x, parts = 20 + number * 60, 20.0, sum(width for _, width in row)
+        for name, width in row:
+            wide = 590 * width / parts
+            fill = fills[number]
+            picture.labelled(x, y, wide - 8, 44, name, fill, 13, WHITE if fill in (BLUE, GREEN) else INK)
+            x += wide
+        picture.text(620, y + 27, notes[number], 12, GREY, "start")
+    return picture
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "overview": overview,
+    "map": the_map,
     "topics": topics,
     "round": a_round,
     "subscription-types": subscription_types,

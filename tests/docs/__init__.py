@@ -1,1 +1,1 @@
-"""The README and the pages of ``docs/``: their code runs as it stands, their links lead somewhere, the site is built."""
+"""The README and the pages of ``docs/``: their code runs, their links lead somewhere, the site is built."""

@@ -34,5 +34,7 @@ def _run(block: Block, names: dict, page: str) -> None:
         for statement in filter(str.strip, block.text.split(";")):
             names["spark"].sql(statement).collect()
     else:
-        ran = subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], capture_output=True, text=True, timeout=SECONDS)
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.text], capture_output=True, text=True, timeout=SECONDS
+        )
         assert ran.returncode == 0, f"{page}:{block.line}\n{block.text}\n{ran.stdout}\n{ran.stderr}"

@@ -1,5 +1,7 @@
 """The pages lead somewhere: links and anchors exist, every page is in the menu, the site is built without a warning."""
 
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,9 @@ import pytest
 
 from tests.docs.pages import PAGES, REPOSITORY, SITE, anchors_of, links_of, name_of
 from tests.support.judging import failures
+
+VERSIONS = {"0.0", "1.0"}
+"""Numbers in brackets that are no rules."""
 
 
 def test_links_lead_to_files_and_headings():
@@ -39,3 +44,37 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     )
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "index.html").exists()
+
+
+def test_the_reference_is_fresh():
+    generate = runpy.run_path(str(SITE / "generate.py"))
+    stale = {
+        name
+        for name, page in generate["WRITTEN"].items()
+        if (SITE / "reference" / name).read_text(encoding="utf-8") != page()
+    }
+    assert stale == set(), "run: python docs/generate.py"
+
+
+def test_the_pictures_are_fresh():
+    draw = runpy.run_path(str(SITE / "pictures" / "draw.py"))
+    stale = {
+        name
+        for name, picture in draw["PICTURES"].items()
+        if (SITE / "pictures" / f"{name}.svg").read_text(encoding="utf-8") != picture().svg()
+    }
+    assert stale == set(), "run: python docs/pictures/draw.py"
+
+
+def test_every_number_of_a_rule_that_the_code_cites_is_on_the_page():
+    page = (SITE / "explanation" / "semantics.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"^- \*\*(\d\.\d+)\*\*", page, flags=re.MULTILINE))
+    cited = {
+        number: path.name
+        for path in (REPOSITORY / "pulsar_spark").rglob("*.py")
+        for said in re.findall(
+            r"(?:semantics|rules?|\()\s*((?:\d\.\d{1,2}(?:-\d\.\d{1,2})?(?:, | and )?)+)", path.read_text()
+        )
+        for number in re.findall(r"\d\.\d{1,2}", said)
+    }
+    assert {number: path for number, path in cited.items() if number not in known | VERSIONS} == {}
