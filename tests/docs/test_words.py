@@ -1,0 +1,63 @@
+"""The pages are in plain English: short sentences, people and things as subjects, none of the phrases listed here."""
+
+import re
+from pathlib import Path
+
+from tests.docs.pages import PAGES, REPOSITORY, name_of
+from tests.support.judging import failures
+
+AVOIDED = {
+    r"\b(is|are|was|were) told\b": "say who tells whom",
+    r"\bwhat is out\b": "delivered and not acknowledged",
+    r"\bwho has\b(?! (message|had))": "name the person or the program",
+    r"\blets? go of\b": "release, remove, delete",
+    r"\bis minded\b": "matters, is noticed",
+    r"\bThe same of\b": "name it",
+    r"\bbehind (it|them|this|that|which)\b": "after",
+    r"\bnobody need\b": "nobody needs to",
+    r"\bin vain\b(?!;)": "without success",
+    r"\bof its own accord\b": "by itself",
+    r"\bsimply|obviously|of course|just\b": "leave it out",
+}
+"""Phrases that make a reader go back, or add nothing, and what to write."""
+MOST_WORDS = 40
+"""Of a sentence; 25 as a rule."""
+WRITTEN_BY_HAND = [
+    page
+    for page in (*PAGES, REPOSITORY / "ARCHITECTURE.md", REPOSITORY / "CHANGELOG.md")
+    if "reference" not in page.parts
+]
+
+
+def prose_of(text: str) -> list[str]:
+    """The sentences of a page, without code, tables and headings.
+
+    >>> prose_of("# A\\n\\nOne. Two `x.y` here.\\n\\n```\\nno\\n```\\n- Three\\n| no |")
+    ['One.', 'Two x here.', 'Three']
+    """
+    text = re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"`[^`]*`", "x", text)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith(("|", "#"))]
+    blocks = re.split(r"\n\s*\n|\n\s*(?:- |\* |\d+\. )", "\n" + "\n".join(lines))
+    sentences = []
+    for block in blocks:
+        block = re.sub(r"^\s*(?:- |\* |\d+\. )", "", block)
+        sentences += re.split(r"(?<=[.!?:;])\s+(?=[A-Zx*])", " ".join(block.split()))
+    return [sentence for sentence in sentences if sentence]
+
+
+def test_pages_are_read_once():
+    assert failures(_is_plain, WRITTEN_BY_HAND, name_of) == {}
+
+
+def _is_plain(page: Path) -> None:
+    sentences = prose_of(page.read_text(encoding="utf-8"))
+    found = [
+        f"{found[0]!r}: {instead}: {sentence[:90]}"
+        for sentence in sentences
+        for pattern, instead in AVOIDED.items()
+        if (found := re.search(pattern, sentence))
+    ]
+    long = [sentence[:90] for sentence in sentences if len(sentence.split()) > MOST_WORDS]
+    assert not found and not long, "\n".join([*found, *(f"more than {MOST_WORDS} words: {each}" for each in long)])
