@@ -13,6 +13,7 @@ import tempfile
 from pyspark.sql import functions as F
 
 import pulsar_spark as pulsar
+from pulsar_spark import plots
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, count_by_cause, dead_letters, publish, reprocess_dead_letters
 from pulsar_spark.protocol.letters import retry_letter_topic
@@ -152,6 +153,15 @@ story = spark.sql("""
         AND 10 BETWEEN coalesce(first, 0) AND last
     ORDER BY round, event""")
 story.show(truncate=False)
+
+# COMMAND ----------
+
+position, partition = spark.sql("""
+    SELECT first, partition FROM history WHERE event = 'dead_lettered' ORDER BY time LIMIT 1""").first()
+axes = plots.message_history(spark, root, "orders", position, partition=partition)
+picture = os.path.join(tempfile.mkdtemp(prefix="pulsar_spark_"), "message_history.png")
+axes.figure.savefig(picture, dpi=100)
+print(picture)
 
 # COMMAND ----------
 

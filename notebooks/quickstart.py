@@ -13,6 +13,7 @@ import tempfile
 
 from pyspark.sql import functions as F
 
+from pulsar_spark import plots
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish
@@ -96,6 +97,18 @@ cursors.show(truncate=False)
 
 stats = admin.stats("orders")
 print({name: subscription["msgBacklog"] for name, subscription in stats["subscriptions"].items()})
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The backlog over time
+
+# COMMAND ----------
+
+axes = plots.backlog(spark, root, "orders")
+picture = os.path.join(tempfile.mkdtemp(prefix="pulsar_spark_"), "backlog.png")
+axes.figure.savefig(picture, dpi=100)
+print(picture)
 
 # COMMAND ----------
 
