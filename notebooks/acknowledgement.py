@@ -1,8 +1,8 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Acknowledgement and redelivery
-# MAGIC A consumer acknowledges some messages and returns one until it dies. SQL shows the holes this leaves, and a picture
-# MAGIC shows the life of one message.
+# MAGIC A consumer acknowledges some messages and returns one until it dies. SQL shows the holes, a picture the life of
+# MAGIC one message.
 
 # COMMAND ----------
 

@@ -66,7 +66,7 @@ def rates(
 
 
 def rounds(spark: "SparkSession", root: str | os.PathLike, *, axes: Axes | None = None) -> Axes:
-    """Rounds a second of the brokers that served the root in the folder *root*, as *spark* reads it: a line a broker."""
+    """Rounds a second of the brokers that served the root in the folder *root*: a line a broker. *spark* reads it."""
     create_views(spark, root)
     axes = _axes(axes)
     found = spark.sql("SELECT round_time AS time, broker_id FROM rounds ORDER BY round").toPandas()

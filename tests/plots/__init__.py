@@ -1,0 +1,1 @@
+"""Pictures of ``pulsar_spark.plots``, by what their axes hold."""
