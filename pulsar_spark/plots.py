@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.spark_root import layout_for_frames
@@ -153,9 +154,8 @@ def due_times(
     *spark* reads the root in the folder *root*.
     """
     create_views(spark, root)
-    due = spark.sql(
-        "SELECT due_time AS time FROM scheduled WHERE topic = :topic", args={"topic": _full(topic)}
-    ).toPandas()["time"]
+    scheduled = spark.table("scheduled").filter(F.col("topic") == _full(topic))
+    due = scheduled.select("due_time").toPandas()["due_time"]
     axes = _axes(axes)
     axes.hist(due, bins=bins, color=COLOURS[0])
     return _over_time(axes, f"{len(due):,} messages of {topic} wait", "messages", is_labelled=False)
@@ -223,14 +223,11 @@ def _events(
 ) -> pd.DataFrame:
     """Rows of the view ``history`` for which the condition *which* holds, in order."""
     create_views(spark, root)
-    condition = "" if subscription is None else "AND subscription = :subscription"
-    return spark.sql(
-        f"""
-        SELECT time, event, subscription, consumer_name, first, last, redelivery_count FROM history
-        WHERE topic = :topic AND partition = :partition {condition} AND {which} ORDER BY time""",
-        args={"topic": _full(topic), "partition": partition}
-        | ({} if subscription is None else {"subscription": subscription}),
-    ).toPandas()
+    found = spark.table("history").filter((F.col("topic") == _full(topic)) & (F.col("partition") == partition))
+    if subscription is not None:
+        found = found.filter(F.col("subscription") == subscription)
+    columns = ("time", "event", "subscription", "consumer_name", "first", "last", "redelivery_count")
+    return found.filter(which).select(*columns).orderBy("time").toPandas()
 
 
 def _full(topic: str) -> str:
