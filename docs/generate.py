@@ -103,6 +103,33 @@ def tables() -> str:
     )
 
 
+def policies() -> str:
+    """Every policy: name, default, unit, values, effect."""
+    from pulsar_spark.protocol import policy_descriptions
+    from pulsar_spark.protocol.policies import POLICIES, values_of
+
+    rows = [
+        f"| `{name}` | {default} | {policy_descriptions.description(name).unit} | {cell(values_of(name))} | {cell(policy_descriptions.description(name).text)} |"
+        for name, default in POLICIES.items()
+    ]
+    return "\n".join(
+        [
+            "# Policies\n",
+            FRESH + "\n",
+            "A policy of a topic goes before that of its namespace, which goes before that of the root (named `broker`), which goes before the default. A change holds from the broker's next round on, unless the last column says otherwise.\n",
+            "| policy | default | unit | values | what it does |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            "```text",
+            "pulsar-spark policies set public/default message_ttl_seconds 86400",
+            "pulsar-spark policies remove public/default message_ttl_seconds",
+            "```",
+            "",
+        ]
+    )
+
+
 def decisions() -> str:
     """Which rule decides what, and where."""
     from pulsar_spark import documentation
@@ -188,6 +215,7 @@ def python() -> str:
 
 WRITTEN: dict[str, Callable[[], str]] = {
     "command-line.md": command_line,
+    "policies.md": policies,
     "tables.md": tables,
     "errors.md": errors,
     "decisions.md": decisions,
