@@ -30,6 +30,7 @@ LAYERS = (
     "link",
     "views",
     "documentation",
+    "plots",
     "exceptions",
     "functions",
     "schema",
