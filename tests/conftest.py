@@ -18,8 +18,9 @@ import pytest
 from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
-from tests.gs_server import gs_server
-from tests.object_store import (
+from tests.support.costs import Choosing, Measuring
+from tests.support.gs_server import gs_server
+from tests.support.object_store import (
     ABFSS,
     BUCKET,
     DBFS,
@@ -34,8 +35,7 @@ from tests.object_store import (
     new_root,
     s3_server,
 )
-from tests.support.costs import Choosing, Measuring
-from tests.unity_catalog import unity_catalog
+from tests.support.unity_catalog import unity_catalog
 
 os.environ.setdefault(ENVIRONMENT, "none")
 """No test but those of durability cuts the power."""

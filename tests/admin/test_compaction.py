@@ -15,9 +15,9 @@ from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.compaction_status import compacting
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import eventually
-from tests.commands import say
-from tests.plain_broker import PlainBroker
+from tests.support.commands import say
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 JOB = Path(__file__).parents[2] / "jobs" / "compact.py"
 

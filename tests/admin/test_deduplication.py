@@ -5,10 +5,10 @@ import pytest
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies import DEDUPLICATION, deduplication_since
-from tests.commands import say
-from tests.plain_broker import PlainBroker
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.commands import say
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -7,10 +7,10 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
-from tests.commands import say
-from tests.plain_broker import PlainBroker, said
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.commands import say
+from tests.support.plain_broker import PlainBroker, said
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

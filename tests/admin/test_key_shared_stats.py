@@ -24,9 +24,9 @@ from pulsar_spark.views import draining
 from pulsar_spark.views.stats import Observation
 from pulsar_spark.views.stats_table import STATS, stats_rows
 from tests.admin.broker_double import BrokerDouble, number
-from tests.commands import say
 from tests.conftest import START
-from tests.plain_broker import PlainBroker
+from tests.support.commands import say
+from tests.support.plain_broker import PlainBroker
 
 TOPIC = "persistent://public/default/flights"
 A, B = "id of a", "id of b"

@@ -15,7 +15,7 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from tests.admin.broker_double import BrokerDouble
 from tests.admin.test_key_shared_stats import AUTO_SPLIT, HASHES, JOINED, SPLIT, TOPIC, A, B, flights, pending
 from tests.conftest import START
-from tests.lanes import in_lanes
+from tests.support.lanes import in_lanes
 
 LANES = [*hashes_by_owner(SPLIT.owned(), SPLIT.axis).values()]
 

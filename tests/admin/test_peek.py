@@ -20,8 +20,8 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import trim_topic
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON, IDLE = On(TOPIC), On(TOPIC, subscription="idle")

@@ -8,7 +8,7 @@ from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES
 from tests.admin.broker_double import BrokerDouble
-from tests.plain_broker import PlainBroker, said
+from tests.support.plain_broker import PlainBroker, said
 
 TOPIC = "persistent://public/default/orders"
 

@@ -16,9 +16,9 @@ from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Subscripti
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.message_id import parse_message_id
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
-from tests.client.waiting import eventually, nothing_comes, receive_values
-from tests.commands import say
-from tests.plain_broker import PlainBroker
+from tests.support.commands import say
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually, nothing_comes, receive_values
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
 HOUR = 3_600_000

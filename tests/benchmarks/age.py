@@ -11,7 +11,7 @@ from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.growth import Built, measure_growth
 from tests.benchmarks.round_rig import RoundRig
-from tests.requests import On
+from tests.support.requests import On
 
 _GONE = dict(
     topic="persistent://public/default/gone",

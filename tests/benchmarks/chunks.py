@@ -25,7 +25,7 @@ from tests.benchmarks.backlog import TIMEOUT_SECONDS, Run
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, peak_memory, resident_memory, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig
-from tests.orphans import incomplete, orphans
+from tests.support.orphans import incomplete, orphans
 
 FAMILY = "chunks"
 MB = 10**6

@@ -27,7 +27,7 @@ from pulsar_spark.storage.topics import create_topic
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, resident_memory, seconds
 from tests.benchmarks.figures import BYTES, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig
-from tests.requests import On
+from tests.support.requests import On
 
 FAMILY = "delays"
 STEPS = (1_000, 100_000)

@@ -11,7 +11,7 @@ from pulsar_spark.broker.candidates import next_due
 from tests.benchmarks.bench import Bench, in_turns, seconds, warm_up
 from tests.benchmarks.figures import SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig, median_parts
-from tests.requests import On
+from tests.support.requests import On
 
 COMMIT = 10_000
 BUDGET = Budget(1.3, is_ratio=True)

@@ -23,7 +23,7 @@ from tests.benchmarks.bench import Bench, in_turns, seconds
 from tests.benchmarks.figures import BYTES, SECONDS, Budget, Figure
 from tests.benchmarks.past import measured_apart
 from tests.benchmarks.round_rig import RoundRig
-from tests.requests import On
+from tests.support.requests import On
 
 ACKS_A_ROUND = 10_000
 PUBLISH = 100_000

@@ -26,8 +26,8 @@ from pulsar_spark.storage.kept_tables import NEEDED, kept_tables
 from pulsar_spark.storage.log import TableLog
 from tests.benchmarks.bench import Bench, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/small"
 BACKLOG, SINGLE = "persistent://public/default/backlog", "persistent://public/default/single"

@@ -11,7 +11,7 @@ from pulsar_spark.broker import housekeeping
 from pulsar_spark.storage import checkpoints, definitions, kept_tables, shortening
 from pulsar_spark.storage import housekeeping as storage_housekeeping
 from pulsar_spark.storage.retention import FILES_PROPERTY
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 TOLD_SECONDS = 60
 

@@ -20,7 +20,7 @@ from pulsar_spark.protocol.hash_ranges import Owners
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import PERMITS, RoundRig
-from tests.requests import On
+from tests.support.requests import On
 
 FAMILY = "key_shared"
 CONSUMERS = (1, 4, 32)

@@ -24,7 +24,7 @@ from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
 from tests.benchmarks.growth import Built
 from tests.benchmarks.past import FILES_BESIDE, MOST_FILES, begin_at
 from tests.benchmarks.round_rig import RoundRig
-from tests.plain_planner import PlainPlanner
+from tests.support.plain_planner import PlainPlanner
 
 FLAT = Budget(1.3, is_ratio=True)
 RESTART = Budget(15.0)

@@ -35,9 +35,9 @@ from pulsar_spark.views import create_views
 from tests.benchmarks.bench import Bench, files_under, in_turns, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC
-from tests.plain_broker import PlainBroker
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 JOINED, ROWS = 4096, 1 << 16
 PAYLOAD = b"x" * 100

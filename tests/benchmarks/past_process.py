@@ -15,7 +15,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.table_parts import give_memory_back
 from tests.benchmarks.bench import resident_memory, seconds
 from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC, largest_memory
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 DELIVERIES, LOOKS = 20, 3
 SHARED = pulsar.ConsumerType.Shared

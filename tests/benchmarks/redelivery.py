@@ -13,7 +13,7 @@ from pulsar_spark.table_specs import REQUESTS
 from tests.benchmarks.bench import Bench, seconds
 from tests.benchmarks.figures import SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import PERMITS, RoundRig
-from tests.requests import On
+from tests.support.requests import On
 
 FAMILY = "redelivery"
 PUBLISH = 100_000

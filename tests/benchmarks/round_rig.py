@@ -24,7 +24,7 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
 from tests.benchmarks.bench import PAYLOAD_BYTES, seconds
-from tests.requests import On, request
+from tests.support.requests import On, request
 
 PERMITS = 10**9
 _LEASE_MS = 86_400_000

@@ -30,7 +30,7 @@ from pulsar_spark.storage.session import spark_session
 from tests.benchmarks.bench import Bench, resident_memory
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
 from tests.benchmarks.kept_broker import quickly_old
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 TOPIC = "persistent://public/default/soak"
 SETTLED, PARTS, SAMPLES = 1000, 10, 20

@@ -17,8 +17,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.storage.layout import Layout
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
-from tests.object_store import asking, new_root
-from tests.plain_broker import PlainBroker
+from tests.support.object_store import asking, new_root
+from tests.support.plain_broker import PlainBroker
 
 FAMILY = "store"
 REST_SECONDS = 10
@@ -26,7 +26,7 @@ CALLS_AT_REST = Budget(42)
 """Of a broker 30, of a client with consumers 12."""
 SERVER = """
 import sys
-from tests.object_store import s3_server
+from tests.support.object_store import s3_server
 with s3_server() as url:
     print(url, flush=True)
     sys.stdin.read()

@@ -29,8 +29,8 @@ from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS
 from tests.benchmarks.bench import Bench, files_under, seconds
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
 from tests.benchmarks.past import FILES_BESIDE, MOST_FILES
-from tests.requests import On, keep_alive, request
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On, keep_alive, request
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/week"
 DAY, OLD = 86_400, 7 * 86_400

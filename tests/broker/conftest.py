@@ -3,7 +3,7 @@
 import pytest
 
 from tests.broker.hostile import HostileRoot
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.spark_engine import SparkEngine, new_engine
 
 
 @pytest.fixture

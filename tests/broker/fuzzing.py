@@ -14,7 +14,7 @@ from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
 from tests.broker.hostile import ILL, SICK, HostileRoot, commit_file
-from tests.requests import On, keep_alive, request
+from tests.support.requests import On, keep_alive, request
 
 OTHER = On(SICK, subscription="other")
 KEYED = On(SICK, subscription="keyed")

@@ -19,8 +19,8 @@ from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
-from tests.requests import On, request
-from tests.spark_engine import new_engine
+from tests.support.requests import On, request
+from tests.support.spark_engine import new_engine
 
 HEALTHY, SICK = "persistent://public/default/healthy", "persistent://public/default/sick"
 WELL, ILL = On(HEALTHY, subscription="well"), On(SICK, subscription="ill")

@@ -30,9 +30,9 @@ from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
 from tests.benchmarks.kept_broker import quickly_old
-from tests.faults import wrap_writes
-from tests.plain_broker import PlainBroker
-from tests.plain_planner import PlainPlanner
+from tests.support.faults import wrap_writes
+from tests.support.plain_broker import PlainBroker
+from tests.support.plain_planner import PlainPlanner
 
 TABLES, INDEX, DAMAGED_INDEX, HOUSE = "tables", "delay-index", "damaged-delay-index", "housekeeping"
 LOOK_SECONDS = 0.01

@@ -12,7 +12,7 @@ import pytest
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.storage.layout import Layout
 from tests.broker.mortal_broker import mortal
-from tests.faults import wrap_writes
+from tests.support.faults import wrap_writes
 
 
 def split_in_turn(root: str, writes: list[int]) -> None:

@@ -5,7 +5,7 @@ import sys
 from unittest.mock import Mock
 
 from pulsar_spark.broker import process
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 
 class Served(PlainBroker):

@@ -4,7 +4,7 @@
 import sys
 
 from pulsar_spark.broker.shared import Shared
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 
 def sharing(root, **options) -> Shared:

@@ -14,7 +14,7 @@ from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies import POLICIES
 from tests.broker.hostile import HEALTHY, ILL, SICK, HostileRoot, commit_file, data_files, request
-from tests.requests import On
+from tests.support.requests import On
 
 DAY_MS = 86_400_000
 

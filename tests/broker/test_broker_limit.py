@@ -5,8 +5,8 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.protocol.policies import BROKER, BROKER_BLOCKED
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON, OTHER = On(TOPIC), On(TOPIC, subscription="other")

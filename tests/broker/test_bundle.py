@@ -5,8 +5,8 @@ from deltalake import DeltaTable
 
 from pulsar_spark.broker import topics as topics_module
 from pulsar_spark.storage.topics import create_topic, delete_topic, read_topic
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -25,11 +25,11 @@ from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, REQUESTS
-from tests.client.waiting import eventually
-from tests.commands import say
-from tests.first_release import admitted_by_first_release, unpack
-from tests.plain_broker import PlainBroker
-from tests.requests import On
+from tests.support.commands import say
+from tests.support.first_release import admitted_by_first_release, unpack
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import On
+from tests.support.waiting import eventually
 
 LOWER, UPPER = WHOLE.split()
 

@@ -22,9 +22,9 @@ from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import trim_topic
-from tests.chunks import publish as publish_chunks
-from tests.requests import On
-from tests.spark_engine import SparkEngine, cursor_of
+from tests.support.chunks import publish as publish_chunks
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, cursor_of
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

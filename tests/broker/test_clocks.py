@@ -9,8 +9,8 @@ import pytest
 from pulsar_spark.broker.clock import BundleClock, Instant
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.storage.cursor_ledger import read_latest
-from tests.requests import On, keep_alive
-from tests.spark_engine import new_engine
+from tests.support.requests import On, keep_alive
+from tests.support.spark_engine import new_engine
 
 HOUR, DECADE = 3_600_000, 10 * 365 * 24 * 3_600_000
 START = 1_700_000_000_000

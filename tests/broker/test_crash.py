@@ -6,9 +6,9 @@ import pytest
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.ledgers import read_ledgers, runs_of
-from tests.crashes import Crash, crash_at
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.crashes import Crash, crash_at
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

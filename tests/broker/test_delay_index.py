@@ -21,13 +21,13 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.staged_files import staging_folder
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, TIME
-from tests.client.waiting import eventually
 from tests.conftest import START
-from tests.faults import faults
-from tests.model_keys import Key
-from tests.plain_broker import PlainBroker
-from tests.requests import request
-from tests.spark_engine import SparkEngine
+from tests.support.faults import faults
+from tests.support.model_keys import Key
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import request
+from tests.support.spark_engine import SparkEngine
+from tests.support.waiting import eventually
 
 TOPIC = "persistent://public/default/t"
 NOBODY = sticky_key_hash(NONE_KEY)

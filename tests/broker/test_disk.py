@@ -21,10 +21,10 @@ from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
-from tests.client.waiting import eventually
-from tests.faults import FULL, READ_ONLY, faults
-from tests.plain_broker import BATCH_THREAD, PlainBroker
-from tests.requests import On
+from tests.support.faults import FULL, READ_ONLY, faults
+from tests.support.plain_broker import BATCH_THREAD, PlainBroker
+from tests.support.requests import On
+from tests.support.waiting import eventually
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

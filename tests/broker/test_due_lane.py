@@ -23,10 +23,10 @@ from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
 from tests.broker.test_crash import request_of
-from tests.crashes import Crash, crash_at
-from tests.model_keys import Key
-from tests.requests import On
-from tests.spark_engine import SparkEngine, cursor_of, new_engine
+from tests.support.crashes import Crash, crash_at
+from tests.support.model_keys import Key
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, cursor_of, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
@@ -379,7 +379,7 @@ def lost_index(engine, monkeypatch):
 
     def lose(now: int) -> DelayUpkeep:
         index = delay_index.DelayIndex(engine.layout, is_attended=True)
-        monkeypatch.setattr("tests.spark_engine.load_bundle", lambda layout: load_bundle(layout, index))
+        monkeypatch.setattr("tests.support.spark_engine.load_bundle", lambda layout: load_bundle(layout, index))
         engine.restart(now)
         return DelayUpkeep(index)
 

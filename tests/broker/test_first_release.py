@@ -19,10 +19,10 @@ from pulsar_spark.storage.topics import layout_version, read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER, MESSAGES
 from pulsar_spark.views import create_views
 from tests.conftest import START
-from tests.first_release import FLIGHTS, ORDERS, unpack
-from tests.positions import read_positions
-from tests.requests import On
-from tests.spark_engine import SparkEngine
+from tests.support.first_release import FLIGHTS, ORDERS, unpack
+from tests.support.positions import read_positions
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine
 
 MADE_MS = 1_716_000_001_000
 CURSORS = {"billing": (ORDERS, -1), "workers": (FLIGHTS, 0), "audit": (FLIGHTS, 1)}

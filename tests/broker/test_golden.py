@@ -12,7 +12,7 @@ import pytest
 
 from tests.protocol.golden import cursor, key_shared, named, picks, subscription
 from tests.protocol.golden.lockstep import play
-from tests.spark_engine import new_engine
+from tests.support.spark_engine import new_engine
 
 PLANNERS = ["plain", pytest.param("spark", marks=pytest.mark.spark)]
 

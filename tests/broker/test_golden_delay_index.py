@@ -22,7 +22,7 @@ from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.protocol.delays import are_delayed
 from tests.protocol.golden import cases, named
-from tests.spark_engine import new_engine
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 MS = 1000

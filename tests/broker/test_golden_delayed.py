@@ -14,10 +14,10 @@ import pytest
 
 from pulsar_spark.broker.work import Work
 from pulsar_spark.transforms.round_inputs import SCHEMA
-from tests.plain_planner import PlainPlanner, by_position
 from tests.protocol.golden import cases, named
-from tests.requests import On
-from tests.spark_engine import new_engine, planner_of
+from tests.support.plain_planner import PlainPlanner, by_position
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine, planner_of
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

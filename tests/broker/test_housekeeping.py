@@ -37,11 +37,11 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import delete_topic, read_topic
 from pulsar_spark.storage.upkeep import remove_left
 from pulsar_spark.table_specs import REQUESTS
-from tests.client.waiting import eventually
-from tests.faults import faults
-from tests.plain_broker import PlainBroker
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.faults import faults
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
+from tests.support.waiting import eventually
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

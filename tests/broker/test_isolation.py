@@ -16,7 +16,7 @@ from pulsar_spark.broker.work import Work
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.broker.hostile import HEALTHY, ILL, SICK, WELL, HostileRoot, request
-from tests.plain_planner import PlainPlanner
+from tests.support.plain_planner import PlainPlanner
 
 ILL_ID, SICK_ID = f"subscription-{SICK}/-1/ill", f"topic-{SICK}"
 

@@ -8,7 +8,7 @@ import pytest
 from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.journal import Journal
 from tests.frames.plain import Seconds
-from tests.requests import On
+from tests.support.requests import On
 
 TOPIC = "persistent://public/default/t"
 

@@ -11,8 +11,8 @@ from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
 from tests.broker.test_key_shared_dues import keys
-from tests.requests import On, leave
-from tests.spark_engine import SparkEngine, cursor_of
+from tests.support.requests import On, leave
+from tests.support.spark_engine import SparkEngine, cursor_of
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

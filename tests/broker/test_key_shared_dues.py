@@ -4,8 +4,8 @@ import pytest
 
 from pulsar_spark.broker import gather
 from pulsar_spark.broker.candidates import next_due
-from tests.model_keys import Key
-from tests.requests import On
+from tests.support.model_keys import Key
+from tests.support.requests import On
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -7,8 +7,8 @@ from pulsar_spark.protocol.key_shared import AUTO_SPLIT, STICKY
 from pulsar_spark.protocol.selectors import AutoSplit, Member, Sticky
 from tests.broker.test_key_shared import CLASSIC, RING, TOPIC, cursor_of, facts, join, ranges_in_rows, set_policies
 from tests.broker.test_key_shared import sticky as stuck
-from tests.requests import On
-from tests.spark_engine import SparkEngine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine
 
 ON = On(TOPIC)
 PRESENT = {"AUTO_SPLIT": join("a"), "STICKY": stuck("a", "10-19,30-39")}

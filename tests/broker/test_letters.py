@@ -15,10 +15,10 @@ from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.crashes import Crash
-from tests.model_cursor import Letter
-from tests.requests import On
-from tests.spark_engine import SparkEngine
+from tests.support.crashes import Crash
+from tests.support.model_cursor import Letter
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
 GRAVES = "persistent://public/default/graves"

@@ -19,11 +19,11 @@ from pulsar_spark.storage.held_file import machine
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.migrations import migrate_root
 from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, presence_folder
-from tests.client.processes import Program, broker_process, run
-from tests.client.waiting import eventually
-from tests.first_release import unpack
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.first_release import unpack
+from tests.support.processes import Program, broker_process, run
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
+from tests.support.waiting import eventually
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

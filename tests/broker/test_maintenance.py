@@ -16,9 +16,9 @@ from pulsar_spark.storage import publish_times
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.model import Model
-from tests.requests import On, request
-from tests.spark_engine import SparkEngine
+from tests.support.model import Model
+from tests.support.requests import On, request
+from tests.support.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
 ON, SLOW = On(TOPIC), On(TOPIC, subscription="slow")

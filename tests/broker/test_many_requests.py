@@ -10,7 +10,7 @@ from pulsar_spark.broker.drafts import RoundDraft, requests_of
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.storage.set_aside import REQUEST, SetAside
 from pulsar_spark.table_specs import REQUESTS
-from tests.requests import On
+from tests.support.requests import On
 
 TOPIC = "persistent://public/default/t"
 ON, GONE, ELSEWHERE = On(TOPIC), On(TOPIC, subscription="gone"), On("t", partition=7)

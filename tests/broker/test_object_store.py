@@ -10,8 +10,8 @@ from pulsar_spark.errors import OperationNotSupported
 from pulsar_spark.frames import read_messages, to_delta
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from tests.client.waiting import receive_values, send
-from tests.object_store import new_root
+from tests.support.object_store import new_root
+from tests.support.waiting import receive_values, send
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.storage import message_files
-from tests.orphans import incomplete, orphans
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.orphans import incomplete, orphans
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 ORPHANS = 100_000

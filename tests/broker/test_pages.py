@@ -4,8 +4,8 @@ import pytest
 
 from pulsar_spark.broker import affected, pages
 from pulsar_spark.storage import range_rows
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -11,9 +11,9 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.transforms.round import PLANS, plan_acknowledgements, plan_for, plan_whole_acknowledgements
 from tests.benchmarks.plan_twin import NOW, one_cursor
-from tests.client.waiting import eventually
-from tests.plain_planner import PlainPlanner, by_position
-from tests.spark_engine import planner_of
+from tests.support.plain_planner import PlainPlanner, by_position
+from tests.support.spark_engine import planner_of
+from tests.support.waiting import eventually
 
 
 def work_of(*ranges: int) -> Work:

@@ -10,8 +10,8 @@ from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import read_topic
-from tests.requests import On, request
-from tests.spark_engine import SparkEngine
+from tests.support.requests import On, request
+from tests.support.spark_engine import SparkEngine
 
 TOPIC, NAMESPACE = "persistent://public/default/t", "public/default"
 ON = On(TOPIC)

@@ -14,8 +14,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from tests.broker.test_process import PATIENCE_MS, BrokerProcess
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.java
 MESSAGES = 5

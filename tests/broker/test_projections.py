@@ -6,8 +6,8 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.projections import behind_rounds
 from pulsar_spark.broker.projections.behind_rounds import Projection
 from pulsar_spark.storage.log import TableLog
-from tests.crashes import Crash
-from tests.requests import On
+from tests.support.crashes import Crash
+from tests.support.requests import On
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC, -1, "s")

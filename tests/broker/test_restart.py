@@ -5,7 +5,7 @@ Against semantics 3.22-3.25, where a restart forgets counts, deadlines, permits,
 
 import pytest
 
-from tests.requests import On
+from tests.support.requests import On
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

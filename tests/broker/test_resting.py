@@ -7,9 +7,9 @@ from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.cursors import FEW, Cursors
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.storage.cursor_ledger import CursorKey
-from tests.model_keys import Key
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.model_keys import Key
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC, OTHER = (f"persistent://public/default/{name}" for name in ("t", "other"))
 MANY = 50

@@ -27,8 +27,8 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import topics_in
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

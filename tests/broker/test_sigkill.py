@@ -17,7 +17,7 @@ import pytest
 from tests.broker.delayed_workload import DelayedWorkload
 from tests.broker.mortal_broker import DAMAGED_INDEX, HOUSE, INDEX, LAST, TABLES
 from tests.broker.workload import Account, Workload
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 NOTHING_WRONG = Account(lost=[], unexpected=[], letters=[], left={})
 WRITES = int(os.environ.get("PULSAR_SPARK_KILLS_AT_WRITES", "12"))

@@ -15,8 +15,8 @@ from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import Topic, create_topic, prepare_root
-from tests.plain_broker import PlainBroker
-from tests.singles import outgoing, send_singly
+from tests.support.plain_broker import PlainBroker
+from tests.support.singles import outgoing, send_singly
 
 TYPES = {"Shared": pulsar.ConsumerType.Shared, "KeyShared": pulsar.ConsumerType.KeyShared}
 HOUR = 3600

@@ -4,8 +4,8 @@ the same."""
 import pytest
 
 from pulsar_spark.storage.committed_rounds import read_round
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -19,10 +19,10 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
+from tests.support.waiting import eventually
 
 PROJECT = Path(__file__).parents[2]
 TOPIC = "persistent://public/default/t"

@@ -23,8 +23,8 @@ from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.broker.test_bundles import HIGH, LOWER, both
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 

@@ -22,9 +22,9 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import layout_version, prepare_root
 from pulsar_spark.table_specs import LAYOUT_VERSION, SPLIT_LAYOUT_VERSION
 from tests.broker.test_bundles import HIGH, LOW, LOWER, UPPER, both
-from tests.faults import faults
-from tests.plain_broker import PlainBroker
-from tests.power import recorded
+from tests.support.faults import faults
+from tests.support.plain_broker import PlainBroker
+from tests.support.power import recorded
 
 TRIES = max(2, int(os.environ.get("PULSAR_SPARK_KILLS_AT_WRITES", "12")) // 2)
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

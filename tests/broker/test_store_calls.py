@@ -11,7 +11,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.presence import Presence, present_clients
 from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.topics import create_topic, prepare_root
-from tests.object_store import new_root
+from tests.support.object_store import new_root
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from pulsar_spark.broker import delay_commits
 from pulsar_spark.storage.delay_table import DelayTable
 from tests.broker.test_delay_index import MS, TOPIC, Indexed
-from tests.object_store import new_root
-from tests.spark_engine import new_engine
+from tests.support.object_store import new_root
+from tests.support.spark_engine import new_engine
 
 
 @pytest.fixture

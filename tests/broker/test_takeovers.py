@@ -16,9 +16,9 @@ from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
-from tests.faults import faults
-from tests.requests import On
-from tests.spark_engine import SparkEngine
+from tests.support.faults import faults
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

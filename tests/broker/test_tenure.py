@@ -11,7 +11,7 @@ from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.topics import prepare_root
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.mark.local_disk

@@ -17,9 +17,9 @@ from pulsar_spark.storage.announcements import announce, announcement_of, announ
 from pulsar_spark.storage.layout import MAX_FILE_NAME
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import delete_topic, read_topic
-from tests.plain_broker import PlainBroker
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 MANY, IN_TURN = 12, 3
 TOPICS = [f"persistent://public/default/t{number}" for number in range(MANY)]

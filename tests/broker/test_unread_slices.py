@@ -13,8 +13,8 @@ from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.requests import On
-from tests.spark_engine import SparkEngine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

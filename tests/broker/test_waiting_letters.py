@@ -23,10 +23,10 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing
 from pulsar_spark.storage.tables import AppendTable
-from tests.crashes import Crash, crash_at
-from tests.model_cursor import Letter
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.crashes import Crash, crash_at
+from tests.support.model_cursor import Letter
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 RANDOM_RUNS = int(os.environ.get("PULSAR_SPARK_LETTER_RUNS", "10"))
 """Runs of random failures and crashes: few in the suite, hundreds by hand."""
@@ -410,7 +410,7 @@ def test_letters_of_a_topic_that_was_deleted_are_not_waited_for(engine):
 
 
 def ask(engine: SparkEngine, kind: str, second: int, properties: dict | None = None, **where):
-    from tests.requests import request
+    from tests.support.requests import request
 
     (reply,) = engine.round([request(kind, client="admin", properties=properties, **where)], 1000 * second)["replies"]
     settle(engine, second)

@@ -9,8 +9,8 @@ from pulsar_spark.broker.keyed_ranges import KeyedByRange
 from pulsar_spark.broker.lane_form import LaneForm
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, PENDING
 from tests.broker.test_key_shared_dues import ON, TOPIC, join
-from tests.model_keys import Key
-from tests.spark_engine import new_engine
+from tests.support.model_keys import Key
+from tests.support.spark_engine import new_engine
 
 KEYS = [Key(f"key-{number}") for number in range(50)]
 

@@ -21,10 +21,10 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import trim_topic
 from pulsar_spark.table_specs import REQUESTS
-from tests.chunks import publish as publish_chunks
-from tests.model_keys import Key
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.chunks import publish as publish_chunks
+from tests.support.model_keys import Key
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 DAY = 86_400_000
 TOPICS = {
@@ -232,7 +232,7 @@ def test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered(e
     engine.round(join(on), 0)
     engine.round([], 1_000)
     index = delay_index.DelayIndex(engine.layout, is_attended=True)
-    monkeypatch.setattr("tests.spark_engine.load_bundle", lambda layout: load_bundle(layout, index))
+    monkeypatch.setattr("tests.support.spark_engine.load_bundle", lambda layout: load_bundle(layout, index))
     engine.restart(2_000)
     path = engine.layout.broker_table("requests")
     asked = [on.negative_ack("A", 0), on.flow("A", 1)]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.commands import say
+from tests.support.commands import say
 
 pytestmark = pytest.mark.java
 

@@ -14,8 +14,8 @@ from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import find_or_create_topic, read_topic
 from pulsar_spark.table_specs import REPROCESSING
-from tests.commands import say
-from tests.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters
+from tests.support.commands import say
+from tests.support.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters
 
 SECRET = "the payload nobody prints"
 

@@ -15,7 +15,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
-from tests.first_release import unpack
+from tests.support.first_release import unpack
 
 
 @pytest.fixture(autouse=True)

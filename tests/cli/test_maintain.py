@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from pulsar_spark.storage.topics import read_topic
 from tests.cli.test_topics import run
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC, OTHER = "persistent://public/default/t", "persistent://public/other/p"
 JOB = Path(__file__).parents[2] / "jobs" / "maintain.py"

@@ -4,7 +4,7 @@ import pytest
 
 from pulsar_spark.cli.common import print_table
 from pulsar_spark.storage.topics import create_topic
-from tests.commands import say
+from tests.support.commands import say
 
 COLUMNS = ["subscription", "letters wait", "redelivered", "out/s", "unacked"]
 ROWS = [("billing", 3, 12345, "0.5", None), ("audit", 0, 7, "1.0", 2)]

@@ -10,9 +10,9 @@ from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from tests.commands import say
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.commands import say
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -17,7 +17,7 @@ from pulsar_spark.client.producing import ProducerOpening
 from pulsar_spark.storage import exclusive
 from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import eventually, receive_values
+from tests.support.waiting import eventually, receive_values
 
 MODE = pulsar.ProducerAccessMode
 

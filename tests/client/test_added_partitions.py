@@ -10,8 +10,8 @@ from pulsar_spark.client import consumer as consumer_module
 from pulsar_spark.client import producer as producer_module
 from pulsar_spark.storage.partitions import PartitionWatch
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import eventually, nothing_comes, receive_values
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually, nothing_comes, receive_values
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)

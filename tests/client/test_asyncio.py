@@ -9,7 +9,7 @@ import pytest
 
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio as aio
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)

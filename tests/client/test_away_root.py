@@ -14,8 +14,8 @@ import pulsar_spark as pulsar
 import pulsar_spark.asyncio as aio
 from pulsar_spark.admin import Admin
 from pulsar_spark.storage.away import is_away
-from tests.client.waiting import eventually, nothing_comes, receive_values, send
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 

@@ -15,8 +15,8 @@ from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.client.waiting import DEADLINE_SECONDS, eventually, nothing_comes
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import DEADLINE_SECONDS, eventually, nothing_comes
 
 UNREADABLE = "unreadable"
 NUMBERS = count(1)

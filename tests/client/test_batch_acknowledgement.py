@@ -3,7 +3,7 @@
 import pytest
 
 import pulsar_spark as pulsar
-from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.support.waiting import eventually, nothing_comes, receive_values
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 

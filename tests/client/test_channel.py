@@ -13,8 +13,8 @@ from pulsar_spark.link import channel, inbox, request_writer
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
 from pulsar_spark.storage.tables import AppendTable
-from tests.client.waiting import eventually, in_background, nothing_comes, receive_values, send
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually, in_background, nothing_comes, receive_values, send
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 

@@ -8,7 +8,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import read_topic
 from tests.client.raw_chunks import publish
-from tests.client.waiting import DEADLINE_SECONDS, eventually, nothing_comes, receive_values
+from tests.support.waiting import DEADLINE_SECONDS, eventually, nothing_comes, receive_values
 
 CHUNKS = dict(chunking_enabled=True, chunk_max_message_size=4)
 SINGLE = [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Failover]

@@ -11,8 +11,8 @@ from pulsar_spark.payloads.compression import COMPRESSIONS
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import read_topic
 from tests.client.test_payloads import EARLIEST, Damaging, encrypting, rows_of
-from tests.client.waiting import DEADLINE_SECONDS
 from tests.payloads.keys import Keys
+from tests.support.waiting import DEADLINE_SECONDS
 
 FIRST, SECOND = (random.Random(number).randbytes(3_000) for number in range(2))
 CHUNKED = dict(chunking_enabled=True, chunk_max_message_size=1_000)

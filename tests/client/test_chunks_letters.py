@@ -11,7 +11,7 @@ from pulsar_spark.broker.projections import letters as letters_module
 from pulsar_spark.storage.tables import AppendTable
 from tests.client.raw_chunks import publish
 from tests.client.test_chunks_sending import rows_of
-from tests.client.waiting import DEADLINE_SECONDS, eventually, nothing_comes, receive_values
+from tests.support.waiting import DEADLINE_SECONDS, eventually, nothing_comes, receive_values
 
 CHUNKS = dict(chunking_enabled=True, chunk_max_message_size=4)
 EARLIEST = pulsar.InitialPosition.Earliest

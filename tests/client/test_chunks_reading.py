@@ -7,7 +7,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.client.raw_chunks import publish
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 EARLIEST, LATEST = pulsar.MessageId.earliest, pulsar.MessageId.latest
 CHUNKS = dict(chunking_enabled=True, chunk_max_message_size=4)

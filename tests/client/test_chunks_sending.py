@@ -12,7 +12,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
-from tests.client.waiting import DEADLINE_SECONDS, eventually
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 CHUNKS = dict(chunking_enabled=True, chunk_max_message_size=4)
 CHUNK_COLUMNS = ["uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size", "payload"]

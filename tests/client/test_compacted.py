@@ -11,8 +11,8 @@ from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.client.compacted_out import AHEAD, CompactedOut
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 COMPACTED = dict(is_read_compacted=True, **EARLIEST)

@@ -8,8 +8,8 @@ from pulsar_spark.link import quota
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.producers import TopicProducers
 from pulsar_spark.storage.tables import AppendTable
-from tests.client.processes import run
-from tests.client.waiting import eventually
+from tests.support.processes import run
+from tests.support.waiting import eventually
 
 NAMESPACE = "public/default"
 NOWHERE = "(-1,-1,-1,-1)"

@@ -14,8 +14,8 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 MESSAGES_SENT = 30

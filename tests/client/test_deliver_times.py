@@ -10,7 +10,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.support.waiting import eventually, nothing_comes, receive_values
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
 YEAR_10000 = 253_402_300_800_000

@@ -11,7 +11,7 @@ from pulsar_spark.protocol.packing import packed
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
-from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.support.waiting import eventually, nothing_comes, receive_values
 
 
 class Hand:

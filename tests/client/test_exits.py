@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.client.processes import Program, run
+from tests.support.processes import Program, run
 
 USE = """
 client = pulsar.Client(url, operation_timeout_seconds=20)

@@ -6,8 +6,8 @@ import textwrap
 import pytest
 
 import pulsar_spark as pulsar
-from tests.client.processes import run
-from tests.client.waiting import send
+from tests.support.processes import run
+from tests.support.waiting import send
 
 SOURCE = """
 from pulsar_spark.admin import Admin

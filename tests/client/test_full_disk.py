@@ -7,7 +7,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.storage.examination import named_files
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import create_topic, read_topic
-from tests.faults import FULL, READ_ONLY, faults
+from tests.support.faults import FULL, READ_ONLY, faults
 
 pytestmark = pytest.mark.local_disk
 PUBLISHER = "pulsar-spark-publisher-p"

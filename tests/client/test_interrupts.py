@@ -4,7 +4,7 @@ package."""
 import pytest
 
 import pulsar_spark as pulsar
-from tests.client.processes import Program
+from tests.support.processes import Program
 
 SETUP = """
 client = pulsar.Client(url, operation_timeout_seconds=50)

@@ -8,7 +8,7 @@ import pytest
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio
 from pulsar_spark.storage.topics import create_topic
-from tests.client.waiting import eventually, nothing_comes
+from tests.support.waiting import eventually, nothing_comes
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest, negative_ack_redelivery_delay_ms=100)
 BY_KEY = EARLIEST | dict(consumer_type=pulsar.ConsumerType.KeyShared)

@@ -6,7 +6,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.storage.topics import create_topic
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 STICKY = pulsar.KeySharedMode.Sticky
 

@@ -12,9 +12,9 @@ from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
-from tests.requests import request
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import request
+from tests.support.waiting import eventually
 
 TOPIC = "orders"
 

@@ -16,8 +16,8 @@ from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import eventually, nothing_comes, receive_values
-from tests.lanes import in_lanes, lanes_of
+from tests.support.lanes import in_lanes, lanes_of
+from tests.support.waiting import eventually, nothing_comes, receive_values
 
 OTHERS = "somebody else's"
 KEYS = ["k0", "k1", "k2"]

@@ -5,9 +5,9 @@ import errno
 import pulsar_spark as pulsar
 from pulsar_spark.storage.faults import UnclearWrite
 from pulsar_spark.storage.object_store import ObjectStore
-from tests.client.waiting import nothing_comes, receive_values, send
-from tests.object_store import new_root
-from tests.plain_broker import PlainBroker
+from tests.support.object_store import new_root
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import nothing_comes, receive_values, send
 
 
 def test_a_broker_is_not_fenced_by_a_round_of_its_own(s3, monkeypatch):

@@ -14,7 +14,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.table_lock import append_lock
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
-from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.support.waiting import eventually, nothing_comes, receive_values
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)

@@ -15,9 +15,9 @@ from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import Holder
 from pulsar_spark.storage.topics import prepare_root
-from tests.client.processes import run
-from tests.client.waiting import eventually, in_background
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.processes import run
+from tests.support.waiting import eventually, in_background
 
 
 def test_a_broker_that_is_gone_and_one_that_is_back_are_seen_and_said(root_url, service_url, caplog):

@@ -7,7 +7,7 @@ from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from tests.client.waiting import eventually, nothing_comes, receive_values, send
+from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
 PATTERN = re.compile("persistent://public/default/order-.*")
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)

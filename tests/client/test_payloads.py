@@ -19,8 +19,8 @@ from pulsar_spark.payloads.encoding import PayloadDecoder, Stored
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of, open_table
-from tests.client.waiting import eventually, nothing_comes
 from tests.payloads.keys import Keys, key_pair
+from tests.support.waiting import eventually, nothing_comes
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 TEXT = b"flight UA1545 EWR-IAH; flight AA1141 JFK-MIA; " * 50

@@ -17,7 +17,7 @@ from pulsar_spark.protocol.routing import partition_for_key
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, delete_topic
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 BATCHING = dict(batching_enabled=True, batching_max_publish_delay_ms=60_000)
 

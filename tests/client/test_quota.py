@@ -11,9 +11,9 @@ from pulsar_spark.link import quota
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage.cursor_ledger import LatestRows
 from pulsar_spark.storage.topics import read_topic
-from tests.commands import say
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.commands import say
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

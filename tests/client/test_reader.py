@@ -16,7 +16,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 EARLIEST, LATEST = pulsar.MessageId.earliest, pulsar.MessageId.latest
 

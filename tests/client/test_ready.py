@@ -14,7 +14,7 @@ from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.ready import Ready
 from pulsar_spark.protocol.delays import DUE_BASE
-from tests.client.waiting import eventually, nothing_comes
+from tests.support.waiting import eventually, nothing_comes
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
 

@@ -6,7 +6,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.link.inbox import Reply
-from tests.client.waiting import eventually, in_background, nothing_comes, receive_values
+from tests.support.waiting import eventually, in_background, nothing_comes, receive_values
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)

@@ -5,7 +5,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.link.channel import Channel
-from tests.client.waiting import eventually, nothing_comes, receive_values, send
+from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)

@@ -8,7 +8,7 @@ import pytest
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio as aio
 from pulsar_spark.admin import Admin
-from tests.client.waiting import eventually, nothing_comes, receive_values, send
+from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
 PATTERN = re.compile("order-.*")
 TYPES = [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.processes import ROOT
+from tests.support.processes import ROOT
 
 SCRIPTS = Path(__file__).parent / "scripts"
 PRINTED = {

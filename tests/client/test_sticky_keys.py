@@ -18,8 +18,8 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.client.test_producer import BATCHING, read_all
-from tests.client.waiting import eventually
 from tests.conftest import START
+from tests.support.waiting import eventually
 
 BY_KEY = dict(batching_type=pulsar.BatchingType.KeyBased, **BATCHING)
 

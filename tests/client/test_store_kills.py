@@ -10,18 +10,18 @@ from collections import Counter
 import pytest
 
 import pulsar_spark as pulsar
-from tests.client.processes import Program
-from tests.client.waiting import eventually
-from tests.object_store import asking, new_root
-from tests.plain_broker import PlainBroker
-from tests.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, Answer, Asked, s3_proxy
+from tests.support.object_store import asking, new_root
+from tests.support.plain_broker import PlainBroker
+from tests.support.processes import Program
+from tests.support.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, Answer, Asked, s3_proxy
+from tests.support.waiting import eventually
 
 KILLS = max(1, int(os.environ.get("PULSAR_SPARK_KILLS_AT_WRITES", "12")) // 6)
 APART = 3
 """Writes by which each comes later than the one before it: those of a start, and of rounds and leases behind it."""
 A_BROKER = """
 from pulsar_spark.storage import lease
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 lease.LEASE_SECONDS = 1.0
 with PlainBroker(url) as broker:
     broker.wait()

@@ -8,7 +8,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import table_view
 from pulsar_spark.schema import AvroSchema, BytesSchema, JsonSchema, Record, String, StringSchema
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
-from tests.client.waiting import eventually, in_background
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually, in_background
 
 SECONDS = 0.2
 

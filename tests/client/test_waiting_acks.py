@@ -4,7 +4,7 @@ go, their time."""
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
-from tests.client.waiting import eventually, receive_values, send
+from tests.support.waiting import eventually, receive_values, send
 
 HOUR_MS = 3_600_000
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)

@@ -20,8 +20,8 @@ from pulsar_spark.frames import consume, publish, read_messages, reprocess_dead_
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.topics import create_topic
-from tests.client.waiting import eventually
-from tests.letters import SUBSCRIPTION, TOPIC, write_letters
+from tests.support.letters import SUBSCRIPTION, TOPIC, write_letters
+from tests.support.waiting import eventually
 
 MESSAGES, KEYS, LETTERS, CHUNKED = 6000, 50, 6, 4
 BATCH_ROWS = 500

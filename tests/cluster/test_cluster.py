@@ -3,9 +3,9 @@ that all of it sees and in an object store: nothing is lost, and nothing there t
 
 import pytest
 
-from tests.applications import said_by
 from tests.cluster.on_a_cluster import CHUNKED, KEYS, LETTERS, MESSAGES
-from tests.object_store import LOCAL, S3, asking, new_root
+from tests.support.applications import said_by
+from tests.support.object_store import LOCAL, S3, asking, new_root
 
 SIZES = [2500 + number for number in range(CHUNKED)]
 pytestmark = pytest.mark.java

@@ -8,12 +8,12 @@ delivered or done. What was begun and is not complete is told to whoever asks.
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.views.chunks import read_incomplete
-from tests import chunk_rows
 from tests.differential.delay_duel import DelayedDuel
 from tests.differential.duel import same
 from tests.differential.strategies import Turn
-from tests.model_chunks import Chunk
-from tests.model_cursor import Delivery
+from tests.support import chunk_rows
+from tests.support.model_chunks import Chunk
+from tests.support.model_cursor import Delivery
 
 
 class ChunkedDuel(DelayedDuel):

@@ -12,9 +12,9 @@ import pytest
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
-from tests.crashes import Crash
 from tests.differential.duel import Duel, same
 from tests.differential.strategies import Turn
+from tests.support.crashes import Crash
 
 ENOUGH_ROUNDS = 8
 """So many rounds after all deliver times have come and everybody has acknowledged, nothing is left: what a holder gives

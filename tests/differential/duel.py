@@ -4,14 +4,14 @@ from pathlib import Path
 
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.storage.cursor_ledger import read_latest
-from tests.crashes import Crash, crash_at
 from tests.differential.strategies import CRASHES, Turn
-from tests.model import Model
-from tests.model_cursor import Cursor
-from tests.requests import On
-from tests.spark_engine import new_engine
 from tests.spec.history import publish
 from tests.spec.table import asked, entries
+from tests.support.crashes import Crash, crash_at
+from tests.support.model import Model
+from tests.support.model_cursor import Cursor
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 NAMESPACE = "persistent://public/default"
 TOPICS = {"t": (f"{NAMESPACE}/t", -1), "p0": (f"{NAMESPACE}/p", 0), "p1": (f"{NAMESPACE}/p", 1)}

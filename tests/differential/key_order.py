@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from tests.differential.duel import Duel, same
 from tests.differential.strategies import Turn
-from tests.model_cursor import Cursor, Delivery
-from tests.model_keys import KeyShared
+from tests.support.model_cursor import Cursor, Delivery
+from tests.support.model_keys import KeyShared
 
 ENOUGH_ROUNDS = 8
 """So many rounds after everybody who answers has acknowledged all, nothing of theirs is left: what a holder gives up

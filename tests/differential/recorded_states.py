@@ -12,7 +12,7 @@ import pytest
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol import entry_states as states
 from pulsar_spark.protocol.entry_states import Transition, transition
-from tests.model_cursor import Cursor
+from tests.support.model_cursor import Cursor
 
 STEPS = (
     "move_to",

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 import pulsar_spark as pulsar
 from pulsar_spark.frames import read_messages
 from pulsar_spark.transforms.chunks import whole_messages
-from tests import chunk_rows
 from tests.differential.chunk_strategies import entries as arrivals
 from tests.differential.drawing import drawn
-from tests.model_chunks import Chunks
-from tests.spark_engine import new_engine
 from tests.spec.history import publish
 from tests.spec.table import entries
+from tests.support import chunk_rows
+from tests.support.model_chunks import Chunks
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 

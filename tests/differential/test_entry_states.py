@@ -14,10 +14,10 @@ from pulsar_spark.protocol.entry_states import ACKNOWLEDGED, EVENTS, STATES, TRA
 from tests.differential.duel import PARTITIONS, TOPICS
 from tests.differential.recorded_states import RecordedStates
 from tests.differential.strategies import histories
-from tests.model import Model
-from tests.requests import On
 from tests.spec.history import play, publish
 from tests.spec.table import Case, asked, entries
+from tests.support.model import Model
+from tests.support.requests import On
 
 ANYWHERE = {"seek", "acknowledge", "acknowledge a part", "negative acknowledge"}
 """What may be asked about any entry, whatever its state between rounds."""

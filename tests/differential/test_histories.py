@@ -26,11 +26,11 @@ from tests.differential.duel import Duel
 from tests.differential.key_order import KeyedDuel, KeyOrder
 from tests.differential.strategies import Turn
 from tests.differential.twins import assert_spark_plans
-from tests.model import Model
-from tests.model_cursor import Cursor
-from tests.model_keys import KEY_SHARED, Key
-from tests.plain_planner import PlainPlanner
-from tests.requests import On
+from tests.support.model import Model
+from tests.support.model_cursor import Cursor
+from tests.support.model_keys import KEY_SHARED, Key
+from tests.support.plain_planner import PlainPlanner
+from tests.support.requests import On
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.transforms.round import ACKNOWLEDGING
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.differential.twins import assert_spark_plans
-from tests.plain_planner import UNREAD, PlainPlanner
+from tests.support.plain_planner import UNREAD, PlainPlanner
 from tests.transforms import rows as drawn
 
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))

@@ -7,8 +7,8 @@ import pyarrow as pa
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.transforms.round import plan_for
 from pulsar_spark.transforms.round_inputs import SCHEMA
-from tests.plain_planner import by_position
-from tests.spark_engine import planner_of
+from tests.support.plain_planner import by_position
+from tests.support.spark_engine import planner_of
 
 CURSORS_A_PLAN = 150
 

@@ -6,7 +6,7 @@ from pulsar_spark.frames import call
 from pulsar_spark.storage import spark_root
 from pulsar_spark.storage.topics import create_topic
 from tests.frames.plain import positions
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.topics import create_topic, read_topic
 from pulsar_spark.views.catalog import register
 from pulsar_spark.views.views import create_views
-from tests.client.waiting import eventually, receive_values
+from tests.support.waiting import eventually, receive_values
 
 MESSAGES, KEYS, CHUNKED = 600, 20, 3
 SECONDS = 120

@@ -5,7 +5,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.frames import consume, consuming
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.storage import committed_rounds
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import read_topic
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 

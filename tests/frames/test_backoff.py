@@ -8,8 +8,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.frames import consume
-from tests.client.waiting import eventually
 from tests.frames.plain import Seconds, positions
+from tests.support.waiting import eventually
 
 LOGGER = "pulsar_spark.frames"
 

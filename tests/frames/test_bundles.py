@@ -18,8 +18,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.views.views import create_views
 from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import HIGH, LOW
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.local_disk
 

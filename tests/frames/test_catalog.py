@@ -20,9 +20,9 @@ from pulsar_spark.views import create_views
 from pulsar_spark.views.catalog import broker_table, register, topic_table
 from pulsar_spark.views.latest import VIEW_TEXTS
 from tests.broker.test_bundles import HIGH, LOW
-from tests.commands import say
-from tests.first_release import unpack
-from tests.plain_broker import PlainBroker
+from tests.support.commands import say
+from tests.support.first_release import unpack
+from tests.support.plain_broker import PlainBroker
 
 NAMES = ["acme/billing/Orders", "acme/billing/orders", "acme/billing/o=r-d:e.rs", "a/_b/t"]
 

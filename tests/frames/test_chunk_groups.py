@@ -14,9 +14,9 @@ from pulsar_spark.storage.chunk_rows import PAYLOAD_BYTES, Room, rows_of_chunks
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import DELIVERED
 from pulsar_spark.storage.topics import create_topic, read_topic
-from tests.arriving import arrive
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
+from tests.support.arriving import arrive
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 ENTRIES = ("A:0:2", "plain", "B:0:2", "A:1:2", "B:1:2")
 

@@ -25,9 +25,9 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import create_topic, read_topic
-from tests.arriving import arrive
 from tests.client.test_bad_chunks import CASES, UNREADABLE, write
-from tests.plain_broker import PlainBroker
+from tests.support.arriving import arrive
+from tests.support.plain_broker import PlainBroker
 from tests.tables.test_lost import damage_group
 
 WAIT = 60

@@ -5,8 +5,8 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.frames import publish, publish_stream
 from pulsar_spark.protocol.policies import DEDUPLICATION
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

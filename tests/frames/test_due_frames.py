@@ -9,7 +9,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import now_micros
 from pulsar_spark.frames import backlog, consume
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 HOUR = 3_600_000
 TYPES = ["Shared", "KeyShared"]

@@ -10,8 +10,8 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.views.views import create_views
 from tests.admin.broker_double import BrokerDouble
-from tests.lanes import in_lanes
 from tests.storage.test_lane_ranges import HALVES, HIGH, LOW, published
+from tests.support.lanes import in_lanes
 
 S = {"topic": "persistent://public/default/t", "partition": -1, "subscription": "s"}
 T = {**S, "topic_id": "t-1"}

@@ -21,10 +21,10 @@ from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.views import create_views
-from tests.plain_broker import PlainBroker
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
 from tests.storage.test_housekeeping import CHOSEN_SECONDS, TOPIC, age, few_make_one, keep_all  # noqa: F401 - a fixture
+from tests.support.plain_broker import PlainBroker
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 pytestmark = pytest.mark.usefixtures("few_make_one")
 N = 8

@@ -26,9 +26,9 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topic_files import live_files
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import eventually
 from tests.frames.plain import Seconds
-from tests.lanes import in_lanes, lanes_of
+from tests.support.lanes import in_lanes, lanes_of
+from tests.support.waiting import eventually
 
 KEYS = 20
 

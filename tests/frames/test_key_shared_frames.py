@@ -24,7 +24,7 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.admin.broker_double import number
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 WAIT = 60
 MESSAGES_SENT = 3000

@@ -12,8 +12,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.views import create_views
 from pulsar_spark.views.catalog import register, topic_table
 from tests.client.test_names import ODD
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 WAIT = 120
 NAMES = [

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.applications import said_by
 from tests.frames.on_s3 import CHUNKED, KEYS, MESSAGES
-from tests.object_store import asking, new_root
+from tests.support.applications import said_by
+from tests.support.object_store import asking, new_root
 
 pytestmark = pytest.mark.java
 

@@ -27,7 +27,7 @@ from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encryption import Encryptor
 from pulsar_spark.storage.topics import read_topic
 from tests.payloads.keys import Keys, key_pair
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 WAIT = 60
 TEXT = b"flight UA1545 EWR-IAH; flight AA1141 JFK-MIA; " * 20

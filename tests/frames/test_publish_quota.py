@@ -10,8 +10,8 @@ from pulsar_spark.link import quota as quota_module
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -14,7 +14,7 @@ from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.transforms import stretches
 from tests.admin.broker_double import number
 from tests.frames.test_slices import expected, located, topic  # noqa: F401
-from tests.positions import read_positions
+from tests.support.positions import read_positions
 
 
 def read(spark, layout, topic, ranges, columns=None, with_payload=True):  # noqa: F811

@@ -8,9 +8,9 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.frames import call, consume
 from pulsar_spark.frames.delivery import Answer
-from tests.client.waiting import eventually
 from tests.frames.plain import Seconds, positions
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 MESSAGES, A_DELIVERY = 12, 3
 ORDERED = ["Exclusive", "Failover"]

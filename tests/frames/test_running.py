@@ -9,7 +9,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.errors import AlreadyClosed, ConsumerBusy, InvalidConfiguration, Timeout
 from pulsar_spark.frames import active_consumptions, consume, membership
 from pulsar_spark.frames.consumption import Consumption
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 
 def nothing(messages, delivery) -> None:

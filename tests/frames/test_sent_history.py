@@ -15,7 +15,7 @@ from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
-from tests.lanes import in_lanes, lanes_of
+from tests.support.lanes import in_lanes, lanes_of
 
 HASHES = [10, 50_000, 20, 60_000, 30, 40_000, 40, 10]
 LANES = lanes_of(OwnedRange(0, 32767, "a"), OwnedRange(32768, 65535, "b"))

@@ -12,7 +12,7 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.admin.broker_double import number
-from tests.positions import read_positions
+from tests.support.positions import read_positions
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pulsar_spark.frames import topic_messages
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.views import views
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 
 @pytest.fixture

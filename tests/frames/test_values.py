@@ -22,7 +22,7 @@ from pulsar_spark.schema import (
     String,
     StringSchema,
 )
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 
 class Item(Record):

@@ -15,8 +15,8 @@ from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import is_committed
 from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
-from tests.client.waiting import eventually
-from tests.letters import SUBSCRIPTION, TOPIC, write_letters
+from tests.support.letters import SUBSCRIPTION, TOPIC, write_letters
+from tests.support.waiting import eventually
 
 PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

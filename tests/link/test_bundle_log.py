@@ -12,8 +12,8 @@ from pulsar_spark.link import inbox
 from pulsar_spark.link.folder_events import FolderEvents
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
-from tests.client.waiting import eventually, receive_of_any, receive_values
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually, receive_of_any, receive_values
 
 
 @pytest.fixture

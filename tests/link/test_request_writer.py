@@ -16,9 +16,9 @@ from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
-from tests.client.waiting import eventually
-from tests.faults import FULL, faults
-from tests.plain_broker import PlainBroker
+from tests.support.faults import FULL, faults
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 
 def test_a_client_makes_no_checkpoint_of_requests_and_the_broker_does(layout, monkeypatch):

@@ -12,8 +12,8 @@ from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
-from tests.plain_broker import PlainBroker
-from tests.spark_engine import new_engine
+from tests.support.plain_broker import PlainBroker
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.model import Model
 from tests.protocol.golden import cursor, key_shared, named, subscription
 from tests.protocol.golden.lockstep import play
+from tests.support.model import Model
 
 
 @pytest.mark.parametrize("case", subscription.CASES + subscription.DELAYED_CASES, ids=named)

@@ -6,9 +6,9 @@ without Spark.
 
 import pytest
 
-from tests.model import Model
-from tests.spark_engine import new_engine
 from tests.spec.history import play
+from tests.support.model import Model
+from tests.support.spark_engine import new_engine
 
 
 @pytest.fixture(scope="module", params=["model", "plain", pytest.param("spark", marks=pytest.mark.spark)])

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pulsar_spark.protocol import ack_set
-from tests.model_chunks import PRODUCER, Chunk
-from tests.model_keys import Key
-from tests.requests import On, keep_alive, leave
+from tests.support.model_chunks import PRODUCER, Chunk
+from tests.support.model_keys import Key
+from tests.support.requests import On, keep_alive, leave
 
 POSITION = re.compile(
     r"(?:p(?P<partition>\d+):)?(?P<first>\d+)(?:-(?P<last>\d+))?(?:\+(?P<count>\d+))?(?:\{(?P<left>[\d,]+)\})?"

@@ -7,8 +7,8 @@ from pulsar_spark.storage import needed_runs
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
 from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from tests.model_chunks import Chunk
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.model_chunks import Chunk
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 

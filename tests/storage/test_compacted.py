@@ -32,7 +32,7 @@ from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import create_topic, delete_topic, read_topic
 from pulsar_spark.storage.upkeep import vacuum
-from tests.crashes import Crash, crash_at_write
+from tests.support.crashes import Crash, crash_at_write
 
 TOPIC = "persistent://public/default/t"
 

@@ -17,8 +17,8 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.backlog import read_backlog
-from tests.requests import On
-from tests.spark_engine import new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

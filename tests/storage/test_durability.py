@@ -17,8 +17,8 @@ from pulsar_spark.storage.staged_files import StagedFile, staging_folder
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
-from tests.plain_broker import PlainBroker
-from tests.power import recorded
+from tests.support.plain_broker import PlainBroker
+from tests.support.power import recorded
 
 
 @pytest.fixture(autouse=True)

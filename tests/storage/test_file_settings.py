@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_spark.storage import staging
 from pulsar_spark.storage.staging import _file_settings
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 MICROS, MILLIS = {"type": "MICROS"}, {"type": "MILLIS"}
 

@@ -45,9 +45,9 @@ from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS
 from pulsar_spark.views.activity import read_activity, round_time
-from tests.crashes import Crash, crash_at_write
-from tests.requests import On, request
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.crashes import Crash, crash_at_write
+from tests.support.requests import On, request
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkRuntimeError
 from pulsar_spark.errors import SparkNotStarted
 from pulsar_spark.storage import java_process
 from pulsar_spark.storage.java_process import quiet_start
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topics import Topic, create_topic, read_topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 from tests.conftest import START
-from tests.first_release import FLIGHTS, ORDERS, unpack
 from tests.storage.test_entries import published, run
+from tests.support.first_release import FLIGHTS, ORDERS, unpack
 
 NOBODY = sticky_key_hash(NONE_KEY)
 

@@ -18,7 +18,7 @@ from pulsar_spark.storage.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.admin.broker_double import BrokerDouble, number
 from tests.conftest import START
-from tests.lanes import in_lanes, lanes_of
+from tests.support.lanes import in_lanes, lanes_of
 
 HALVES = lanes_of(OwnedRange(0, 32_767, "a"), OwnedRange(32_768, 65_535, "b"))
 SHARED = lanes_of(OwnedRange(0, 99, "a", 2, 0), OwnedRange(0, 99, "c", 2, 1), OwnedRange(100, 65_535, "b"))

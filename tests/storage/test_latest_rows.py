@@ -17,8 +17,8 @@ from pulsar_spark.storage.cursor_ledger import (
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER
-from tests.requests import On, request
-from tests.spark_engine import new_engine
+from tests.support.requests import On, request
+from tests.support.spark_engine import new_engine
 
 TOPIC, OTHER = "persistent://public/default/t", "persistent://public/default/u"
 HELD_BY = {

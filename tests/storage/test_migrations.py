@@ -33,9 +33,9 @@ from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, layout_version, prepare_root, read_topic
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS, TABLES, TableSpec
-from tests.faults import FULL, READ_ONLY, faults
-from tests.first_release import ORDERS, TOPICS, admitted_by_first_release, unpack
-from tests.spark_engine import SparkEngine
+from tests.support.faults import FULL, READ_ONLY, faults
+from tests.support.first_release import ORDERS, TOPICS, admitted_by_first_release, unpack
+from tests.support.spark_engine import SparkEngine
 
 OF_MESSAGES = tuple(column.name for column in MESSAGES.columns if column.since == 2)
 OF_CURSOR_LEDGER = tuple(column.name for column in CURSOR_LEDGER.columns if column.since == 2)
@@ -156,7 +156,7 @@ def writes_of(layout) -> int:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_cut_off_at_any_write_it_is_old_or_new_and_is_finished_by_the_next(tmp_path, after, monkeypatch):
-    monkeypatch.setattr("tests.faults.OSError", lambda *_: Crash(), raising=False)
+    monkeypatch.setattr("tests.support.faults.OSError", lambda *_: Crash(), raising=False)
     pristine = unpack(tmp_path / "pristine")
     shutil.copytree(pristine.root.parent, tmp_path / "counted")
     rows, versions = rows_of(pristine), []

@@ -29,8 +29,17 @@ from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, list_topics, prepare_root, read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.object_store import BUCKET, CREDENTIALS, asking, messages, new_layout, new_root, published, wait_shortly
-from tests.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, SLOW_DOWN, Answer, Asked, s3_proxy
+from tests.support.object_store import (
+    BUCKET,
+    CREDENTIALS,
+    asking,
+    messages,
+    new_layout,
+    new_root,
+    published,
+    wait_shortly,
+)
+from tests.support.s3_proxy import LOST_BEFORE, LOST_BEHIND, PASS, SLOW_DOWN, Answer, Asked, s3_proxy
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
-from tests.power import recorded
-from tests.spark_engine import new_engine
+from tests.support.power import recorded
+from tests.support.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 APPENDS = 5

@@ -21,8 +21,8 @@ from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.scan import dataset_of
 from tests.broker.hostile import commit_file
 from tests.broker.test_disk import TOPIC, ask, publish
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 ON = On(TOPIC)
 

@@ -27,8 +27,8 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import delete_topic, read_topic
 from pulsar_spark.table_specs import LAYOUT_VERSION, REQUESTS, SPLIT_LAYOUT_VERSION
 from tests.broker.hostile import commit_file
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -22,8 +22,8 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.producers import connected
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import prepare_root
-from tests.object_store import new_root
-from tests.plain_broker import PlainBroker
+from tests.support.object_store import new_root
+from tests.support.plain_broker import PlainBroker
 
 FOLDER, PIPE = object(), object()
 LEASE = {"broker_id": "b", "host": "h", "pid": 1, "until": 2_000_000_000.0, "epoch": 3, "owner": "o"}

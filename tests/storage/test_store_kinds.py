@@ -14,8 +14,8 @@ from pulsar_spark.storage.store_kinds import AZURE, GOOGLE
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, prepare_root
-from tests.object_store import ABFSS, BUCKET, GS, URLS, asking, messages, new_layout, new_root, published
-from tests.s3_proxy import Answer, s3_proxy
+from tests.support.object_store import ABFSS, BUCKET, GS, URLS, asking, messages, new_layout, new_root, published
+from tests.support.s3_proxy import Answer, s3_proxy
 
 SECRET = "bm90LWEtc2VjcmV0LW9mLWFueWJvZHk="
 

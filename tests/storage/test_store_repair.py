@@ -19,12 +19,12 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, layout_version, prepare_root, read_topic
 from pulsar_spark.table_specs import LAYOUT_VERSION
 from tests.broker.test_disk import TOPIC, ask
-from tests.first_release import ORDERS, unpack
-from tests.object_store import asking, messages, new_layout, new_root, wait_shortly
-from tests.requests import On
-from tests.s3_proxy import PASS, SLOW_DOWN, s3_proxy
-from tests.spark_engine import SparkEngine, new_engine
 from tests.storage.test_repair import state, tables
+from tests.support.first_release import ORDERS, unpack
+from tests.support.object_store import asking, messages, new_layout, new_root, wait_shortly
+from tests.support.requests import On
+from tests.support.s3_proxy import PASS, SLOW_DOWN, s3_proxy
+from tests.support.spark_engine import SparkEngine, new_engine
 
 ON = On(TOPIC)
 

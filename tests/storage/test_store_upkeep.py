@@ -26,9 +26,9 @@ from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.store_lock import store_lock
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, read_topic
-from tests.client.waiting import eventually, receive_values, send
-from tests.object_store import messages, new_layout, published
-from tests.plain_broker import PlainBroker
+from tests.support.object_store import messages, new_layout, published
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually, receive_values, send
 
 N = 8
 

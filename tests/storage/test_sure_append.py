@@ -9,7 +9,7 @@ from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
-from tests.faults import FULL, faults
+from tests.support.faults import FULL, faults
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 NAMED = re.compile(r"'pulsar-spark doctor'.*'pulsar-spark repair'")
 EARLIEST = pulsar.InitialPosition.Earliest

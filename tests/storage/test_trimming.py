@@ -16,8 +16,8 @@ from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import Trimmed, trim_topic
 from pulsar_spark.storage.whole_ledgers import whole_ledgers
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON, OTHER = On(TOPIC), On(TOPIC, subscription="other")

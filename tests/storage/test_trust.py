@@ -19,8 +19,8 @@ from pulsar_spark.storage.sequence_ids import SequenceIds
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -13,8 +13,8 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
-from tests.object_store import asking, messages, new_layout, new_root, published, wait_shortly
-from tests.s3_proxy import LOST_BEHIND, PASS, Answer, Asked, s3_proxy
+from tests.support.object_store import asking, messages, new_layout, new_root, published, wait_shortly
+from tests.support.s3_proxy import LOST_BEHIND, PASS, Answer, Asked, s3_proxy
 
 REFUSED = Answer(is_passed=False, status=403, code="AccessDenied")
 

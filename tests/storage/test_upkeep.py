@@ -30,9 +30,9 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, remove_unseen, unseen_files, vacuum
 from pulsar_spark.table_specs import REQUESTS
-from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
 from tests.storage.test_trimming import at
+from tests.support.requests import On
+from tests.support.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)

@@ -24,8 +24,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import folder_of, open_table
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
-from tests.client.waiting import send
-from tests.object_store import (
+from tests.support.object_store import (
     CREDENTIALS,
     DBFS,
     URLS,
@@ -37,8 +36,9 @@ from tests.object_store import (
     published,
     wait_shortly,
 )
-from tests.plain_broker import PlainBroker
-from tests.unity_catalog import LEND, READ, TOKEN
+from tests.support.plain_broker import PlainBroker
+from tests.support.unity_catalog import LEND, READ, TOKEN
+from tests.support.waiting import send
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import read_topic
-from tests.plain_broker import PlainBroker
+from tests.support.plain_broker import PlainBroker
 
 EARLIEST = {"initial_position": pulsar.InitialPosition.Earliest}
 SHARED = {"consumer_type": pulsar.ConsumerType.Shared}

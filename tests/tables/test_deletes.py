@@ -11,7 +11,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.storage.deletions import DeletedEntries, deletions_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 from tests.tables.conftest import SHARED, receive, receive_all
 
 

@@ -16,7 +16,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 from tests.tables.conftest import receive, receive_all
 
 FOREIGN = pa.table({"payload": [b"mine"], "partition_key": ["k"]})

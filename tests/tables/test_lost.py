@@ -11,7 +11,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.storage import lost as storage_lost
 from pulsar_spark.storage.log import TableLog
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 from tests.tables.conftest import SHARED, receive, receive_all
 
 

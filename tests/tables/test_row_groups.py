@@ -10,7 +10,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import MESSAGES
-from tests.client.waiting import eventually
+from tests.support.waiting import eventually
 from tests.tables.conftest import SHARED
 
 GROUPS, GROUP_ROWS, PAYLOAD = 32, 32, 64 * 1024

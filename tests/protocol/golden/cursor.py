@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from pulsar_spark.protocol import ack_set
 from tests.protocol.golden import cases, named
 from tests.protocol.golden.lockstep import NOW, Player
-from tests.requests import On
+from tests.support.requests import On
 
 BATCH_SIZE = 5
 

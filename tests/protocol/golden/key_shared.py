@@ -14,11 +14,11 @@ newcomer joined is, for that reason, the first place behind everything that was 
 
 from bisect import bisect_left, bisect_right
 
-from tests.model_keys import KEY_SHARED, Key
 from tests.protocol.golden import cases, named
 from tests.protocol.golden.lockstep import Player
 from tests.protocol.golden.subscription import asked, options_of
-from tests.requests import On
+from tests.support.model_keys import KEY_SHARED, Key
+from tests.support.requests import On
 
 CASES = cases("k2_key_shared_broker")
 

@@ -4,7 +4,7 @@ rounds are dear plays many cases in the rounds of the longest, and shows that th
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from tests.model_cursor import Delivery
+from tests.support.model_cursor import Delivery
 
 NOW = 1_000
 

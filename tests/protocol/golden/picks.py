@@ -9,7 +9,7 @@ from collections import Counter
 
 from tests.protocol.golden import cases
 from tests.protocol.golden.lockstep import Player
-from tests.requests import On
+from tests.support.requests import On
 
 CASES = [
     {**case, "at_a_time": at_a_time} for case in cases("f_next_consumer") for at_a_time in ("one by one", "at once")

@@ -11,11 +11,11 @@ for all, and nobody is sent the others. So what was recorded is read in units (:
 """
 
 from pulsar_spark.protocol import ack_set
-from tests.model import as_ranges
-from tests.model_chunks import Chunk, Chunks
 from tests.protocol.golden import cases, named
 from tests.protocol.golden.lockstep import Player
-from tests.requests import On
+from tests.support.model import as_ranges
+from tests.support.model_chunks import Chunk, Chunks
+from tests.support.requests import On
 
 ALL = frozenset(("delivered", "pending", "unacked", "permits", "blocked", "is_blocked"))
 AFTER = "4.4 as in 4.0.8: unblocked by what is unacknowledged after the ack, not before, so more goes out, and earlier"

@@ -6,7 +6,7 @@ from pathlib import Path
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog, read_actions
 
-ARCHIVE = Path(__file__).parent / "broker" / "first_release" / "root.tar.gz"
+ARCHIVE = Path(__file__).parents[1] / "broker" / "first_release" / "root.tar.gz"
 ORDERS, FLIGHTS = "persistent://public/default/orders", "persistent://public/default/flights"
 TOPICS = (FLIGHTS, "persistent://public/default/from-client", ORDERS)
 

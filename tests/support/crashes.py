@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pulsar_spark.broker.projections.letters import AppendTable as LetterTable
-from tests.spark_engine import SparkEngine
+from tests.support.spark_engine import SparkEngine
 
 
 class Crash(BaseException):

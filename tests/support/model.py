@@ -13,10 +13,10 @@ from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
-from tests.model_chunks import Chunk, Chunks, Units, limits_of
-from tests.model_cursor import Consumer, Cursor, Delivery, Letter
-from tests.model_delays import Delays
-from tests.model_keys import DEFAULTS, KEY_SHARED, Key, hash_ranges_of, look_ahead_limit, new_key_shared
+from tests.support.model_chunks import Chunk, Chunks, Units, limits_of
+from tests.support.model_cursor import Consumer, Cursor, Delivery, Letter
+from tests.support.model_delays import Delays
+from tests.support.model_keys import DEFAULTS, KEY_SHARED, Key, hash_ranges_of, look_ahead_limit, new_key_shared
 
 
 class Reply(NamedTuple):

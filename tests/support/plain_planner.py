@@ -14,7 +14,7 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range, spliced
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.transforms.round_inputs import STATE
-from tests.model_widths import READ_BATCH, SMALLEST_SHARE
+from tests.support.model_widths import READ_BATCH, SMALLEST_SHARE
 
 UNREAD = "unread"
 

@@ -14,8 +14,8 @@ from pulsar_spark.broker.source import LOOK_SECONDS, LOOK_SHARE
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
-from tests.client.waiting import eventually
-from tests.plain_planner import PlainPlanner
+from tests.support.plain_planner import PlainPlanner
+from tests.support.waiting import eventually
 
 BATCH_THREAD = "plain batches"
 

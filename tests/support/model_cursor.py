@@ -14,10 +14,10 @@ from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.protocol.shared import dispatch_order
-from tests.model_chunks import Limits, Units
-from tests.model_delays import Delays, DueLane
-from tests.model_keys import KeyShared
-from tests.model_widths import Widths
+from tests.support.model_chunks import Limits, Units
+from tests.support.model_delays import Delays, DueLane
+from tests.support.model_keys import KeyShared
+from tests.support.model_widths import Widths
 
 SINGLE_ACTIVE = ("Exclusive", "Failover")
 

@@ -8,7 +8,7 @@ from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.storage.entries import read_slice
-from tests.model_chunks import Chunk, Chunks
+from tests.support.model_chunks import Chunk, Chunks
 
 COLUMNS = ["uuid", "chunk_id", "num_chunks_from_msg", "producer_name"]
 

@@ -17,7 +17,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import MESSAGES
-from tests.unity_catalog import TOKEN
+from tests.support.unity_catalog import TOKEN
 
 LOCAL, S3, GS, ABFSS, DBFS = "local", "s3", "gs", "abfss", "dbfs"
 BUCKET = "pulsar-spark-tests"

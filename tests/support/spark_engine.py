@@ -42,13 +42,13 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.stats import Observation, partition_stats
-from tests import chunk_rows, due_rows
-from tests.model import Reply, as_ranges
-from tests.model_chunks import Chunk
-from tests.model_cursor import Delivery, Letter
-from tests.model_keys import Key
-from tests.plain_planner import PlainPlanner
-from tests.requests import PLACE
+from tests.support import chunk_rows, due_rows
+from tests.support.model import Reply, as_ranges
+from tests.support.model_chunks import Chunk
+from tests.support.model_cursor import Delivery, Letter
+from tests.support.model_keys import Key
+from tests.support.plain_planner import PlainPlanner
+from tests.support.requests import PLACE
 
 
 @cache

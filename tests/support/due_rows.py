@@ -13,7 +13,7 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, are_delayed
 from pulsar_spark.storage.entries import read_slice
-from tests import chunk_rows
+from tests.support import chunk_rows
 
 
 def delayed_entries(state: TopicState, partition: int) -> list[tuple[int, int]]:

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.chunks import chunk
-from tests.client.waiting import eventually
-from tests.plain_broker import PlainBroker
+from tests.support.chunks import chunk
+from tests.support.plain_broker import PlainBroker
+from tests.support.waiting import eventually
 
 
 def arrive(broker: PlainBroker, topic: str, *entries: str, partition: int = -1, **columns) -> None:
-    """Entries as ``tests.chunks`` writes them, published at 00:00, 00:01... with the entry itself as payload; *columns*
-    say more of each."""
+    """Entries as ``tests.support.chunks`` writes them, published at 00:00, 00:01... with the entry itself as payload;
+    *columns* say more of each."""
     found = read_topic(broker.layout, topic)
     table, before = AppendTable(found.path), broker.rounds.bundle.topic(str(found.name))
     begin = before.end_position(partition) if before else 0
