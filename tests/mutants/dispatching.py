@@ -9,7 +9,7 @@ MUTANTS = (
         "broker/acknowledgements.py",
         "ack_sets.intersect(kept, request.ack_set)",
         "ack_sets.trimmed(request.ack_set)",
-        "tests/spec/acknowledgement/test_batches.py",
+        "tests/spec/acknowledgement/test_batches.py::test_case",
     ),
     Mutant(
         "first-ack-of-a-round-forgotten",
@@ -17,7 +17,7 @@ MUTANTS = (
         "broker/acknowledgements.py",
         "        if position in draft.ack_sets:\n            return draft.ack_sets[position]\n",
         "",
-        "tests/spec/acknowledgement/test_batches.py",
+        "tests/spec/acknowledgement/test_batches.py::test_case",
     ),
     Mutant(
         "many-acks-lose-one",
@@ -33,7 +33,7 @@ MUTANTS = (
         "broker/members.py",
         "        draft.left.add(consumer_id)\n        cursor.last_active",
         "        cursor.last_active",
-        "tests/spec/subscriptions/test_shared.py tests/spec/redelivery/test_counts.py",
+        "tests/spec/redelivery/test_counts.py::test_case",
     ),
     Mutant(
         "ended-lease-not-looked-at",
@@ -65,7 +65,7 @@ MUTANTS = (
         "broker/members.py",
         "            draft.left.add(before)\n",
         "",
-        "tests/spec/subscriptions/test_failover.py",
+        "tests/spec/subscriptions/test_failover.py::test_case",
     ),
     Mutant(
         "permits-survive-a-seek",
@@ -73,7 +73,7 @@ MUTANTS = (
         "broker/moves.py",
         "consumer.permits, consumer.is_blocked = 0, False",
         "consumer.is_blocked = False",
-        "tests/spec/subscriptions/test_seek.py",
+        "tests/spec/subscriptions/test_seek.py::test_case",
     ),
     Mutant(
         "seek-keeps-holes",
@@ -81,7 +81,7 @@ MUTANTS = (
         "broker/moves.py",
         "        draft.dropped_pages += cursor.clear()\n",
         "",
-        "tests/spec/subscriptions/test_seek.py",
+        "tests/spec/subscriptions/test_seek.py::test_case",
     ),
     Mutant(
         "seek-keeps-acknowledgements",
@@ -89,7 +89,7 @@ MUTANTS = (
         "broker/moves.py",
         "        draft.forget_ranges()\n        draft.dropped_pages",
         "        draft.dropped_pages",
-        "tests/spec/subscriptions/test_seek.py",
+        "tests/spec/subscriptions/test_seek.py::test_case",
     ),
     Mutant(
         "mark-delete-runs-over-a-hole",
@@ -113,7 +113,7 @@ MUTANTS = (
         "broker/acknowledgements.py",
         "self.draft.now + delay_ms * 1000, is_unseen)",
         "self.draft.now + delay_ms * 1000, False)",
-        "tests/spec/redelivery/test_counts.py tests/spec/redelivery/test_negative_ack.py",
+        "tests/spec/redelivery/test_counts.py::test_case",
     ),
     Mutant(
         "first-return-counts",
@@ -121,7 +121,7 @@ MUTANTS = (
         "broker/affected.py",
         "heappush(open_requests, -number)",
         "heappush(open_requests, number - len(requests))",
-        "tests/spec/redelivery/test_negative_ack.py",
+        "tests/spec/redelivery/test_negative_ack.py::test_case",
     ),
     Mutant(
         "draining-hash-forgotten",
@@ -129,7 +129,7 @@ MUTANTS = (
         "broker/keyed_pages.py",
         "np.concatenate((elsewhere[~gone], np.zeros(len(back), bool)))",
         "np.concatenate((elsewhere[~gone] & False, np.zeros(len(back), bool)))",
-        "tests/spec/key_shared/test_order.py",
+        "tests/spec/key_shared/test_order.py::test_case",
     ),
     Mutant(
         "returned-key-not-waited-for",
@@ -137,7 +137,7 @@ MUTANTS = (
         "broker/keyed_pages.py",
         "np.concatenate((hashes[~gone], self._hashes_at(back)))",
         "np.concatenate((hashes[~gone], self._hashes_at(back) + 1))",
-        "tests/spec/key_shared/test_order.py",
+        "tests/spec/key_shared/test_order.py::test_case",
     ),
     Mutant(
         "owners-looked-up-once",
@@ -145,7 +145,7 @@ MUTANTS = (
         "broker/keyed_pages.py",
         "if page.out is not None and page.out[0] is selector:",
         "if page.out is not None:",
-        "tests/spec/key_shared/test_order.py tests/spec/key_shared/test_owners.py",
+        "tests/spec/key_shared/test_order.py::test_case",
     ),
     Mutant(
         "lane-takes-what-is-gone",
@@ -153,7 +153,7 @@ MUTANTS = (
         "protocol/lanes.py",
         "return found if are_told(len(found), entries) else found[~are_gone()[found]]",
         "return found",
-        "pulsar_spark/protocol/lanes.py",
+        "pulsar_spark/protocol/lanes.py::pulsar_spark.protocol.lanes.known_entries",
     ),
     Mutant(
         "millisecond-early",
@@ -169,7 +169,7 @@ MUTANTS = (
         "protocol/delays.py",
         "return times + (-(times % 1000)) % 1000",
         "return times - times % 1000",
-        "pulsar_spark/protocol/delays.py",
+        "pulsar_spark/protocol/delays.py::pulsar_spark.protocol.delays.whole_ms",
     ),
     Mutant(
         "ack-before-its-time-lost",
@@ -177,7 +177,7 @@ MUTANTS = (
         "broker/due_requests.py",
         "for first, last in _met_too_early(due, spans)]",
         "for first, last in ()]",
-        "tests/spec/delayed/test_deliver_times.py tests/spec/delayed/test_moves.py",
+        "tests/spec/delayed/test_moves.py::test_case",
     ),
     Mutant(
         "ack-while-index-is-made-lost",
@@ -217,7 +217,7 @@ MUTANTS = (
         "broker/letter_requests.py",
         "if index is not None and ack_sets.has(kept, index):",
         "if index is not None:",
-        "tests/spec/redelivery/test_retry_letters.py",
+        "tests/spec/redelivery/test_retry_letters.py::test_case",
     ),
     Mutant(
         "blocked-broker-forgets-a-subscription",
@@ -225,7 +225,7 @@ MUTANTS = (
         "broker/unacked.py",
         "limit.blocks_subscription(cursor.unacked.total(), cursor.is_blocked_by_broker)",
         "limit.blocks_subscription(cursor.unacked.total(), False)",
-        "tests/spec/subscriptions/test_broker_limit.py",
+        "tests/spec/subscriptions/test_broker_limit.py::test_case",
     ),
     Mutant(
         "consumer-limit-off-by-one",
@@ -233,7 +233,7 @@ MUTANTS = (
         "transforms/account.py",
         'F.col("fact.out") + F.col("delivered") >= F.col("fact.limit")',
         'F.col("fact.out") + F.col("delivered") > F.col("fact.limit")',
-        "tests/transforms/test_account.py",
+        "tests/transforms/test_account.py::test_permits_are_taken_for_messages_and_limits_are_reached_by_them",
     ),
     Mutant(
         "redelivery-not-counted",
@@ -241,6 +241,6 @@ MUTANTS = (
         "transforms/redelivery.py",
         '(F.col("redelivery_count") + F.col("is_counted").cast("int"))',
         'F.col("redelivery_count")',
-        "tests/transforms/test_redelivery.py",
+        "tests/transforms/test_redelivery.py::test_who_holds_what_is_given_back_decides_and_when",
     ),
 )

@@ -25,7 +25,7 @@ MUTANTS = (
         "storage/trimming.py",
         "if compacted_until is None else ledgers.first_behind(compacted_until)",
         "if True else ledgers.first_behind(compacted_until)",
-        "tests/client/test_compacted.py",
+        "tests/client/test_compacted.py::test_what_was_trimmed_is_read_from_the_view",
     ),
     Mutant(
         "trimming-takes-the-newest",
@@ -65,7 +65,7 @@ MUTANTS = (
         "protocol/expiry.py",
         "if due_time >= dead_before and last >= at:",
         "if False:",
-        "pulsar_spark/protocol/expiry.py tests/spec/expiry/test_time_to_live.py",
+        "pulsar_spark/protocol/expiry.py::pulsar_spark.protocol.expiry.expired",
     ),
     Mutant(
         "ttl-not-looked-at-apart",
@@ -73,7 +73,7 @@ MUTANTS = (
         "broker/due_expiry.py",
         "if held.due_time < dead_before else []",
         "",
-        "tests/spec/expiry/test_time_to_live.py tests/spec/delayed/test_scheduled.py",
+        "tests/spec/delayed/test_scheduled.py::test_case",
     ),
     Mutant(
         "quota-not-looked-at",
@@ -178,7 +178,7 @@ MUTANTS = (
         "storage/sequence_ids.py",
         "for commit in self._log.commits_that_say(PREFIX.encode(), version, latest):",
         "for commit in self._log.commits_that_say(PREFIX.encode(), version + 1, latest):",
-        "tests/storage/test_sequence_ids.py",
+        "tests/storage/test_sequence_ids.py::test_they_outlive_a_log_that_is_shortened",
     ),
     Mutant(
         "damaged-checkpoint-trusted",
@@ -218,7 +218,6 @@ MUTANTS = (
         "storage/topic_files.py",
         "if (commit.removed or commit.is_overwrite) and not commit.trimmed:",
         "if False:",
-        "tests/tables/test_deletes.py::test_deleted_messages_are_skipped_and_acknowledged "
-        "tests/storage/test_entries.py",
+        "tests/tables/test_deletes.py::test_deleted_messages_are_skipped_and_acknowledged",
     ),
 )

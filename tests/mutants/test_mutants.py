@@ -21,7 +21,8 @@ def _problems(mutant) -> list[str]:
         return [str(problem)]
     places = [test.partition("::")[::2] for test in mutant.tests.split()]
     missing = [file for file, _ in places if not (PROJECT / file).exists()]
-    missing += [name for file, name in places if name and file not in missing and name not in _test_names(file)]
+    names = [(file, name.split("::")[-1].split(".")[-1]) for file, name in places if name and file not in missing]
+    missing += [name for file, name in names if name not in _test_names(file)]
     return [f"{mutant.name}: there is no {name}" for name in missing]
 
 

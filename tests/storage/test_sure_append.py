@@ -5,6 +5,7 @@ import shutil
 import pyarrow as pa
 import pytest
 
+from pulsar_spark.storage.durability import write_durability
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.tables import AppendTable
@@ -36,6 +37,17 @@ def test_a_try_that_raised_before_or_behind_its_commit_counts_once(table, write,
     assert [str(failure) for failure in waits] in ([], ["[Errno 28] No space left on device"])
     assert disk.raised or disk.writes < write
     assert table.append(rows("c"), waits.append) == 3
+
+
+@pytest.mark.local_disk
+@pytest.mark.parametrize("write", range(1, 7))
+def test_a_commit_that_is_there_though_its_sync_failed_is_not_made_again(table, layout, write):
+    """Behind the link comes the sync of the log's folder, which may fail too."""
+    write_durability(layout.root, "fsync")
+    with faults(FULL, first=write, threads={"MainThread"}) as disk:
+        assert table.append(rows("b", "a"), lambda unclear: None) == 1
+    assert there(table) == ["a", "b"]
+    assert disk.raised or disk.writes < write
 
 
 @pytest.mark.local_disk
