@@ -58,41 +58,51 @@ def consume(
     timeout: float = 30.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> "Consumption":
-    """Join *subscription* of *topic* of the root in the folder *root*, and call ``function(messages, delivery)``
-    (*function*) with each delivery in a thread of its own until stopped. *spark* is the session that reads;
-    *subscription_type* is "Exclusive", "Shared", "Failover" or "KeyShared". With *priority_level* above 0 others are
-    served first, of Failover chosen first. A missing topic is refused (:class:`TopicNotFound`), or made if *create*.
+    """Consume *subscription* of *topic*: call ``function(messages, delivery)`` (*function*) with each delivery until
+    stopped.
 
-    *messages* has the columns of the messages table (*columns* of them and ``partition``, no payload without
-    *with_payload*) and ``ledger_id``, ``position``, ``redelivery_count``, in no order: sort by partition and position
-    where order matters. The frame is for the function: what it reads may be gone when that has returned.
-    *max_messages* is what is asked for per delivery, over all partitions. A new subscription
-    starts at *initial_position*: "Earliest" unless "Latest" is asked for, since who reads a topic as tables wants all
-    of it, and a scheduled run that starts at the end would do nothing, in silence. (Pulsar's clients, and
-    ``pulsar.Client`` here, start at the latest.)
+    The root is the folder *root*, and the session *spark* reads it. The function runs in a thread of its own. What it
+    does decides: when it returns, the messages are acknowledged; when it raises, they are given back; when it returns a
+    frame of outcomes, each row says what becomes of its message (see ``delivery``).
 
-    On "KeyShared" each key has one consumer, as *key_shared_policy* and the policies of the topic split them, and
-    messages have their ``sticky_key_hash``, too. Order is then per key, over deliveries: nothing of a key is handled
-    before what was given back of it. With *sorted_by_key*, on any type, all messages of a key in a delivery are in one
-    task and in order (keys of one hash lie between each other).
+    *subscription_type* is "Exclusive", "Shared", "Failover" or "KeyShared". Consumers with a lower *priority_level* are
+    served first and, on Failover, chosen first. A missing topic raises :class:`TopicNotFound`; with *create* it is
+    created.
 
-    With *available_now* it ends when everything published before the start has been handled; what was given back is
-    left to the next run, and an error of the function is raised at the end. Otherwise a delivery whose function raises
-    is given back, the error is logged, and the function is called again after a second, two, four... a minute at most,
-    by *clock* (seconds that never go back). *on_error* "stop" ends at the first error. What is given back more often
-    than *dead_letter_policy* says becomes a dead letter; with *retry_enable* the function may put messages off (see
-    ``letters``): consume the retry letter topic, too, to see them again.
+    **The frame.** *messages* has the columns of the messages table and ``ledger_id``, ``position`` and
+    ``redelivery_count``. *columns* selects some of them (``partition`` is always there); without *with_payload* there
+    is no payload. Rows have no order: sort by partition and position where order matters. Use the frame only inside the
+    function: its files may be deleted after the function returns. A delivery has at most *max_messages*, over all
+    partitions.
 
-    Payloads are plain, whatever they are stored as: compressed, or encrypted for a private key that *crypto_key_reader*
-    has, a :class:`CryptoKeyReader` of files or a function that makes one (see ``payload_batches``). With
-    *crypto_failure_action* "FAIL" a message that cannot be decrypted is not handed over and stays unacknowledged, an
-    error that names it; with "DISCARD" it is acknowledged; with "CONSUME" it comes as it is stored (ask for *columns*
-    ``encryption_keys``, ``encryption_param``, ``compression`` and ``uncompressed_size``, too). One that cannot be
-    decompressed is an error likewise.
+    **Where it starts.** A new subscription starts at *initial_position*, by default "Earliest". Whoever reads a topic
+    as a table wants all of it, and a scheduled run that starts at "Latest" would silently do nothing. Pulsar's clients,
+    and ``pulsar.Client`` here, start at the latest.
 
-    A consumer of the same *consumer_name* on the same subscription that runs in this process is stopped first, so a
-    notebook's cell that gives a name can be run again. The broker's refusal (:class:`ConsumerBusy`, ...) is raised
-    here, as :class:`Timeout` is when no broker answers in *timeout* seconds.
+    **Key_Shared.** Each key has one consumer, chosen by *key_shared_policy* and the topic's policies, and *messages*
+    also has ``sticky_key_hash``. Order holds per key and across deliveries: if a message is given back, no later
+    message of its key is handled first. With *sorted_by_key*, on any type, all messages of a key in a delivery are in
+    one task and in order. Keys with the same hash may be interleaved.
+
+    **When it ends.** With *available_now* it ends once everything published before the start has been handled. Messages
+    that were given back are left for the next run, and an error of the function is raised at the end. Without it, an
+    error gives the delivery back and is logged. The function is called again after 1, 2, 4... and at most 60 seconds by
+    *clock* (monotonic seconds). With *on_error* "stop" it ends at the first error.
+
+    **Dead letters.** A message that is given back more often than *dead_letter_policy* allows becomes a dead letter.
+    With *retry_enable* the function may put messages off (see ``letters``). To see these again, consume the retry
+    letter topic too.
+
+    **Payloads** come decompressed, and decrypted with the private keys of *crypto_key_reader*: a
+    :class:`CryptoKeyReader` of files, or a function that makes one (see ``payload_batches``). *crypto_failure_action*
+    decides about a message that cannot be decrypted. "FAIL" leaves it out, unacknowledged, and reports an error that
+    names it. "DISCARD" acknowledges it. "CONSUME" passes it on as stored; then also ask for the *columns*
+    ``encryption_keys``, ``encryption_param``, ``compression`` and ``uncompressed_size``. A message that cannot be
+    decompressed is an error as with "FAIL".
+
+    If this process already runs a consumer with this *consumer_name* on the subscription, that one is stopped first, so
+    a notebook cell that names its consumer can be run again. If the broker refuses the consumer, this call raises its
+    error, such as :class:`ConsumerBusy`. It raises :class:`Timeout` if no broker answers within *timeout* seconds.
     """
     options = SubscribeOptions.checked(
         subscription, subscription_type, consumer_name, initial_position, priority_level, key_shared_policy

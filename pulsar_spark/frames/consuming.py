@@ -112,7 +112,7 @@ class Consuming:
 
     @property
     def seat(self) -> running.Seat:
-        """What it is connected to."""
+        """The subscription and root that the consumer is connected to."""
         return self._line.seat
 
     def _moved(self) -> None:

@@ -21,8 +21,9 @@ log = logging.getLogger(__name__)
 
 
 class Consumption(Described, Consuming):
-    """A running consumer, in the manner of a StreamingQuery. Made by :func:`consume`; a context manager that stops at
-    its end."""
+    """A running consumer that :func:`consume` returns; used like a StreamingQuery. As a context manager it stops when
+    its block ends.
+    """
 
     def _facts(self) -> dict[str, object]:
         error = self.exception()
@@ -38,33 +39,37 @@ class Consumption(Described, Consuming):
 
     @property
     def consumer_name(self) -> str:
-        """As it was given, or made up."""
+        """The given name, or the generated one."""
         return self._options.consumer_name
 
     @property
     def is_active(self) -> bool:
-        """Whether it still consumes."""
+        """Whether the consumer still runs."""
         return not self._ended.is_set()
 
     @property
     def last_progress(self) -> dict | None:
-        """The last delivery handled: round, messages, acknowledged and given back ranges, messages put off, seconds,
-        error; and, after an error, how many there were in a row (``failures``) and after how many seconds the function
-        is called again (``pause_seconds``). None before the first."""
+        """The last handled delivery: round, messages, acknowledged and given back ranges, messages put off, seconds,
+        error.
+
+        After an error it also has ``failures``, the number of errors in a row, and ``pause_seconds``, the pause before
+        the function is called again. None before the first delivery.
+        """
         return self._progress.last
 
     @property
     def totals(self) -> dict[str, int]:
-        """What was done since the start: deliveries, messages, acknowledged, given_back, put_off, failures (calls of
-        the function that raised)."""
+        """Counts since the start: deliveries, messages, acknowledged, given_back, put_off, and failures (calls of the
+        function that raised).
+        """
         return fields(self._progress.totals)
 
     def stop(self, timeout: float | None = None) -> None:
-        """End after the delivery that is being handled; what is not handled goes back. A pause after an error ends at
-        once.
+        """Stop the consumer after the current delivery and give back everything that was not handled. A pause after an
+        error ends at once.
 
-        Waits for the end, *timeout* seconds at most (0 = it only asks, as a signal handler does), unless it is the
-        function that calls. Never raises.
+        The call waits for the end, for at most *timeout* seconds. It does not wait with a *timeout* of 0 (for signal
+        handlers), nor when the function itself calls it. It never raises.
         """
         self._ask_to_stop()
         if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
@@ -75,8 +80,10 @@ class Consumption(Described, Consuming):
             )
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end, *timeout* seconds at most; whether it came. Raises what ended it, or made an
-        *available_now* run incomplete."""
+        """Wait until the consumer has ended, for at most *timeout* seconds; return whether it has ended.
+
+        If an error ended it, or left an *available_now* run incomplete, that error is raised.
+        """
         if not self._ended.wait(timeout):
             return False
         if self._error is not None:
@@ -84,8 +91,10 @@ class Consumption(Described, Consuming):
         return True
 
     def exception(self) -> BaseException | None:
-        """While it runs, the error of the function's last call, None after one that returned. Once it has ended, what
-        ended it, or was the function's last error in an *available_now* run."""
+        """The error of the function's last call; None if that call returned.
+
+        After the end: the error that ended the consumer, or the function's last error in an *available_now* run.
+        """
         return self._error if self._ended.is_set() and self._error is not None else self._backoff.error
 
     def __enter__(self) -> "Consumption":

@@ -63,17 +63,20 @@ _WITHOUT_KEYS = Decoding(None, ConsumerCryptoFailureAction.CONSUME)
 def dead_letters(
     spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None
 ) -> DataFrame:
-    """The letters of a dead letter topic, one row each: :data:`LETTER_COLUMNS` and ``sent_by``, the job that sent the
-    letter back last (null = none has).
+    """Read the letters of a dead letter topic, one row each: :data:`LETTER_COLUMNS` and ``sent_by``.
 
-    *spark* is the session that reads the root in the folder *root*; *topic* is the dead letter topic, or with
-    *subscription* the topic the letters died on. ``message_id`` and
-    ``position`` are the letter's own; ``cause`` is ``unknown`` and ``attempts`` null where the letter does not say;
-    ``publish_time`` is when it was written. Payloads are plain; one that is encrypted, or cannot be decompressed, is as
-    it is stored, as ``encryption_keys`` and ``compression`` say, null of all others (see ``decode_payloads``). One
-    whose chunks are not as large together as they say is null, and ``payload_error`` says why. No broker is needed.
-    Nothing where no message has died yet; :class:`TopicNotFound` when there is no such topic, and none whose letters
-    would come there, and :class:`SubscriptionNotFound` where the topic has other subscriptions only.
+    *spark* reads the root in the folder *root*. *topic* is the dead letter topic; with *subscription* it is the topic
+    on which the letters died. ``sent_by`` is the job that last sent the letter back, null if none did. ``message_id``
+    and ``position`` are the letter's own, and ``publish_time`` is when it was written. If the letter does not name its
+    cause, ``cause`` is ``unknown`` and ``attempts`` is null.
+
+    Payloads are decompressed. An encrypted payload, or one that cannot be decompressed, stays as stored; only then
+    ``encryption_keys`` and ``compression`` are not null (see ``decode_payloads``). If the sizes of a letter's chunks
+    contradict its metadata, the payload is null and ``payload_error`` says why.
+
+    No broker is needed. The frame is empty if no message has died yet. :class:`TopicNotFound` is raised if the topic
+    does not exist and is no subscription's dead letter topic, :class:`SubscriptionNotFound` if the topic has only other
+    subscriptions.
     """
     layout = layout_for_frames(spark, root)
     found = letter_topic(layout, topic, subscription)
@@ -88,9 +91,11 @@ def dead_letters(
 def count_by_cause(
     spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None
 ) -> DataFrame:
-    """One row per cause, most letters first: ``cause``, ``letters``, ``sent`` (those some job has sent back),
-    ``first_time`` and ``last_time`` of writing. *spark*, *root*, *topic* and *subscription* are those of
-    :func:`dead_letters`."""
+    """Count the letters of each cause, largest count first.
+
+    Columns: ``cause``, ``letters``, ``sent`` (letters that some job has sent back), ``first_time`` and ``last_time``
+    (when letters were written). *spark*, *root*, *topic* and *subscription* are those of :func:`dead_letters`.
+    """
     letters = dead_letters(spark, root, topic, subscription=subscription)
     counted = letters.groupBy("cause").agg(
         F.count("*").alias("letters"),
@@ -102,10 +107,12 @@ def count_by_cause(
 
 
 def sent_letters(spark: SparkSession, root: str | os.PathLike) -> DataFrame:
-    """The letters that jobs have sent back in the root in the folder *root*, read by *spark*, one row per letter and
-    job: ``job_id``, ``topic`` and ``message_id`` of the letter, ``destination``, ``cause``, ``replays``, ``publish_id``
-    (of the commit the message was sent in), ``number`` (its sequence id there) and ``job_time`` (when that was
-    recorded)."""
+    """The letters that jobs have sent back, one row per letter and job; *spark* reads the root in the folder *root*.
+
+    Columns: ``job_id``; ``topic`` and ``message_id`` of the letter; ``destination``, ``cause`` and ``replays``;
+    ``publish_id``, the commit in which the message was sent; ``number``, its sequence id there; ``job_time``, when the
+    job recorded it.
+    """
     layout = layout_for_frames(spark, root)
     return _sent(spark, layout).select(
         "job_id", "topic", "message_id", "destination", "cause", "replays", "publish_id", "number", "job_time"

@@ -34,10 +34,12 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Delivery(Described):
-    """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them, and
-    had read ``requests`` up to ``requests_version``. Ranges may be of a lane, on Key_Shared with very many entries in
-    flight (see lane_deliveries). Of chunked messages the ranges have the position of the last chunk; ``chunked`` says
-    where each begins and ends: (partition, first, last)."""
+    """Entries that the broker sent to one consumer, in one round or in several rounds that were merged.
+
+    ``round`` is the last of these rounds; it had read the table ``requests`` up to version ``requests_version``. A
+    range may be one of a lane, on Key_Shared with very many entries in flight (see lane_deliveries). The position of a
+    chunked message is that of its last chunk; ``chunked`` says where each begins and ends: (partition, first, last).
+    """
 
     topic: str
     topic_id: str
@@ -50,7 +52,7 @@ class Delivery(Described):
 
     @property
     def messages(self) -> int:
-        """How many they are, those of a batch one by one."""
+        """The number of messages; each message of a batch counts."""
         return sum(held.messages for held in self.ranges)
 
     def _facts(self) -> dict[str, object]:

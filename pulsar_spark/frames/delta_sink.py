@@ -48,9 +48,10 @@ def to_delta(
 ) -> "DeltaSink":
     """A function for :func:`consume` that appends each delivery to the Delta table at *path*, exactly once.
 
-    *transform* makes the rows to write of the messages (which carry ``partition`` and ``position``, plus the columns
-    asked for); the table is created with their schema. *name* tells sinks of one table apart. One sink serves one topic
-    and subscription. :class:`OperationNotSupported` for a path in an object store.
+    *transform* turns the messages into the rows to write. The messages have ``partition``, ``position`` and the columns
+    that ``consume`` asks for. The table is created with the schema of these rows. *name* identifies the sink if several
+    write to one table. Use one sink for one topic and subscription. :class:`OperationNotSupported` is raised for a path
+    in an object store.
     """
     return DeltaSink(path, name, transform)
 

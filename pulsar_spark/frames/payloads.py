@@ -144,15 +144,16 @@ def decode_payloads(
     crypto_key_reader: KeyReader | None = None,
     crypto_failure_action: ConsumerCryptoAction = "FAIL",
 ) -> DataFrame:
-    """*messages*, rows of a topic's table as ``spark.read`` gives them, with plain payloads and the column
-    :data:`PAYLOAD_ERROR`.
+    """Decompress and decrypt the payloads of *messages*, rows of a topic's table as ``spark.read`` gives them.
 
-    A payload that cannot be decompressed, or decrypted with the private keys that *crypto_key_reader* has, is null, and
-    ``payload_error`` says why: of many in a row of the first in words, of the others by name. With
-    *crypto_failure_action* DISCARD rows that cannot be decrypted are left out, with CONSUME they stay as they are
-    stored, as their columns ``encryption_keys``, ``encryption_param`` and ``compression`` say; of plain payloads these
-    are null. Chunks are put together before (``read_messages``, ``transforms.chunks``): each is a piece of what was
-    compressed and encrypted.
+    The result has the further column :data:`PAYLOAD_ERROR`. A payload that cannot be decompressed, or not decrypted
+    with the private keys of *crypto_key_reader*, is null, and ``payload_error`` says why. For several such rows in
+    sequence the first has the full reason, the others its name.
+
+    With *crypto_failure_action* DISCARD, rows that cannot be decrypted are left out. With CONSUME they stay as stored,
+    and their columns ``encryption_keys``, ``encryption_param`` and ``compression`` are kept; these are null for plain
+    payloads. Put chunks together first (``read_messages``, ``transforms.chunks``): a chunk is a piece of a compressed,
+    encrypted payload.
     """
     missing = {"payload", *ENCODING_COLUMNS} - set(messages.columns)
     if "payload" in missing:
@@ -165,9 +166,12 @@ def decode_payloads(
 def register_plain_payload(
     spark: SparkSession, name: str = "plain_payload", *, crypto_key_reader: KeyReader | None = None
 ) -> None:
-    """Make ``plain_payload(payload, compression, uncompressed_size, encryption_keys, encryption_algo,
-    encryption_param)`` a function of SQL in the session *spark*, by that *name*, which opens what is encrypted with
-    *crypto_key_reader*: the plain payload of a row of a topic's table, null where it cannot be read."""
+    """Register the SQL function ``plain_payload(payload, compression, uncompressed_size, encryption_keys,
+    encryption_algo, encryption_param)`` in the session *spark*, under the given *name*.
+
+    It returns the decompressed and decrypted payload of a row of a topic's table, null if that cannot be read. It
+    decrypts with the keys of *crypto_key_reader*.
+    """
     decoding = Decoding.checked(crypto_key_reader, ConsumerCryptoFailureAction.FAIL)
 
     def plain_payload(

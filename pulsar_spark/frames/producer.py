@@ -58,8 +58,9 @@ DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
 
 
 class Published(NamedTuple):
-    """What a publish committed. ``ledger_id`` is None where it had nothing to commit: no rows, or a transaction that
-    was committed before."""
+    """What a publish committed. ``ledger_id`` is None if there was nothing to commit: the frame had no rows, or its
+    transaction was committed before.
+    """
 
     publish_id: str
     ledger_id: int | None
@@ -100,42 +101,50 @@ def publish(
 ) -> Published:
     """Append each row of *frame* to *topic* of the root in the folder *root* as a message, in one commit.
 
-    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``) and ``ordering_key`` (text, or
-    bytes, which go as base64 with ``partition_key_b64_encoded`` and ``ordering_key_b64_encoded``), ``properties``,
-    ``event_time``, ``deliver_at_time`` (or ``deliver_at``, also in milliseconds since 1970, or ``deliver_after``, an
-    interval from now on), ``sequence_id``, ``producer_name`` and ``partition`` may be. *deliver_at* (a datetime, or
-    milliseconds since 1970) or *deliver_after* is for all messages of a frame without such a column, as *producer_name*
-    is. Columns in *properties_from* become properties of their names, nulls left out; a null value in ``properties``
-    is refused, as a client's is. *hashing_scheme* is, unless given, that of Pulsar's Java client; give a topic's other
-    producers the same, or a key has two partitions. A name ending in ``-partition-N`` publishes to that partition only.
-    With *sort_by_key* the rows of each task and partition are sorted by the hash of their keys, which is stored; those
-    of one key keep their order. A missing topic is created without partitions if *create*.
+    **Columns.** ``payload`` is required: bytes, or text that is stored as UTF-8. These are optional:
 
-    With a *schema* (AVRO, JSON or STRING) the frame has ``value`` in the place of ``payload``: a struct with the fields
-    of the schema, or a text. A field's column has the type that :func:`decode_values` gives, or one that loses nothing
-    as that; any other is refused, and so is a value that loses something, such as microseconds where the schema stores
-    milliseconds. A column of whole numbers for a date, a time or an instant is what the schema stores. The topic keeps
-    the schema, or refuses it with :class:`IncompatibleSchema`, as it does those of clients, and each message says its
-    version.
+    - ``partition_key`` (or ``key``) and ``ordering_key``: text, or bytes. Bytes are stored as base64 with
+      ``partition_key_b64_encoded`` and ``ordering_key_b64_encoded``.
+    - ``deliver_at_time`` (or ``deliver_at``; a timestamp, or milliseconds since 1970), or ``deliver_after`` (an
+      interval from now).
+    - ``properties``, ``event_time``, ``sequence_id``, ``producer_name`` and ``partition``.
 
-    A payload above *max_message_size* ("policy": the topic's policy of that name, 5 MiB by default; None: no limit) is
-    refused. With *chunking* a message that would be larger, its metadata included, goes as chunks, none of which has
-    more than *chunk_max_message_size* bytes of payload (see ``chunking``); None is as "policy" then.
+    *deliver_at* (a datetime, or milliseconds since 1970), *deliver_after* and *producer_name* apply to all messages of
+    a frame without such a column. Each column in *properties_from* becomes the property of its name, nulls left out. A
+    null value in ``properties`` is refused, as in the client.
 
-    While the topic's messages are deduplicated (policy ``deduplication_enabled``), rows with a ``producer_name`` and a
-    ``sequence_id`` are left out that are at or below the highest stored of that name on their partition, and all but
-    the first of those that are there twice; not so without *deduplicate*.
+    **Partitions.** *hashing_scheme* is by default that of Pulsar's Java client. Use the same scheme for all producers
+    of a topic, or one key goes to two partitions. A name ending in ``-partition-N`` publishes to that partition only.
+    With *sort_by_key* each task sorts its rows by the hash of their keys in each partition, and stores the hash; rows
+    of one key keep their order. With *create* a missing topic is created without partitions.
 
-    Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY), and encrypted for the public keys that
-    *encryption_key* names and *crypto_key_reader* has: a :class:`CryptoKeyReader` of files, or a function that makes
-    one, because it is made where the rows are (see ``payload_batches``). Sizes are those of what is stored then.
+    **Values.** With a *schema* (AVRO, JSON or STRING) the frame has ``value`` instead of ``payload``: a struct with the
+    fields of the schema, or a text. A field's column has the type that :func:`decode_values` gives, or one that
+    converts to it without loss. Other types are refused, and so is a value that would lose something, such as
+    microseconds where the schema stores milliseconds. A column of whole numbers for a date, time or instant holds the
+    numbers that the schema stores. The topic keeps the schema, or refuses it with :class:`IncompatibleSchema`, as it
+    does for clients. Each message carries its schema version.
 
-    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published, :class:`NotAllowedError` for
-    those that wait longer for their deliver time than the topic's policy lets them, :class:`CryptoError` where they
-    cannot be encrypted and *crypto_failure_action* is not SEND: nothing is committed then.
-    With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its quota it is
-    refused, or held *send_timeout_millis* at most (0 = as long as it takes); *quota* is what an earlier publish learned
-    of that, and saves a look. *publish_id* names the commit, made up where none is given; *clock* says when it is.
+    **Size.** A payload above *max_message_size* is refused ("policy": the topic's policy of that name, 5 MiB by
+    default; None: no limit). With *chunking* a message that would be larger, its metadata included, is published as
+    chunks of at most *chunk_max_message_size* bytes of payload (see ``chunking``). None is then the same as "policy".
+
+    **Deduplication.** It is active while the topic's policy ``deduplication_enabled`` is true. It applies to rows with
+    a ``producer_name`` and a ``sequence_id``. A row is left out if its id is at or below the highest stored id of that
+    name on its partition; of rows with one id, the first stays. *deduplicate* False turns this off.
+
+    **Encoding.** Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY). They are encrypted for the
+    public keys named by *encryption_key*, which *crypto_key_reader* holds: a :class:`CryptoKeyReader` of files, or a
+    function that makes one on each worker (see ``payload_batches``). Sizes are then those of the stored bytes.
+
+    **Errors.** Nothing is committed when one is raised. :class:`InvalidMessage` and :class:`MessageTooBig`: rows that
+    cannot be published. :class:`NotAllowedError`: a deliver time further away than the topic's policy allows.
+    :class:`CryptoError`: rows that cannot be encrypted, unless *crypto_failure_action* is SEND.
+
+    **Commit.** With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its
+    quota, the publish is refused, or waits up to *send_timeout_millis* (0 = without limit). *quota* is the result of an
+    earlier publish's quota check and saves another one. *publish_id* names the commit; the default is generated.
+    *clock* gives the current time.
     """
     if (app_id is None) != (app_version is None):
         raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
@@ -216,13 +225,13 @@ def _milliseconds(time: datetime | int | None) -> int | None:
 def publish_stream(
     frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options
 ) -> DataStreamWriter:
-    """A stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly once; give
+    """A stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly once. Give
     it a checkpoint and ``start()`` it.
 
-    *options* are those of :func:`publish`. The transaction is (*app_id*, batch id), where *app_id* defaults to the
-    query's own id, which lives in its checkpoint: a restart with the same checkpoint publishes nothing twice, a new
-    checkpoint starts a new stream. Give *app_id* only to go on under an id of your own, and then never with two
-    checkpoints at once; or through Spark Connect, where it is needed.
+    *options* are those of :func:`publish`. Each micro-batch is the transaction (*app_id*, batch id). By default
+    *app_id* is the query's own id, which its checkpoint stores. A restart with the same checkpoint publishes nothing
+    twice; a new checkpoint starts a new stream. Give an *app_id* to continue under an id of your own, but never use one
+    with two checkpoints at a time. Through Spark Connect an *app_id* is required.
     """
     refused = {"app_version", "publish_id"} & set(options)
     if refused:

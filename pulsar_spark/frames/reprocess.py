@@ -70,35 +70,38 @@ def reprocess_dead_letters(
     clock: Callable[[], datetime] = utc_now,
     wait: Callable[[float], None] = time.sleep,
 ) -> Reprocessed:
-    """Send the letters of a dead letter topic back. *spark*, *root*, *topic* and *subscription* name it as in
+    """Send the letters of a dead letter topic back. *spark*, *root*, *topic* and *subscription* name the topic as in
     :func:`dead_letters`.
 
-    **Which letters**: those where the SQL text *where* is true (over the columns of :func:`dead_letters` but
-    ``sent_by``), written at or after *since* and before *until*, with one of *keys*, *limit* of them at most; not those
-    another job has chosen, nor those sent back *max_replays* times before, nor chunked ones whose chunks are not as
-    large together as they say, which the log names.
+    **Which letters**: at most *limit* letters for which the SQL text *where* is true, written at or after *since* and
+    before *until*, with one of *keys*. *where* may use the columns of :func:`dead_letters` except ``sent_by``. Left out
+    are letters that another job has selected and letters that were sent back *max_replays* times before. Chunked
+    letters whose chunks contradict their metadata are left out too, and the log names them.
 
-    **Where to** (*to*): "subscription", the retry letter topic of the subscription they died on, which only its
-    consumers read (those with ``retry_enable``; it is made, and subscribed, if missing, which needs a broker);
-    "origin", the topic they first came from, into the partition they had, so that every subscription of it gets them
-    again; "topic:<name>", any topic.
+    **Where to** (*to*):
 
-    **What is sent**: payload, key, ordering key, event time and properties, with DEAD_LETTER_REPLAYS counted up and
-    without what the letter said of its own way (cause, attempts, RECONSUMETIMES, DELAY_TIME); REAL_TOPIC,
+    - "subscription": the retry letter topic of the subscription on which they died. Only consumers of that subscription
+      with ``retry_enable`` read it. A missing retry letter topic is created and subscribed, which needs a broker.
+    - "origin": the topic they first came from, into the same partition; every subscription of it gets them again.
+    - "topic:<name>": any topic.
+
+    **What is sent**: payload, key, ordering key, event time and properties. DEAD_LETTER_REPLAYS is counted up. The
+    properties about the letter's own way are removed (cause, attempts, RECONSUMETIMES, DELAY_TIME). REAL_TOPIC,
     REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name the first origin. *fix* gets the letters as a DataFrame and
-    returns those to be sent, repaired; it must keep ``message_id``, and rows it leaves out stay dead. It is called with
-    one chunk of at most *chunk_letters* at a time, each of which is one commit. A key that *fix* changes is routed
-    by its new value. *rate* caps messages a second.
+    returns those to be sent, repaired. It must keep ``message_id``; rows that it leaves out stay dead. It is called
+    with one chunk of at most *chunk_letters* letters at a time, and each chunk is one commit. A message whose key *fix*
+    changes is routed by the new key. *rate* is the maximum of messages per second.
 
-    **Once**: the same *job_id* again goes on where it stopped, or reports what was done; its conditions must be the
-    same (*since* and *until* may move on: the selection was made at the first run). A scheduled job gives each run an
-    id of its own, such as its date.
+    **Once**: a call with the same *job_id* continues where the job stopped, or reports what it did. Its conditions must
+    be the same; only *since* and *until* may change, because the letters were selected in the first run. Give each run
+    of a scheduled job its own id, such as the date.
 
-    Where no message has died yet there is nothing to do, and nothing is recorded: the report is all zeros.
+    If no message has died yet, nothing is done or recorded, and the report is all zeros. *dry_run* records and sends
+    nothing; the report says what would be selected.
 
-    *dry_run* records and sends nothing; the report says what would be selected. The selection is made on the driver, at
-    some 200 bytes a letter. *hashing_scheme* is that of the target's other producers; the broker is waited for
-    *timeout* seconds at most; *clock* says when it is, and *wait* lets seconds pass.
+    The driver makes the selection, in about 200 bytes per letter. *hashing_scheme* is that of the target's other
+    producers. The call waits for the broker at most *timeout* seconds. *clock* gives the current time; *wait* sleeps
+    for seconds.
     """
     check_name("job id", job_id)
     _check_numbers(rate=rate, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters)

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Reprocessed(NamedTuple):
-    """What became of the letters a job matched. ``causes`` has the same counts by cause."""
+    """What a job did with the letters it selected. ``causes`` has the same counts by cause."""
 
     job_id: str
     topic: str

@@ -20,7 +20,7 @@ _running: list["Consumption"] = []
 
 
 class Seat(NamedTuple):
-    """What a consumer is connected to."""
+    """The subscription that a consumer is connected to, on some partitions of a topic."""
 
     root: str
     topic: str
@@ -29,7 +29,7 @@ class Seat(NamedTuple):
 
 
 def active_consumptions() -> list["Consumption"]:
-    """The consumers of this process that were started and have not ended, the oldest first."""
+    """The consumers of this process that have started and not ended, oldest first."""
     with _lock:
         return [consumption for consumption in _running if consumption.is_active]
 

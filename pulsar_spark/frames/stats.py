@@ -18,11 +18,11 @@ from pulsar_spark.views.stats_table import STATS, stats_rows
 def stats(
     spark: SparkSession, root: str | os.PathLike, topic: str | None = None, *, clock: Callable[[], datetime] = utc_now
 ) -> DataFrame:
-    """One row per topic partition, subscription on it and consumer of that, as they are now; of one *topic* or of the
-    whole root in the folder *root*, read by *spark*.
+    """Current statistics: one row per topic partition, per subscription on it, and per consumer of that.
 
-    The row of a topic partition has no subscription, that of a subscription no consumer. Rates are those of the minute
-    before the time of *clock*. No broker is needed.
+    *spark* reads the root in the folder *root*; *topic* limits the rows to one topic. The row of a topic partition has
+    no subscription, the row of a subscription has no consumer. Rates are averages over the minute before the time of
+    *clock*. No broker is needed.
     """
     layout = Layout(root)
     topics = (

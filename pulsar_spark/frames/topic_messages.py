@@ -38,16 +38,19 @@ def read_messages(
     crypto_failure_action: ConsumerCryptoAction = "FAIL",
     is_read_compacted: bool = False,
 ) -> DataFrame:
-    """Every message that *topic* of *root*, or a partition of it, has now, read by *spark*, one row each, in no order:
-    the columns of its table, ``ledger_id``, ``position`` and ``payload_error``. A complete chunked message lies where
-    its last chunk lies and has that one's columns, with the payload of all; what is incomplete is not there (see the
-    view ``chunks``), nor is one of which a chunk was deleted. Payloads are plain, or null with a ``payload_error`` (see
-    :func:`decode_payloads`): also where the chunks of a message are not as large together as they say;
-    *crypto_key_reader* and *crypto_failure_action* are those of :func:`decode_payloads`. Where chunks may lie an entry
-    that is lost has such a row, too. No broker is needed.
+    """Read every message that *topic* of *root*, or one partition of it, has now: one row each, in no order.
 
-    With *is_read_compacted* of what was compacted (see :meth:`Admin.compact`) only the messages that stay, trimmed or
-    not, and every one that was published since.
+    *spark* reads it; no broker is needed. The columns are those of the topic's table, ``ledger_id``, ``position`` and
+    ``payload_error``. Payloads are decompressed and decrypted; *crypto_key_reader* and *crypto_failure_action* are
+    those of :func:`decode_payloads`. A payload that cannot be read is null and has a ``payload_error``.
+
+    A complete chunked message is one row, with the position and columns of its last chunk and the whole payload. An
+    incomplete one has no row (see the view ``chunks``), nor has one of which a chunk was deleted. If the sizes of its
+    chunks contradict its metadata, the payload is null. A lost entry that may have been a chunk also has a row with a
+    ``payload_error``.
+
+    With *is_read_compacted* the result has only the messages that compaction kept (see :meth:`Admin.compact`), trimmed
+    or not, and every message published since.
     """
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
     layout = layout_for_frames(spark, root)

@@ -34,16 +34,17 @@ _CORRUPT, _DECODED = "_corrupt_record", "_pulsar_spark_decoded"
 def decode_values(
     messages: DataFrame, root: str | os.PathLike, topic: str, *, schema: Schema | None = None
 ) -> DataFrame:
-    """*messages* of *topic* of the root in the folder *root*, with plain payloads, and the columns ``value`` and
-    ``value_error``.
+    """Decode the payloads of *messages* of *topic* into the column ``value``, with errors in ``value_error``.
 
-    The messages are rows with ``payload`` and ``schema_version``, as a consumer's function and :func:`read_messages`
-    give them; of letters *topic* is the one they came from. Values are those of *schema*, or of the latest that the
-    topic keeps: a struct of AVRO and JSON, a text of STRING. Fields have the types that ``from_avro`` gives them, such
-    as DATE, TIMESTAMP and DECIMAL; a union of several types is a struct of ``member0``, ``member1``... A message of
-    AVRO without a version counts as written with that schema. A value that cannot be read is null with a
-    ``value_error``. :class:`IncompatibleSchema` where there is no schema, :class:`InvalidConfiguration` for one that
-    has no column."""
+    The root is the folder *root*. *messages* are rows with plain ``payload`` and ``schema_version``, as a consumer's
+    function and :func:`read_messages` give them. For letters, *topic* is the one they came from.
+
+    ``value`` has the type of *schema*, or of the latest schema that the topic keeps: a struct for AVRO and JSON, a text
+    for STRING. Fields have the types that ``from_avro`` gives them, such as DATE, TIMESTAMP and DECIMAL; a union of
+    several types is a struct of ``member0``, ``member1``... An AVRO message without a schema version is read with that
+    schema. A value that cannot be read is null and has a ``value_error``. :class:`IncompatibleSchema` is raised if
+    there is no schema, :class:`InvalidConfiguration` if the schema has no column type.
+    """
     check_frame(messages, "messages")
     layout = Layout(root)
     found, _ = resolve_topic(layout, topic)
