@@ -215,7 +215,7 @@ def test_a_sign_of_life_costs_no_commit(broker, service_url):
 
 def test_where_nobody_sees_it_a_sign_of_life_is_a_request(broker, service_url, monkeypatch):
     monkeypatch.setattr(Presence, "touch", lambda self: False)
-    requests, rounds = _kept(broker, service_url, 0.15, 3)
+    requests, rounds = _kept(broker, service_url, 0.15, 4)
     assert requests >= 3 and rounds == 0 and len(broker.asked("keep_alive")) >= 3
 
 
