@@ -1,7 +1,7 @@
 """Apache Pulsar's broker semantics on tables; ``import pulsar_spark as pulsar`` gives a script the client it knows.
 
-What needs Arrow is imported when it is first asked for, so that a script which only looks at names, and each command
-of the command line, starts at once.
+Modules that need Arrow are imported on first use. Scripts that only look at names, and commands of the command line, so
+start at once.
 """
 
 import importlib

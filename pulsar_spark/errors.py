@@ -1,10 +1,10 @@
-"""Every error the package raises on purpose: what happened, the value in quotes, what to do about it. New ones are
-written here; ``exceptions`` shows them to scripts written for ``pulsar``.
+"""Every error that the package raises on purpose: what happened, the value in quotes, what to do about it. New errors
+are defined here; ``exceptions`` offers them to scripts written for ``pulsar``.
 
-Two branches. :class:`InvalidRequest` is the caller's: nothing was changed and the message says how to ask again.
-:class:`CorruptState` means that stored rows break an invariant: the process stops rather than guess. The leaves carry
-the names of Apache Pulsar's client exceptions, so that ``except pulsar.ConsumerBusy`` keeps working after ``import
-pulsar_spark as pulsar``.
+There are two branches. :class:`InvalidRequest` is the caller's mistake: nothing was changed, and the message says how
+to correct the request. :class:`CorruptState` means that stored rows break an invariant: the process stops rather than
+guess. The leaves have the names of Apache Pulsar's client exceptions, so that ``except pulsar.ConsumerBusy`` still
+works after ``import pulsar_spark as pulsar``.
 """
 
 import errno
@@ -14,15 +14,15 @@ DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it, such 
 
 
 class PulsarException(Exception):
-    """The root of all errors by the name that the ``pulsar`` package gives it."""
+    """The base class of all errors, under the name that the ``pulsar`` package gives it."""
 
 
 class PulsarSparkError(PulsarException):
-    """The root of every error raised on purpose."""
+    """The base class of every error that this package raises on purpose."""
 
 
 class InvalidRequest(PulsarSparkError):
-    """The caller asked for something that cannot be done; nothing was changed."""
+    """The caller's request cannot be fulfilled; nothing was changed."""
 
 
 class CorruptState(PulsarSparkError):
@@ -30,18 +30,18 @@ class CorruptState(PulsarSparkError):
 
 
 class DelayIndexNotReady(PulsarSparkError):
-    """What waits for its deliver time on a topic is being indexed again: asked later, it is there."""
+    """The index of the topic's delayed messages is being rebuilt; try again later."""
 
 
 class LogShortened(PulsarSparkError):
-    """Commits of a table that somebody wanted to follow are no longer in its log: they are older than it is kept."""
+    """The table no longer has the commits that a reader needs: they are older than its log keeps them."""
 
 
 class MessagesLost(CorruptState):
-    """Files of a topic are gone though nobody took them out of its table, and their messages with them.
+    """Files of a topic were deleted while its table still refers to them, so their messages are lost.
 
-    ``topic`` is the table's folder; ``ranges`` are the lost entries as (first, last) entry ids of publish commit
-    ``ledger_id`` in ``partition``; ``path`` is the file. What else was published can be read.
+    ``topic`` is the table's folder, ``path`` the file. ``ranges`` are the lost entries: (first, last) entry ids of
+    publish commit ``ledger_id`` in ``partition``. All other messages can be read.
     """
 
     def __init__(
@@ -58,19 +58,22 @@ class MessagesLost(CorruptState):
 
 
 class TopicStopped(CorruptState, InvalidRequest):
-    """Something in the log of a topic's table cannot be read: nothing is delivered of what lies after it, and nothing
-    is asked of the topic until it is mended."""
+    """A commit in the log of the topic's table cannot be read. Nothing after it is delivered, and requests are refused,
+    until the log is repaired.
+    """
 
 
 class UnreadableMessage(PulsarSparkError):
-    """One message cannot be read, as it is stored or with the keys there are; those around it can. ``message_id`` names
-    it, where it was received: whoever wants it no more acknowledges it by that."""
+    """One message cannot be decrypted, decompressed or parsed; the messages around it can be read.
+
+    ``message_id`` names a received message. Acknowledge that id to skip the message.
+    """
 
     message_id = None
 
 
 class DecompressionError(UnreadableMessage):
-    """The stored bytes are not what the message says was compressed, or would become larger than they may."""
+    """A payload cannot be decompressed: its bytes are damaged, or would grow beyond the allowed size."""
 
 
 class CryptoError(UnreadableMessage):
@@ -78,15 +81,15 @@ class CryptoError(UnreadableMessage):
 
 
 class NewerLayout(InvalidRequest):
-    """A table was written by a newer release than this one."""
+    """A newer release wrote the table."""
 
 
 class OlderLayout(InvalidRequest):
-    """A root was made by an older release, and could not be brought up to this one's layout; it is as it was."""
+    """An older release made the root, and its layout could not be upgraded. The root is unchanged."""
 
 
 class NotARoot(InvalidRequest):
-    """The folder holds something else than tables of this package."""
+    """The folder contains files that are not tables of this package."""
 
 
 class BrokerFenced(PulsarSparkError):
@@ -94,11 +97,11 @@ class BrokerFenced(PulsarSparkError):
 
 
 class JavaNotFound(InvalidRequest):
-    """No Java 17 or 21 on this machine."""
+    """This machine has no Java 17 or 21."""
 
 
 class SparkNotStarted(InvalidRequest):
-    """Spark's JVM ended while it started."""
+    """Spark's JVM ended during its start."""
 
 
 class AlreadyClosed(InvalidRequest):
@@ -106,7 +109,7 @@ class AlreadyClosed(InvalidRequest):
 
 
 class BrokerMetadataError(InvalidRequest):
-    """A consumer ends a subscription that other consumers use, too."""
+    """A consumer tried to delete a subscription that other consumers are connected to."""
 
 
 class ConnectError(InvalidRequest):
@@ -114,7 +117,9 @@ class ConnectError(InvalidRequest):
 
 
 class RootAway(ConnectError, OSError):
-    """A root that was there is not there now, as a mount that dropped: it is waited for."""
+    """The root cannot be reached now although it existed before, such as on a dropped mount. The process waits for
+    it.
+    """
 
     def __init__(self, text: str):
         super().__init__(text)
@@ -138,31 +143,31 @@ class CumulativeAcknowledgementNotAllowedError(InvalidRequest):
 
 
 class IncompatibleSchema(InvalidRequest):
-    """The schema does not fit the topic."""
+    """The schema does not fit those of the topic."""
 
 
 class Interrupted(PulsarSparkError, KeyboardInterrupt):
-    """Ctrl-C was pressed while the call waited. ``except KeyboardInterrupt`` catches it too."""
+    """Ctrl-C was pressed during the call. ``except KeyboardInterrupt`` catches this error too."""
 
 
 class InvalidConfiguration(InvalidRequest):
-    """Options that are wrong or exclude each other."""
+    """Options are wrong, or exclude each other."""
 
 
 class InvalidMessage(InvalidRequest):
-    """The message or message id is not one of this topic."""
+    """The message or message id does not belong to this topic."""
 
 
 class InvalidMessageId(InvalidMessage, ValueError):
-    """What was given is no message id. The ``pulsar`` package raises ValueError there."""
+    """The value is not a message id. The ``pulsar`` package raises ValueError here."""
 
 
 class InvalidTopicName(InvalidRequest):
-    """The topic name breaks the grammar."""
+    """The topic name is not valid."""
 
 
 class InvalidUrl(InvalidRequest, ValueError):
-    """The service URL is not ``delta:<root>``. The ``pulsar`` package raises ValueError there."""
+    """The service URL is not ``delta:<root>``. The ``pulsar`` package raises ValueError here."""
 
 
 class MemoryBufferIsFull(InvalidRequest):
@@ -174,7 +179,7 @@ class MessageTooBig(InvalidRequest):
 
 
 class NamespaceNotFound(InvalidRequest):
-    """No such namespace, and it may not be created on the fly."""
+    """The namespace does not exist, and is not created automatically."""
 
 
 class NotAllowedError(InvalidRequest):
@@ -186,23 +191,23 @@ class NotConnected(InvalidRequest):
 
 
 class OperationNotSupported(InvalidRequest):
-    """The ``pulsar`` package offers this call, this package does not."""
+    """A call of the ``pulsar`` package that this package does not support."""
 
 
 class ProducerBlockedQuotaExceededError(InvalidRequest):
-    """The backlog quota of the topic is reached; the producer is held."""
+    """The topic's backlog has reached its quota; the producer waited without success."""
 
 
 class ProducerBlockedQuotaExceededException(InvalidRequest):
-    """The backlog quota of the topic is reached; the publish is refused."""
+    """The topic's backlog has reached its quota; the publish is refused."""
 
 
 class ProducerBusy(InvalidRequest):
-    """Another producer of that name, or an exclusive one, is connected."""
+    """Another producer with that name, or an exclusive producer, is connected."""
 
 
 class ProducerFenced(InvalidRequest):
-    """An exclusive producer took the topic over."""
+    """An exclusive producer has taken the topic over."""
 
 
 class ProducerQueueIsFull(InvalidRequest):
@@ -210,11 +215,11 @@ class ProducerQueueIsFull(InvalidRequest):
 
 
 class SchemaNotFound(InvalidRequest):
-    """The topic keeps no schema, or none of that version."""
+    """The topic has no schema, or none of that version."""
 
 
 class ServiceUnitNotReady(InvalidRequest):
-    """The topic is in another bundle than the one whose broker was asked; who asks again finds it there."""
+    """The topic belongs to another bundle than the broker that was asked; a retry finds the right one."""
 
 
 class SubscriptionNotFound(InvalidRequest):
@@ -226,9 +231,9 @@ class SubscriptionBusy(ConsumerBusy):
 
 
 class Timeout(InvalidRequest):
-    """Nothing came, or no broker answered, in the time given.
+    """No message came, or no broker answered, in the given time.
 
-    Its text begins as that of the ``pulsar`` package's, which is all of it there and what scripts search for.
+    The text begins with that of the ``pulsar`` package, which scripts may search for.
 
     >>> str(Timeout("no message within 100 ms"))
     'Pulsar error: TimeOut: no message within 100 ms'
@@ -239,11 +244,11 @@ class Timeout(InvalidRequest):
 
 
 class TopicNotFound(InvalidRequest):
-    """No such topic, and it may not be created on the fly."""
+    """The topic does not exist, and is not created automatically."""
 
 
 class UnknownError(PulsarSparkError):
-    """A failure without a name of its own."""
+    """An error without a name of its own."""
 
 
 def named(name: str) -> type[PulsarSparkError]:

@@ -1,8 +1,8 @@
-"""``pulsar.exceptions`` of scripts: the errors of ``errors``, and the names of the ``pulsar`` package that nothing here
+"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and errors of the ``pulsar`` package that nothing here
 raises.
 
-Only those are defined here: of connections, credentials and transactions, which there are none of. A script may name
-them in ``except``; a new error of ours goes into ``errors``.
+Only the latter are defined here. They concern connections, credentials and transactions, which this package does not
+have; a script may still name them in ``except``. New errors go into ``errors``.
 """
 
 from pulsar_spark.errors import *  # noqa: F403 - this module is that list, and more
@@ -10,11 +10,11 @@ from pulsar_spark.errors import PulsarSparkError
 
 
 class AuthenticationError(PulsarSparkError):
-    """A broker refused who the client says it is."""
+    """A broker did not accept the client's credentials."""
 
 
 class AuthorizationError(PulsarSparkError):
-    """A broker refused what the client may not do."""
+    """The client lacks the permission for its request."""
 
 
 class BrokerPersistenceError(PulsarSparkError):
@@ -22,19 +22,19 @@ class BrokerPersistenceError(PulsarSparkError):
 
 
 class ChecksumError(PulsarSparkError):
-    """A message's checksum is wrong; Parquet has checksums of its own."""
+    """A message's checksum is wrong. Never raised here: Parquet has checksums of its own."""
 
 
 class ConsumerNotInitialized(PulsarSparkError):
-    """A consumer was used before it was subscribed."""
+    """A consumer was used before it had subscribed."""
 
 
 class ErrorGettingAuthenticationData(PulsarSparkError):
-    """The client found no credentials."""
+    """The client could not get its credentials."""
 
 
 class InvalidTxnStatusError(PulsarSparkError):
-    """A transaction is not in the state for this."""
+    """The transaction's state does not allow this."""
 
 
 class LookupError(PulsarSparkError):
@@ -46,7 +46,7 @@ class ProducerNotInitialized(PulsarSparkError):
 
 
 class ReadError(PulsarSparkError):
-    """A connection broke while it was read."""
+    """A connection broke during a read."""
 
 
 class TooManyLookupRequestException(PulsarSparkError):
@@ -58,7 +58,7 @@ class TopicTerminated(PulsarSparkError):
 
 
 class TransactionConflict(PulsarSparkError):
-    """Another transaction has acknowledged this."""
+    """Another transaction has acknowledged this message."""
 
 
 class TransactionCoordinatorNotFoundError(PulsarSparkError):
@@ -66,8 +66,8 @@ class TransactionCoordinatorNotFoundError(PulsarSparkError):
 
 
 class TransactionNotFound(PulsarSparkError):
-    """The transaction is not known."""
+    """The transaction does not exist."""
 
 
 class UnsupportedVersionError(PulsarSparkError):
-    """The broker is too old for this."""
+    """The broker's version does not support this."""

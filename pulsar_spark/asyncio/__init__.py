@@ -1,13 +1,12 @@
 """The client for programs on ``asyncio``, with the names of ``pulsar.asyncio``.
 
-Nothing of it waits in a thread. What a broker or the publisher answers (a message, a commit, a reply) completes a
-future on the program's loop, from the thread of the client that heard of it; a reader looks at the topic's log by the
-loop's own clock. Files are read and written by the few threads of each client (``futures.Files``), however many calls
-wait: opening and seeking, decoding messages, compressing and splitting them. Nothing that was received is lost to a
-call that is cancelled: the next one gets it.
+No call blocks a thread while it waits. A client thread that receives a message, a commit or a reply completes a future
+on the program's event loop. A reader checks the topic's log with a timer of the loop. A few threads of each client read
+and write files, decode, compress and split messages (``futures.Files``), however many calls wait. A cancelled call
+loses no message: the next call gets it.
 
-What fails raises :class:`PulsarException`, which knows the :class:`~pulsar_spark.Result`; wrong arguments are
-ValueErrors as they are elsewhere.
+Failures raise :class:`PulsarException`, which has the :class:`~pulsar_spark.Result`. Wrong arguments raise ValueError,
+as in the other client.
 """
 
 from pulsar_spark.asyncio.client import Client

@@ -79,8 +79,9 @@ class Client(Described):
         access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
         message_router: Callable | None = None,
     ) -> Producer:
-        """A producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``, but messages are batched
-        unless ``batching_enabled`` is False, as ``pulsar.asyncio`` does."""
+        """Create a producer on *topic*; arguments as for ``pulsar_spark.Client.create_producer``. Messages are batched
+        unless ``batching_enabled`` is False, as in ``pulsar.asyncio``.
+        """
         opening = await self._made(
             ProducerOpening.give_up,
             self._client.create_producer,
@@ -152,8 +153,9 @@ class Client(Described):
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
         is_pattern_topic: bool = False,
     ) -> Consumer:
-        """A consumer of a subscription on a topic, a list of topics or, with ``is_pattern_topic``, all topics that fit
-        a regular expression; arguments as for ``pulsar_spark.Client.subscribe``."""
+        """Create a consumer on a topic, a list of topics or, with ``is_pattern_topic``, all topics that match a regular
+        expression. Arguments as for ``pulsar_spark.Client.subscribe``.
+        """
         check_type((str, list), topic, "topic")
         if is_pattern_topic:
             if isinstance(topic, list):
@@ -206,7 +208,7 @@ class Client(Described):
         start_message_id_inclusive: bool = False,
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
-        """A reader from *start_message_id* on; arguments as for ``pulsar_spark.Client.create_reader``."""
+        """Create a reader that begins at *start_message_id*; arguments as for ``pulsar_spark.Client.create_reader``."""
         return Reader(
             await self._made(
                 lambda reader: reader.close(),
@@ -228,20 +230,21 @@ class Client(Described):
 
     @raises_exceptions
     async def get_topic_partitions(self, topic: str) -> list[str]:
-        """Names of the *topic*'s partitions; of a topic without partitions, existing or not, its own name."""
+        """The names of the partitions of *topic*; its own name if it has no partitions or does not exist."""
         return await self._run(self._client.get_topic_partitions, topic)
 
     @raises_exceptions
     async def close(self) -> None:
-        """Close all producers, consumers and readers, then the client; what is pending is published and
-        acknowledged."""
+        """Close all producers, consumers and readers, then the client. Pending messages are published and pending
+        acknowledgements sent.
+        """
         if self._is_shut_down:
             return
         await self._run(self._client.close)
         self._files.end()
 
     def shutdown(self) -> None:
-        """Close at once: pending sends fail. ``close`` has nothing to do then."""
+        """Close at once: pending sends fail. A later ``close`` does nothing."""
         self._is_shut_down = True
         self._client.shutdown()
         self._files.end()

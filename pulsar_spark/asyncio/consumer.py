@@ -20,7 +20,7 @@ from pulsar_spark.protocol.message_id import MessageId
 
 
 class Consumer(Described):
-    """Made by ``Client.subscribe``; for one loop."""
+    """A consumer of one subscription; made by ``Client.subscribe``. Use it on one event loop."""
 
     def __init__(self, consumer: blocking.Consumer, files: Files):
         self._consumer, self._files = consumer, files
@@ -55,7 +55,7 @@ class Consumer(Described):
 
     @raises_exceptions
     async def receive(self) -> Message:
-        """The next message."""
+        """Return the next message."""
         while self._kept:
             message = self._kept.popleft()
             if message._delivery.subscription.may_still_be_handed_out(message):
@@ -129,18 +129,21 @@ class Consumer(Described):
 
     @raises_exceptions
     async def acknowledge(self, message: Message | MessageId) -> None:
-        """Acknowledge a *message*, or the one of an id; it is sent with others shortly."""
+        """Acknowledge a *message* or a message id. It is sent shortly after, together with others."""
         await self._of(message, self._consumer.acknowledge)
 
     @raises_exceptions
     async def acknowledge_cumulative(self, message: Message | MessageId) -> None:
-        """Acknowledge everything of the partition up to and including the *message*; not on Shared and Key_Shared."""
+        """Acknowledge all messages of the partition up to and including the *message*; not on Shared and Key_Shared."""
         await self._of(message, self._consumer.acknowledge_cumulative)
 
     @raises_exceptions
     async def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give a *message* back: it comes again after ``negative_ack_redelivery_delay_ms``, on Key_Shared before later
-        messages of its key (see the client's :meth:`~pulsar_spark.client.consumer.Consumer.negative_acknowledge`)."""
+        """Give a *message* back: it comes again after ``negative_ack_redelivery_delay_ms``.
+
+        On Key_Shared it comes before later messages of its key (see the client's
+        :meth:`~pulsar_spark.client.consumer.Consumer.negative_acknowledge`).
+        """
         await self._of(message, self._consumer.negative_acknowledge)
 
     async def _of(self, message: Message | MessageId, call: Callable) -> None:
@@ -151,7 +154,7 @@ class Consumer(Described):
             await self._files.submit(call, message)
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Everything this consumer holds and has not acknowledged comes again."""
+        """Give back every message that this consumer received and did not acknowledge."""
         self._kept.clear()
         self._consumer.redeliver_unacknowledged_messages()
 
@@ -159,23 +162,26 @@ class Consumer(Described):
 
     @raises_exceptions
     async def seek(self, messageid: MessageId | int) -> None:
-        """Move the cursor after the message of *messageid* (to it with ``start_message_id_inclusive``), or to the first
-        published at or after a time in ms."""
+        """Move the cursor after the message *messageid* (to it with ``start_message_id_inclusive``), or to the first
+        message published at or after a time in ms.
+        """
         await self._files.submit(self._consumer.seek, messageid)
 
     @raises_exceptions
     async def get_last_message_id(self) -> MessageId:
-        """Id of the topic's last message; for one partition only."""
+        """The id of the topic's last message. Only for a consumer of one partition."""
         return await self._files.submit(self._consumer.get_last_message_id)
 
     @raises_exceptions
     async def unsubscribe(self) -> None:
-        """Delete the subscription and close; refused by the broker while others are connected to it."""
+        """Delete the subscription and close the consumer. The broker refuses this while other consumers are
+        connected.
+        """
         self._consumer._unsubscribed(await self._asked(self._consumer._unsubscribe_rows()))
 
     @raises_exceptions
     async def close(self) -> None:
-        """Send the acknowledgements that wait, then leave; ``AlreadyClosed`` the second time."""
+        """Send pending acknowledgements, then leave the subscription. A second call raises ``AlreadyClosed``."""
         consumer, future = self._consumer, self._loop.create_future()
         consumer._channel.submit(
             consumer._leave_orderly(), is_urgent=True, committed=lambda version: answered(future, version, None)
@@ -191,7 +197,7 @@ class Consumer(Described):
             raise consumer._channel.failure
 
     def topic(self) -> str:
-        """The topic, or the topics separated by commas."""
+        """The topic; several topics are separated by commas."""
         return self._consumer.topic()
 
     def subscription_name(self) -> str:
@@ -199,5 +205,5 @@ class Consumer(Described):
         return self._consumer.subscription_name()
 
     def consumer_name(self) -> str:
-        """The name given, or the one made up."""
+        """The given name, or the generated one."""
         return self._consumer.consumer_name()

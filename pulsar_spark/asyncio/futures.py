@@ -15,14 +15,14 @@ FILE_THREADS = 4
 
 
 class PulsarException(PulsarSparkError):
-    """What failed, by the client's :class:`~pulsar_spark.Result`, and why in words."""
+    """A failure: the client's :class:`~pulsar_spark.Result` and the reason in words."""
 
     def __init__(self, result: Result, msg: str | None = None):
         super().__init__(result, msg)
         self._result, self._msg = result, msg
 
     def error(self) -> Result:
-        """The result that stands for it."""
+        """The result for this failure."""
         return self._result
 
     def __str__(self) -> str:
@@ -51,8 +51,9 @@ def raises_exceptions(method: Method) -> Method:
 
 
 def _set_future(future: asyncio.Future, result: Result | PulsarSparkError, value: object) -> None:
-    """Complete *future*, from any thread, with *value* or with what went wrong; nothing where it is done already, or
-    its loop is over."""
+    """Complete *future*, from any thread, with *value* or with an error. Does nothing if it is done, or its loop is
+    closed.
+    """
 
     def complete() -> None:
         if future.done():

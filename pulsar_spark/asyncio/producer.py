@@ -36,7 +36,7 @@ class _Sent(Answered):
 
 
 class Producer(Described):
-    """Made by ``Client.create_producer``."""
+    """Publishes to one topic; made by ``Client.create_producer``."""
 
     def __init__(self, producer: blocking.Producer, files: Files):
         self._producer, self._files = producer, files
@@ -61,13 +61,15 @@ class Producer(Described):
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
     ) -> MessageId:
-        """Publish a message; its id, when it is in the topic.
+        """Publish a message, wait until it is stored, and return its id.
 
-        ``content`` is the value, as the producer's schema has it, and None a null value; ``properties`` are texts by
-        texts. ``partition_key`` chooses the partition, ``ordering_key`` the consumer of a Key_Shared subscription.
-        ``sequence_id`` is the application's own number, ``event_timestamp`` the event's time in ms. It is delivered not
-        before ``deliver_at``, in ms, or after ``deliver_after``. ``replication_clusters`` and ``disable_replication``
-        mean nothing for a folder.
+        - ``content``: the value that the producer's schema encodes; None for a null value.
+        - ``properties``: a dict of texts.
+        - ``partition_key``: determines the partition; ``ordering_key``: the consumer of a Key_Shared subscription.
+        - ``sequence_id``: the application's number of the message.
+        - ``event_timestamp``: the event time in ms since 1970.
+        - ``deliver_at`` (ms since 1970) or ``deliver_after``: the message is delivered no earlier.
+        - ``replication_clusters``, ``disable_replication``: without effect on a folder.
         """
         producer, future = self._producer, asyncio.get_running_loop().create_future()
         message = outgoing(
@@ -124,8 +126,9 @@ class Producer(Described):
 
     @raises_exceptions
     async def flush(self) -> None:
-        """Publish what is pending now, batches included, and wait for it; messages of calls that wait for their turn
-        are pending, too."""
+        """Publish all pending messages and wait until they are published. Open batches are included, and so are calls
+        that wait for their turn.
+        """
         async with self._turn:
             wanted, deadline = self._producer._begin_flush(), time.monotonic() + self._producer._timeout
         try:
@@ -138,8 +141,9 @@ class Producer(Described):
 
     @raises_exceptions
     async def close(self) -> None:
-        """Publish what is pending, then close, also where that was not published in time; ``AlreadyClosed`` the second
-        time."""
+        """Publish pending messages, then close; it also closes if they were not published in time. A second call raises
+        ``AlreadyClosed``.
+        """
         try:
             await self.flush()
         finally:
@@ -147,7 +151,7 @@ class Producer(Described):
                 await self._files.submit(self._producer.close)
 
     def topic(self) -> str:
-        """Full name of the topic, with the partition if one was named."""
+        """The full name of the topic, with the partition if the producer was created for one."""
         return self._producer.topic()
 
     def producer_name(self) -> str:
@@ -155,9 +159,9 @@ class Producer(Described):
         return self._producer.producer_name()
 
     def last_sequence_id(self) -> int:
-        """The highest sequence id that was published; before the first, the initial one or -1."""
+        """The highest published sequence id; before the first message the initial one, or -1."""
         return self._producer.last_sequence_id()
 
     def is_connected(self) -> bool:
-        """Whether the producer can send: it needs no broker."""
+        """Whether the producer can send. It needs no broker for that."""
         return self._producer.is_connected()

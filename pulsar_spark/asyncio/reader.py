@@ -10,7 +10,7 @@ from pulsar_spark.protocol.message_id import MessageId
 
 
 class Reader(Described):
-    """Made by ``Client.create_reader``."""
+    """Reads one topic; made by ``Client.create_reader``."""
 
     def __init__(self, reader: blocking.Reader, files: Files):
         self._reader, self._files = reader, files
@@ -31,18 +31,19 @@ class Reader(Described):
 
     @raises_exceptions
     async def has_message_available(self) -> bool:
-        """Whether :meth:`read_next` would return at once."""
+        """Whether :meth:`read_next` would return a message at once."""
         return await self._files.submit(self._reader.has_message_available)
 
     @raises_exceptions
     async def seek(self, messageid: MessageId | int) -> None:
-        """Go on after the message of *messageid* (at it with ``start_message_id_inclusive``), or with the first
-        published at or after a time in ms."""
+        """Continue after the message *messageid* (at it with ``start_message_id_inclusive``), or at the first message
+        published at or after a time in ms.
+        """
         await self._files.submit(self._reader.seek, messageid)
 
     @raises_exceptions
     async def close(self) -> None:
-        """Read no more; ``AlreadyClosed`` the second time."""
+        """Stop reading. A second call raises ``AlreadyClosed``."""
         self._reader.close()
 
     def topic(self) -> str:
@@ -50,5 +51,5 @@ class Reader(Described):
         return self._reader.topic()
 
     def is_connected(self) -> bool:
-        """Whether it can read: it needs no broker."""
+        """Whether the reader can read. It needs no broker for that."""
         return self._reader.is_connected()

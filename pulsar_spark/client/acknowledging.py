@@ -41,10 +41,11 @@ class Acknowledging:
     subscription_name: Any
 
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
-        """Acknowledge one *message*, or a list of them; of a batch only that one, unless the id names the whole entry.
+        """Acknowledge one *message* or a list of messages. Of a batch only that message is acknowledged, unless the id
+        names the whole entry.
 
-        With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An
-        acknowledgement with *properties* is sent at once and they are kept with its request.
+        With ``ack_receipt_enabled`` the call returns after the broker's commit, and raises its refusal. An
+        acknowledgement with *properties* is sent at once, and its request keeps them.
         """
         try:
             if type(message) is Message and properties is None and self._process == forks.generation:
@@ -80,20 +81,21 @@ class Acknowledging:
 
     @public_call
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict | None = None) -> None:
-        """Acknowledge everything of the *message*'s partition up to and including it; not on Shared and Key_Shared.
-        *properties* are kept with the request."""
+        """Acknowledge all messages of the *message*'s partition up to and including it; not on Shared and Key_Shared.
+        The request keeps *properties*.
+        """
         self._receiver.check_open()
         self._acknowledger.acknowledge_cumulative(message, properties)
 
     @public_call
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give a *message* back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's
-        delay, as far as it is not acknowledged.
+        """Give a *message* back: the unacknowledged part of its entry comes again after
+        ``negative_ack_redelivery_delay_ms``, or the delay of the backoff.
 
-        On Key_Shared no later message of its key is handed out before that, unless the consumers allow deliveries out
-        of order; on Exclusive and Failover everything behind it that is not acknowledged comes again with it, and
-        until then what is in the queue is handed out. When it was given back as often as the dead letter policy allows,
-        it goes to the dead letter topic instead.
+        On Key_Shared no later message of its key is delivered first, unless the policy allows out of order delivery. On
+        Exclusive and Failover every unacknowledged message after it comes again too; messages already in the queue are
+        still delivered. A message that was given back as often as the dead letter policy allows goes to the dead letter
+        topic instead.
         """
         self._receiver.check_open()
         self._acknowledger.negative_acknowledge(message)
@@ -102,14 +104,13 @@ class Acknowledging:
     def reconsume_later(
         self, message: Message | list, delay_millis: int | None = None, properties: dict | None = None
     ) -> None:
-        """Put a *message*, or a list of them, off: it is acknowledged, and a copy in the retry letter topic comes after
-        *delay_millis*; needs ``retry_enable``.
+        """Put a *message*, or a list of messages, off: it is acknowledged, and a copy comes from the retry letter topic
+        after *delay_millis*. Needs ``retry_enable``.
 
         A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead.
-        *properties* are added to the copy's, but for names that the system alone writes (``RECONSUMETIMES``,
-        ``REAL_...``, ``ORIGIN_...``); it counts what it wrote itself, so a letter that somebody published again starts
-        its own count. It returns when the request is stored: then there will be one copy,
-        whatever crashes when.
+        *properties* are added to the copy, except names that only the system writes (``RECONSUMETIMES``, ``REAL_...``,
+        ``ORIGIN_...``). Only counts that the system wrote are used, so a letter that someone published again starts at
+        zero. The call returns when the request is stored; from then on a crash cannot prevent or double the copy.
         """
         self._put_off(message, delay_millis, properties, is_cumulative=False)
 
@@ -117,8 +118,10 @@ class Acknowledging:
     def reconsume_later_cumulative(
         self, message: Message, delay_millis: int | None = None, properties: dict | None = None
     ) -> None:
-        """As :meth:`reconsume_later`, with its *delay_millis* and *properties*, but everything up to the *message* is
-        acknowledged; only the message is copied. Not on Shared and Key_Shared."""
+        """Put a *message* off as :meth:`reconsume_later` does, and acknowledge all messages up to it.
+
+        *delay_millis* and *properties* are as there. Only this message is copied. Not on Shared and Key_Shared.
+        """
         self._receiver.check_open()
         self._acknowledger.check_cumulative()
         check_type(Message, message, "message")
@@ -149,7 +152,9 @@ class Acknowledging:
 
     @public_call
     def redeliver_unacknowledged_messages(self) -> None:
-        """Everything this consumer holds and has not acknowledged comes again, to whom the subscription's type says."""
+        """Give back every message that this consumer received and did not acknowledge. The subscription type decides
+        which consumer gets it.
+        """
         self._receiver.check_open()
         for subscription in self._subscriptions:
             self._forget_unacked(subscription)

@@ -54,19 +54,19 @@ MAX_LEASE_SECONDS = 24 * 60 * 60
 
 
 class Client(Described, Producing, Subscribing):
-    """A connection to the topics of one root; safe for threads.
+    """A connection to the topics of one root. It is thread-safe.
 
     - ``service_url``: ``delta:<root>``, where the root is the folder of the tables.
     - ``operation_timeout_seconds``: how long a call waits for the broker's answer before it raises :class:`Timeout`.
-    - ``lease_seconds``: how long the broker keeps what this client's consumers hold when it hears nothing of it, as
-      after a crash. The package has no such argument.
-    - ``logger``: a logger of Python's ``logging``, a :class:`ConsoleLogger` or a :class:`FileLogger`;
-      ``log_conf_file_path``: a file with the settings of ``logging`` as JSON.
+    - ``lease_seconds``: how long the broker reserves messages for this client's consumers after the last sign of life,
+      such as after a crash. The package has no such argument.
+    - ``logger``: a logger of Python's ``logging``, a :class:`ConsoleLogger` or a :class:`FileLogger`.
+    - ``log_conf_file_path``: a JSON file with settings of ``logging``.
     - ``authentication``, ``use_tls``, ``tls_trust_certs_file_path``, ``tls_allow_insecure_connection``,
-      ``tls_validate_hostname``, ``listener_name``, ``tls_private_key_file_path``, ``tls_certificate_file_path``:
-      refused where they ask for anything, because a folder has no connections.
+      ``tls_validate_hostname``, ``listener_name``, ``tls_private_key_file_path``, ``tls_certificate_file_path``: only
+      the defaults are accepted, because a folder has no connections to secure.
     - ``io_threads``, ``message_listener_threads``, ``concurrent_lookup_requests``, ``stats_interval_in_seconds``,
-      ``connection_timeout_ms``: numbers that mean nothing here.
+      ``connection_timeout_ms``: numbers without effect here.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Client(Described, Producing, Subscribing):
         return {"service_url": self._service_url, "state": "closed" if self._is_closed else "open", **kinds}
 
     def get_service_info(self) -> ServiceInfo:
-        """The address the client was made with."""
+        """The address that the client was created with."""
         return ServiceInfo(self._service_url)
 
     @property
@@ -187,15 +187,15 @@ class Client(Described, Producing, Subscribing):
         start_message_id_inclusive: bool = False,
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
     ) -> Reader:
-        """A reader of *topic* from *start_message_id* on, after it or, with ``start_message_id_inclusive``, at it; of a
-        partitioned topic it reads every partition, from the earliest or latest.
+        """Create a reader that begins after *start_message_id*, or at it with ``start_message_id_inclusive``. On a
+        partitioned *topic* it reads all partitions, from the earliest or latest message.
 
-        - ``schema``: turns payloads into values; it is held against the topic's as a consumer's is.
-        - ``reader_listener(reader, message)``: is called with each message, from a thread of its own.
+        - ``schema``: decodes payloads. It must fit the topic's schema, as for a consumer.
+        - ``reader_listener(reader, message)``: called with each message, in a thread of its own.
         - ``crypto_key_reader`` and ``crypto_failure_action``: as for :meth:`subscribe`.
-        - ``is_read_compacted``: of what was compacted (``pulsar-spark compact``) the latest message of each key, and
-          what was published since.
-        - ``receiver_queue_size``, ``reader_name``, ``subscription_role_prefix``: mean nothing to who reads a table.
+        - ``is_read_compacted``: read only the latest message of each key where the topic is compacted (``pulsar-spark
+          compact``), and every message published since.
+        - ``receiver_queue_size``, ``reader_name``, ``subscription_role_prefix``: without effect on a reader of a table.
         """
         check_type(str, topic, "topic")
         check_type(MessageId, start_message_id, "start_message_id")
@@ -224,9 +224,12 @@ class Client(Described, Producing, Subscribing):
     def create_table_view(
         self, topic: str, subscription_name: str | None = None, schema: Schema = BytesSchema()
     ) -> TableView:
-        """The latest value of each key of *topic*, which is created if it is missing, kept up to date until it is
-        closed; values are decoded by *schema*. It reads the topic's table, compacted as far as that goes, so
-        ``subscription_name`` only names it."""
+        """Create a view of the latest value of each key of *topic*, updated until it is closed. A missing topic is
+        created.
+
+        Values are decoded by *schema*. The view reads the topic's table, in its compacted form where there is one;
+        ``subscription_name`` only names the view.
+        """
         check_type(str, topic, "topic")
         check_type_or_none(str, subscription_name, "subscription_name")
         check_type(Schema, schema, "schema")
@@ -239,7 +242,7 @@ class Client(Described, Producing, Subscribing):
 
     @public_call
     def get_topic_partitions(self, topic: str) -> list[str]:
-        """Names of the partitions of *topic*; of a topic without partitions, existing or not, its own name."""
+        """The names of the partitions of *topic*; its own name if it has no partitions or does not exist."""
         check_type(str, topic, "topic")
         self._check_open()
         try:
@@ -250,8 +253,9 @@ class Client(Described, Producing, Subscribing):
 
     @public_call
     def close(self) -> None:
-        """Close all producers, consumers and readers, then the client; what is pending is published and
-        acknowledged."""
+        """Close all producers, consumers and readers, then the client. Pending messages are published and pending
+        acknowledgements sent.
+        """
         self._check_open()
         errors = self._close(lambda handle: handle.close())
         if errors:
@@ -259,8 +263,9 @@ class Client(Described, Producing, Subscribing):
 
     @public_call
     def shutdown(self) -> None:
-        """Close at once: pending sends fail, acknowledgements that wait are still sent if that is possible. A second
-        one does nothing."""
+        """Close at once: pending sends fail, and pending acknowledgements are sent if possible. A second call does
+        nothing.
+        """
         if not self._is_closed:
             self._close(lambda handle: getattr(handle, "_shutdown", handle.close)())
 

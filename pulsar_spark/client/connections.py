@@ -15,10 +15,7 @@ WHY_NO_CREDENTIALS = "a folder has no TLS, authentication or listeners; the file
 
 
 class Authentication:
-    """Credentials by a plugin's library.
-
-    ``dynamicLibPath`` is the path of the library, ``authParamsString`` what it is given.
-    """
+    """Credentials from a plugin library: ``dynamicLibPath`` is its path, ``authParamsString`` its parameters."""
 
     def __init__(self, dynamicLibPath: str, authParamsString: str):
         check_type(str, dynamicLibPath, "dynamicLibPath")
@@ -26,7 +23,9 @@ class Authentication:
 
 
 class AuthenticationTLS(Authentication):
-    """A client certificate, by the path of it, ``certificate_path``, and of its key, ``private_key_path``."""
+    """A client certificate: ``certificate_path`` is the path of the certificate, ``private_key_path`` that of its
+    key.
+    """
 
     def __init__(self, certificate_path: str, private_key_path: str):
         check_type(str, certificate_path, "certificate_path")
@@ -34,7 +33,7 @@ class AuthenticationTLS(Authentication):
 
 
 class AuthenticationToken(Authentication):
-    """A ``token``, or a function that gives one."""
+    """A token: ``token`` is a text, or a function that returns one."""
 
     def __init__(self, token: str | Callable[[], str]):
         if not isinstance(token, str) and not callable(token):
@@ -42,22 +41,24 @@ class AuthenticationToken(Authentication):
 
 
 class AuthenticationAthenz(Authentication):
-    """Athenz, by its parameters as JSON in ``auth_params_string``."""
+    """Athenz credentials; ``auth_params_string`` has the parameters as JSON."""
 
     def __init__(self, auth_params_string: str):
         check_type(str, auth_params_string, "auth_params_string")
 
 
 class AuthenticationOauth2(Authentication):
-    """OAuth 2.0, by its parameters as JSON in ``auth_params_string``."""
+    """OAuth 2.0 credentials; ``auth_params_string`` has the parameters as JSON."""
 
     def __init__(self, auth_params_string: str):
         check_type(str, auth_params_string, "auth_params_string")
 
 
 class AuthenticationBasic(Authentication):
-    """A user's name and password, ``username`` and ``password``, and the ``method``, or all of them as JSON in
-    ``auth_params_string``. RuntimeError for another text, as the package has it."""
+    """Credentials of a user: ``username``, ``password`` and ``method``, or all three as JSON in ``auth_params_string``.
+
+    RuntimeError if ``auth_params_string`` is not such JSON, as in the package.
+    """
 
     def __init__(
         self,
@@ -79,8 +80,9 @@ class AuthenticationBasic(Authentication):
 
 
 class ServiceInfo:
-    """A cluster's address, ``service_url``, the credentials for it, ``authentication``, and the file of certificates
-    that it is trusted by, ``tls_trust_certs_file_path``."""
+    """The address of a cluster (``service_url``), its ``authentication``, and the file of trusted certificates
+    (``tls_trust_certs_file_path``).
+    """
 
     def __init__(
         self,
@@ -100,12 +102,12 @@ class ServiceInfo:
 
     @property
     def use_tls(self) -> bool:
-        """Whether the address asks for TLS."""
+        """Whether the address requires TLS."""
         return self._service_url.startswith(("pulsar+ssl:", "https:"))
 
     @property
     def tls_trust_certs_file_path(self) -> str | None:
-        """The certificates the cluster is trusted by."""
+        """The file of trusted certificates."""
         return self._tls_trust_certs_file_path
 
     def __repr__(self) -> str:
@@ -116,30 +118,32 @@ class ServiceInfo:
 
     @classmethod
     def wrap(cls, service_info: "ServiceInfo") -> "ServiceInfo":
-        """*service_info* itself: there is no other kind of it here."""
+        """Return *service_info*; there is only this class of it here."""
         check_type(ServiceInfo, service_info, "service_info")
         return service_info
 
 
 class ServiceInfoProvider:
-    """An application's own way from cluster to cluster; derive a class."""
+    """Chooses the cluster that a client uses; derive a class to write your own."""
 
     def initial_service_info(self) -> ServiceInfo:
-        """The cluster to begin with."""
+        """The cluster to connect to first."""
         raise NotImplementedError
 
     def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
-        """Keep the function *on_service_info_update*, which is to be told of another cluster."""
+        """Keep *on_service_info_update*, the function to call with another cluster."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """The client is closed."""
+        """Called when the client is closed."""
 
 
 class AutoClusterFailover:
-    """From a ``primary`` cluster to the first of the ``secondary`` ones that answers, looked at every
-    ``check_interval_ms``, after ``failover_threshold`` looks in vain, and back after ``switch_back_threshold``
-    others."""
+    """Use the ``primary`` cluster and, while it does not answer, the first of the ``secondary`` clusters that does.
+
+    The clusters are checked every ``check_interval_ms``. The client switches after ``failover_threshold`` failed checks
+    of the primary, and back after ``switch_back_threshold`` successful ones.
+    """
 
     def __init__(
         self,

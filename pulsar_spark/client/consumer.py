@@ -36,7 +36,7 @@ from pulsar_spark.storage.topics import Topic
 
 
 class Consumer(Described, Acknowledging):
-    """Made by ``Client.subscribe``."""
+    """A consumer of one subscription; made by ``Client.subscribe``."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class Consumer(Described, Acknowledging):
         }
 
     def topic(self) -> str:
-        """The topic, or the topics separated by commas."""
+        """The topic; several topics are separated by commas."""
         return self._topic_name
 
     def subscription_name(self) -> str:
@@ -249,7 +249,7 @@ class Consumer(Described, Acknowledging):
         return self._settings.consumer_name
 
     def is_connected(self) -> bool:
-        """Whether a broker is there and knows the consumer, on all its partitions."""
+        """Whether a broker runs and knows the consumer, on all its partitions."""
         return (
             not (self._receiver.is_closed or self._receiver.has_failed)
             and self._channel.has_broker()
@@ -259,7 +259,7 @@ class Consumer(Described, Acknowledging):
     # Receiving.
 
     def receive(self, timeout_millis: int | None = None) -> Message:
-        """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*."""
+        """Return the next message. Waits for one, and raises :class:`Timeout` after *timeout_millis*."""
         try:
             if (timeout_millis is None or type(timeout_millis) is int) and self._process == forks.generation:
                 if self._listener is None:
@@ -286,7 +286,7 @@ class Consumer(Described, Acknowledging):
 
     @public_call
     def batch_receive(self) -> list[Message]:
-        """Messages as the batch receive policy says: enough, large enough, or what came in time, which may be none."""
+        """Receive messages until the batch receive policy's count, size or time is reached; the list may be empty."""
         self._check_no_listener()
         return self._receiver.take_batch(self._settings.batch_receive_policy)
 
@@ -294,14 +294,15 @@ class Consumer(Described, Acknowledging):
 
     @public_call
     def seek(self, messageid: MessageId | int) -> None:
-        """Move the cursor after the message of *messageid* (to it with ``start_message_id_inclusive``), or to the first
-        published at or after a time in ms."""
+        """Move the cursor after the message *messageid* (to it with ``start_message_id_inclusive``), or to the first
+        message published at or after a time in ms.
+        """
         self._receiver.check_open()
         seek(self, messageid, self._settings.start_message_id_inclusive)
 
     @public_call
     def get_last_message_id(self) -> MessageId:
-        """Id of the topic's last message; for one partition only."""
+        """The id of the topic's last message. Only for a consumer of one partition."""
         self._receiver.check_open()
         if len(self._subscriptions) != 1:
             raise OperationNotSupported(
@@ -315,7 +316,9 @@ class Consumer(Described, Acknowledging):
 
     @public_call
     def unsubscribe(self) -> None:
-        """Delete the subscription and close; refused by the broker while others are connected to it."""
+        """Delete the subscription and close the consumer. The broker refuses this while other consumers are
+        connected.
+        """
         self._unsubscribed(self._channel.ask(self._unsubscribe_rows(), self._client._timeout))
 
     def _unsubscribe_rows(self) -> list[dict]:
@@ -330,7 +333,7 @@ class Consumer(Described, Acknowledging):
 
     @public_call
     def close(self) -> None:
-        """Send the acknowledgements that wait, then leave; :class:`AlreadyClosed` the second time."""
+        """Send pending acknowledgements, then leave the subscription. A second call raises :class:`AlreadyClosed`."""
         self._channel.post(self._leave_orderly(), self._client._timeout)
 
     def _leave_orderly(self) -> list[dict]:
@@ -367,14 +370,15 @@ class Consumer(Described, Acknowledging):
 
     @public_call
     def pause_message_listener(self) -> None:
-        """The listener is called no more until resumed; a call under way ends first, and the queue fills up
-        meanwhile."""
+        """Stop calling the listener until it is resumed. A call in progress ends first, and the queue continues to
+        fill.
+        """
         self._check_listener()
         self._receiver.pause()
 
     @public_call
     def resume_message_listener(self) -> None:
-        """Go on where the listener was paused."""
+        """Call the listener again, from the next message on."""
         self._check_listener()
         self._receiver.resume()
 

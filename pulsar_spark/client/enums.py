@@ -11,7 +11,7 @@ from pulsar_spark.protocol.numbered import Numbered
 
 
 class ConsumerType(Numbered):
-    """The type of a subscription, which all of its consumers have."""
+    """The type of a subscription; all its consumers have the same."""
 
     Exclusive = 0
     Shared = 1
@@ -20,14 +20,14 @@ class ConsumerType(Numbered):
 
 
 class InitialPosition(Numbered):
-    """Where a subscription begins that is made: behind the last message, or at the first."""
+    """Where a new subscription begins: after the last message, or at the first."""
 
     Latest = 0
     Earliest = 1
 
 
 class PartitionsRoutingMode(Numbered):
-    """Which partition a message without a key goes to: one, each in turn, or what a router says."""
+    """Which partition a message without a key goes to: always the same one, each in turn, or the router's choice."""
 
     UseSinglePartition = 0
     RoundRobinDistribution = 1
@@ -35,14 +35,14 @@ class PartitionsRoutingMode(Numbered):
 
 
 class BatchingType(Numbered):
-    """What a batch holds: messages as they come, or those of one key."""
+    """How messages are grouped into batches: in order of sending, or by key."""
 
     Default = 0
     KeyBased = 1
 
 
 class CompressionType(Numbered):
-    """How a payload is compressed."""
+    """The algorithm that compresses payloads."""
 
     NONE = 0
     LZ4 = 1
@@ -52,7 +52,7 @@ class CompressionType(Numbered):
 
 
 class ProducerAccessMode(Numbered):
-    """Whether others may have a producer on the topic, and what becomes of who has one."""
+    """Whether a topic may have other producers, and what happens to those that it has."""
 
     Shared = 0
     Exclusive = 1
@@ -61,14 +61,14 @@ class ProducerAccessMode(Numbered):
 
 
 class KeySharedMode(Numbered):
-    """Who says which hashes a Key_Shared consumer gets: the broker, or the consumer."""
+    """Who chooses the hash ranges of a Key_Shared consumer: the broker, or the consumer."""
 
     AutoSplit = 0
     Sticky = 1
 
 
 class RegexSubscriptionMode(Numbered):
-    """Which topics a pattern means; there are persistent ones only."""
+    """Which topics a pattern matches. All topics here are persistent."""
 
     PersistentOnly = 0
     NonPersistentOnly = 1
@@ -76,14 +76,16 @@ class RegexSubscriptionMode(Numbered):
 
 
 class ProducerCryptoFailureAction(Numbered):
-    """What becomes of a message that cannot be encrypted: an error, or sent as it is."""
+    """What a producer does with a message that it cannot encrypt: raise an error, or send it unencrypted."""
 
     FAIL = 0
     SEND = 1
 
 
 class ConsumerCryptoFailureAction(Numbered):
-    """What becomes of a message that cannot be decrypted: an error, acknowledged unseen, or shown as it is."""
+    """What a consumer does with a message that it cannot decrypt: raise an error, acknowledge it undelivered, or
+    deliver it encrypted.
+    """
 
     FAIL = 0
     DISCARD = 1
@@ -98,7 +100,7 @@ class ConsumerCryptoFailureAction(Numbered):
 
 
 class LoggerLevel(Numbered):
-    """From which level on a logger says something."""
+    """The lowest level that a logger writes."""
 
     Debug = 0
     Info = 1
@@ -107,7 +109,7 @@ class LoggerLevel(Numbered):
 
 
 class Result(Numbered):
-    """What a send callback is told: ``Result.Ok`` or the name of the error."""
+    """The outcome that a send callback receives: ``Result.Ok``, or the name of the error."""
 
     Ok = 0
     UnknownError = 1

@@ -28,7 +28,7 @@ _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-5s [%(thread)d] %(module)s:%(lin
 
 
 class ConsoleLogger:
-    """Lines on standard output, from ``log_level`` on."""
+    """Write log lines of ``log_level`` and above to standard output."""
 
     def __init__(self, log_level: LoggerLevel = LoggerLevel.Info):
         check_type(LoggerLevel, log_level, "log_level")
@@ -36,7 +36,7 @@ class ConsoleLogger:
 
 
 class FileLogger:
-    """Lines appended to ``log_file``, from ``log_level`` on."""
+    """Append log lines of ``log_level`` and above to ``log_file``."""
 
     def __init__(self, log_level: LoggerLevel, log_file: str):
         check_type(LoggerLevel, log_level, "log_level")

@@ -117,8 +117,9 @@ class _NotReceived:
 
 
 class Message:
-    """A received message, made by consumers and readers. One that a program makes says nothing: its class is there to
-    be derived from."""
+    """A received message. Consumers and readers make messages; a program cannot make one with content, only derive from
+    the class.
+    """
 
     __slots__ = ("_block", "_row", "_position", "_opened")
 
@@ -173,15 +174,16 @@ class Message:
         return self._block.column(name)[self._row]
 
     def data(self) -> bytes:
-        """The payload; empty for a null value. :class:`UnreadableMessage` of one that was looked at and cannot be
-        had."""
+        """The payload; empty for a null value. :class:`UnreadableMessage` if it could not be decrypted or
+        decompressed.
+        """
         if isinstance(self._opened, UnreadableMessage):
             raise self._opened
         payload = self._block.column("payload")[self._row] if self._opened is None else self._opened.payload
         return b"" if payload is None else payload
 
     def value(self) -> Any:
-        """The payload decoded by the consumer's schema."""
+        """The payload decoded with the consumer's schema."""
         return self._block.schema.decode_message(self)
 
     def has_null_value(self) -> bool:
@@ -189,68 +191,72 @@ class Message:
         return self._field("payload") is None
 
     def properties(self) -> dict[str, str]:
-        """The application's own names and values."""
+        """The properties that the application set."""
         return dict(self._field("properties") or ())
 
     def partition_key(self) -> str:
-        """The key, empty where there is none; of one of bytes the base64, as with Pulsar."""
+        """The key; empty if there is none. A key of bytes comes as base64, as in Pulsar."""
         return self._field("partition_key") or ""
 
     def ordering_key(self) -> str:
-        """The ordering key, empty where there is none. Of one of bytes that are no text in UTF-8, the bytes that are
-        none stand as surrogates: ``encode("utf-8", "surrogateescape")`` gives the bytes back."""
+        """The ordering key; empty if there is none.
+
+        Bytes of a key that are not UTF-8 become surrogates: ``encode("utf-8", "surrogateescape")`` returns the bytes.
+        """
         key = self._field("ordering_key") or ""
         if key and self._field("ordering_key_b64_encoded"):
             return bytes_of(key.encode()).decode("utf-8", "surrogateescape")
         return key
 
     def publish_timestamp(self) -> int:
-        """When it was published, ms since 1970."""
+        """The publish time, ms since 1970."""
         return _milliseconds(self._field("publish_time"))
 
     def event_timestamp(self) -> int:
-        """The application's time, ms since 1970; 0 where it gave none."""
+        """The event time set by the application, ms since 1970; 0 if there is none."""
         return _milliseconds(self._field("event_time"))
 
     def message_id(self) -> MessageId:
-        """Where the message lies; of a chunked one the id of its last chunk, which knows the first."""
+        """The id of the message. For a chunked message it is that of the last chunk, and also has that of the first."""
         return self._block.message_id(self._row)
 
     def topic_name(self) -> str:
-        """Full name of the topic, with the partition where it has any."""
+        """The full name of the topic, with its partition."""
         return self._block.topic_name
 
     def redelivery_count(self) -> int:
-        """How often it was given back before."""
+        """How often the message was delivered before."""
         delivery = self._block.delivery
         return 0 if delivery is None else delivery.redelivery_count
 
     def schema_version(self) -> str:
-        """The schema version the payload was written with: 8 bytes, as a text (``encode("utf-8", "surrogateescape")``
-        gives them back); empty where there is none."""
+        """The schema version of the payload: 8 bytes as a text; empty if there is none.
+
+        ``encode("utf-8", "surrogateescape")`` returns the bytes.
+        """
         version = self._field("schema_version")
         return "" if version is None else version.to_bytes(8, "big").decode("utf-8", "surrogateescape")
 
     def int_schema_version(self) -> int:
-        """The schema version as a number, -1 where there is none."""
+        """The schema version as a number; -1 if there is none."""
         version = self._field("schema_version")
         return -1 if version is None else version
 
     def producer_name(self) -> str:
-        """Who published it."""
+        """The name of the producer that published the message."""
         return self._field("producer_name") or ""
 
     def sequence_id(self) -> int:
-        """The producer's own number of the message, -1 where it gave none."""
+        """The producer's number of the message; -1 if it has none."""
         sequence_id = self._field("sequence_id")
         return -1 if sequence_id is None else sequence_id
 
     def length(self) -> int:
-        """Bytes of the payload."""
+        """The size of the payload in bytes."""
         return len(self.data())
 
     def encryption_context(self) -> EncryptionContext | None:
-        """How it was encrypted, and whether it still is; None for a message that was not."""
+        """How the message was encrypted, and whether it still is; None if it was not."""
         return self._opened.encryption_context if isinstance(self._opened, Opened) else None
 
     def __str__(self) -> str:
@@ -263,16 +269,16 @@ class Message:
 
 
 class MessageBatch:
-    """Messages of the bytes in which Pulsar keeps a batch; there are none here, so nothing is made of them."""
+    """Decodes Pulsar's binary format of a batch. That format is not used here, so nothing can be decoded."""
 
     def with_message_id(self, msg_id: MessageId) -> "MessageBatch":
-        """Say which entry the bytes are of, *msg_id*: TypeError for what is no id."""
+        """Set the entry that the bytes belong to; TypeError if *msg_id* is not an id."""
         if not isinstance(msg_id, MessageId):
             raise TypeError("unknown message id type")
         return self
 
     def parse_from(self, data: bytes, size: int) -> list[Message]:
-        """Raises :class:`OperationNotSupported`, whatever the *data* and the number of messages (*size*) in it."""
+        """Raises :class:`OperationNotSupported` for any *data* and any number of messages (*size*)."""
         raise OperationNotSupported(
             "MessageBatch: a batch is rows of its topic's table here, there are no bytes of it: receive or read its "
             "messages, each is one of its own"

@@ -49,7 +49,9 @@ def stored(payload: bytes | None, encoder: PayloadEncoder) -> Stored:
 
 
 class EncryptionContext:
-    """How a received message was encrypted; of one that could not be decrypted all that is needed to decrypt it."""
+    """How a received message was encrypted. For a message that could not be decrypted it has everything needed to
+    decrypt it.
+    """
 
     def __init__(self, field: Callable[[str], object], *, is_decryption_failed: bool):
         self._said = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size", "batch_index")}
@@ -64,25 +66,25 @@ class EncryptionContext:
         return self._said["encryption_param"] or b""
 
     def algorithm(self) -> str:
-        """As the producer names it; mostly empty."""
+        """The algorithm, as the producer names it; usually empty."""
         return self._said["encryption_algo"] or ""
 
     def compression_type(self) -> CompressionType:
-        """What the payload was compressed with before it was encrypted."""
+        """The compression of the payload before it was encrypted."""
         types = {each.name.upper(): each for each in CompressionType}
         return types.get(self._said["compression"], CompressionType.NONE)
 
     def uncompressed_message_size(self) -> int:
-        """Bytes of the payload before that; 0 where it was not compressed."""
+        """The payload's bytes before compression; 0 if it was not compressed."""
         return self._said["uncompressed_size"] or 0
 
     def batch_size(self) -> int:
-        """Messages of the batch that this is one of, each encrypted by itself; -1 outside a batch."""
+        """The number of messages in the batch, each encrypted by itself; -1 outside a batch."""
         index = self._said["batch_index"]
         return -1 if index is None or index < 0 else self._said["batch_size"]
 
     def is_decryption_failed(self) -> bool:
-        """Is the payload still encrypted, and compressed?"""
+        """Whether the payload is still encrypted, and compressed."""
         return self._is_decryption_failed
 
     def __repr__(self) -> str:

@@ -15,11 +15,12 @@ from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE
 
 
 class ConsumerDeadLetterPolicy:
-    """After how many redeliveries (``max_redeliver_count``) a message goes to a dead letter topic, and to which
-    (``dead_letter_topic``); names left out follow Pulsar's. A subscription named ``initial_subscription_name`` is made
-    on that topic where it is missing.
+    """After how many redeliveries a message goes to a dead letter topic (``max_redeliver_count``), and to which
+    (``dead_letter_topic``).
 
-    ``retry_letter_topic`` is where :meth:`Consumer.reconsume_later` puts its copies.
+    Default names are those of Pulsar. If ``initial_subscription_name`` is given and that subscription is missing on the
+    dead letter topic, it is created. ``retry_letter_topic`` is the topic for the copies of
+    :meth:`Consumer.reconsume_later`.
     """
 
     def __init__(
@@ -46,15 +47,15 @@ class ConsumerDeadLetterPolicy:
         return self
 
     def getMaxRedeliverCount(self) -> int:
-        """After how many redeliveries a message is a dead letter."""
+        """The number of redeliveries after which a message becomes a dead letter."""
         return self.max_redeliver_count
 
     def getDeadLetterTopic(self) -> str:
-        """Where dead letters go; empty for the default."""
+        """The dead letter topic; empty for the default."""
         return self.dead_letter_topic
 
     def getInitialSubscriptionName(self) -> str:
-        """The subscription that is made there; empty for none."""
+        """The subscription that is created on the dead letter topic; empty for none."""
         return self.initial_subscription_name
 
     def request_properties(self) -> dict[str, str]:
@@ -66,21 +67,21 @@ class ConsumerDeadLetterPolicy:
 
 
 class DeadLetterPolicyBuilder:
-    """A dead letter policy, word by word; each call gives the builder back."""
+    """Builds a dead letter policy step by step; each method returns the builder."""
 
     def __init__(self) -> None:
         self._given: dict[str, Any] = {"max_redeliver_count": 2**31 - 1}
 
     def maxRedeliverCount(self, count: int) -> "DeadLetterPolicyBuilder":
-        """After *count* redeliveries a message is a dead letter."""
+        """Make a message a dead letter after *count* redeliveries."""
         return self._with("max_redeliver_count", count)
 
     def deadLetterTopic(self, topic: str) -> "DeadLetterPolicyBuilder":
-        """Dead letters go to this *topic*."""
+        """Send dead letters to this *topic*."""
         return self._with("dead_letter_topic", topic)
 
     def initialSubscriptionName(self, name: str) -> "DeadLetterPolicyBuilder":
-        """A subscription of this *name* is made on it, where it is missing."""
+        """Create a subscription of this *name* on the dead letter topic if it is missing."""
         return self._with("initial_subscription_name", name)
 
     def _with(self, name: str, value: object) -> "DeadLetterPolicyBuilder":
@@ -88,55 +89,58 @@ class DeadLetterPolicyBuilder:
         return self
 
     def build(self) -> ConsumerDeadLetterPolicy:
-        """ValueError for a count that is not above 0."""
+        """Return the policy; ValueError if the count is not above 0."""
         return ConsumerDeadLetterPolicy(**self._given)
 
 
 class KeySharedPolicy:
-    """How a Key_Shared consumer takes part in splitting the hashes; each ``set_`` gives the policy back."""
+    """How a Key_Shared consumer gets its hash ranges. Each ``set_`` method returns the policy."""
 
     key_shared_mode = KeySharedMode.AutoSplit
     allow_out_of_order_delivery = False
     sticky_ranges: Sequence[tuple[int, int]] = ()
 
     def get_key_shared_mode(self) -> KeySharedMode:
-        """Who says which hashes the consumer gets."""
+        """AutoSplit or Sticky."""
         return self.key_shared_mode
 
     def is_allow_out_of_order_delivery(self) -> bool:
-        """Whether nobody is waited for when hashes change hands."""
+        """Whether a new owner of a hash does not wait for the former owner."""
         return self.allow_out_of_order_delivery
 
     def get_sticky_ranges(self) -> list[tuple[int, int]]:
-        """The hashes that a sticky consumer asks for, first and last of each range."""
+        """The hash ranges of a sticky consumer, each as first and last hash."""
         return list(self.sticky_ranges)
 
     def set_key_shared_mode(self, mode: KeySharedMode) -> "KeySharedPolicy":
-        """*mode*: AutoSplit or Sticky."""
+        """Set the *mode*: AutoSplit or Sticky."""
         if not isinstance(mode, KeySharedMode):
             raise TypeError(f"argument key_shared_mode: KeySharedMode expected, not {given(mode)}")
         self.key_shared_mode = mode
         return self
 
     def set_allow_out_of_order_delivery(self, is_allowed: bool) -> "KeySharedPolicy":
-        """*is_allowed*: wait for nobody when hashes change hands."""
+        """Set whether a new owner of a hash does not wait for the former owner (*is_allowed*)."""
         if not hasattr(type(is_allowed), "__bool__"):
             raise TypeError(f"argument allow_out_of_order_delivery: bool expected, not {given(is_allowed)}")
         self.allow_out_of_order_delivery = bool(is_allowed)
         return self
 
     def set_sticky_ranges(self, ranges: Sequence[tuple[int, int]]) -> "KeySharedPolicy":
-        """*ranges* are inclusive, from 0 to 65535; ValueError for none, for others and where two overlap."""
+        """Set the hash *ranges*, inclusive, from 0 to 65535. ValueError if there are none, or if one is outside of that
+        or overlaps another.
+        """
         self.sticky_ranges = _sticky_ranges(ranges)
         return self
 
 
 class ConsumerKeySharedPolicy(KeySharedPolicy):
-    """How a Key_Shared consumer takes part in splitting the hashes: ``key_shared_mode`` AutoSplit or Sticky, and
-    whether ``allow_out_of_order_delivery``, which waits for nobody when hashes change hands.
+    """How a Key_Shared consumer gets its hash ranges: ``key_shared_mode`` is AutoSplit or Sticky.
 
-    ``sticky_ranges`` are inclusive, from 0 to 65535, and do not overlap. Whether others have them already, and whether
-    each begins before it ends, is said on subscribing."""
+    With ``allow_out_of_order_delivery`` a new owner of a hash does not wait until the former owner has acknowledged its
+    messages. ``sticky_ranges`` are inclusive, from 0 to 65535, and must not overlap. The broker checks them when the
+    consumer subscribes: a range must not end before it begins, nor belong to another consumer.
+    """
 
     def __init__(
         self,
@@ -191,8 +195,9 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 class BatchReceivePolicy:
-    """When ``batch_receive`` returns: at ``max_num_message`` messages, ``max_num_bytes``, or after ``timeout_ms``,
-    whichever comes first; at or below 0 = no such limit."""
+    """When ``batch_receive`` returns: at ``max_num_message`` messages, at ``max_num_bytes`` bytes, or after
+    ``timeout_ms``, whichever comes first. 0 or less means no such limit.
+    """
 
     def __init__(self, max_num_message: int, max_num_bytes: int, timeout_ms: int):
         if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:
@@ -202,21 +207,22 @@ class BatchReceivePolicy:
         self.timeout_ms = timeout_ms
 
     def getMaxNumMessages(self) -> int:
-        """At how many messages it returns."""
+        """The number of messages at which ``batch_receive`` returns."""
         return self.max_num_message
 
     def getMaxNumBytes(self) -> int:
-        """At how many bytes."""
+        """The number of bytes at which ``batch_receive`` returns."""
         return self.max_num_bytes
 
     def getTimeoutMs(self) -> int:
-        """After how many milliseconds."""
+        """The milliseconds after which ``batch_receive`` returns."""
         return self.timeout_ms
 
 
 class ConsumerBatchReceivePolicy(BatchReceivePolicy):
-    """When ``batch_receive`` returns: at ``max_num_message`` messages, ``max_num_bytes``, or after ``timeout_ms``,
-    whichever comes first; at or below 0 = no such limit."""
+    """When ``batch_receive`` returns: at ``max_num_message`` messages, at ``max_num_bytes`` bytes, or after
+    ``timeout_ms``, whichever comes first. 0 or less means no such limit.
+    """
 
     def policy(self) -> BatchReceivePolicy:
         return self

@@ -99,30 +99,34 @@ class Producer(Described, Sending):
         }
 
     def topic(self) -> str:
-        """Full name of the topic, with the partition if one was named."""
+        """The full name of the topic, with the partition if the producer was created for one."""
         return self._topic_name
 
     def producer_name(self) -> str:
-        """The name given, or the one made up."""
+        """The given name, or the generated one."""
         return self._name
 
     def last_sequence_id(self) -> int:
-        """The sequence id of the message that was published last, of several partitions the highest; before the first,
-        the initial one, or the highest of the producer's name where the topic's messages are deduplicated, or -1."""
+        """The highest sequence id that the producer has published.
+
+        Before the first message it is the initial id or, if the topic's messages are deduplicated, the highest stored
+        id of this producer name; otherwise -1.
+        """
         return self._last_sequence_id
 
     def partition_for_key(self, partition_key: str) -> int:
-        """The partition that a message with this *partition_key* goes to, -1 where the topic has none; a message router
-        of the application is not asked."""
+        """The partition for messages with this *partition_key*; -1 if the topic has no partitions. A message router is
+        not called.
+        """
         return self._routing.partition_for_key(partition_key)
 
     def is_connected(self) -> bool:
-        """Whether the producer can send: it needs no broker."""
+        """Whether the producer can send. It needs no broker for that."""
         return not self._is_closed
 
     @public_call
     def flush(self) -> None:
-        """Publish what is pending now, batches included, and wait for it."""
+        """Publish all pending messages, including open batches, and wait until they are published."""
         with self._condition:
             wanted = self._begin_flush()
             since, deadline = interrupts.count(), time.monotonic() + self._timeout
@@ -151,7 +155,7 @@ class Producer(Described, Sending):
 
     @public_call
     def close(self) -> None:
-        """Publish what is pending, then close; :class:`AlreadyClosed` the second time."""
+        """Publish pending messages, then close. A second call raises :class:`AlreadyClosed`."""
         with self._condition:
             if self._is_closed:
                 raise AlreadyClosed(f"producer {self._name!r} is closed")

@@ -44,7 +44,7 @@ _NOT_NOW = object()
 
 
 class Reader(Described):
-    """Made by ``Client.create_reader``; for one thread at a time."""
+    """Reads one topic; made by ``Client.create_reader``. Use a reader in one thread at a time."""
 
     def __init__(
         self,
@@ -86,13 +86,14 @@ class Reader(Described):
         return self._topic_name
 
     def is_connected(self) -> bool:
-        """Whether it can read: it needs no broker."""
+        """Whether the reader can read. It needs no broker for that."""
         return not self._closing.is_set()
 
     @public_call
     def seek(self, messageid: MessageId | int) -> None:
-        """Go on after the message of *messageid* (at it with ``start_message_id_inclusive``), or with the first
-        published at or after a time in ms."""
+        """Continue after the message *messageid* (at it with ``start_message_id_inclusive``), or at the first message
+        published at or after a time in ms.
+        """
         self._check_open()
         check_target(messageid)
         with self._lock:
@@ -124,10 +125,11 @@ class Reader(Described):
 
     @public_call
     def read_next(self, timeout_millis: int | None = None) -> Message:
-        """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*.
+        """Return the next message. Waits for one, and raises :class:`Timeout` after *timeout_millis*.
 
-        :class:`MessagesLost` where a file was deleted by hand, :class:`UnreadableMessage` where one cannot be decrypted
-        or decompressed, once; the next call goes on after it."""
+        :class:`MessagesLost` if someone deleted a file of the topic; :class:`UnreadableMessage` if a message cannot be
+        decrypted or decompressed. Each is raised once, and the next call continues after it.
+        """
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         if self._listener is not None:
@@ -139,14 +141,14 @@ class Reader(Described):
 
     @public_call
     def has_message_available(self) -> bool:
-        """Whether :meth:`read_next` would return at once."""
+        """Whether :meth:`read_next` would return a message at once."""
         self._check_open()
         with self._lock:
             return self._peek() is not None
 
     @public_call
     def close(self) -> None:
-        """Read no more; :class:`AlreadyClosed` the second time."""
+        """Stop reading. A second call raises :class:`AlreadyClosed`."""
         self._check_open()
         self._shutdown()
         self._client._forget(self)

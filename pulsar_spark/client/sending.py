@@ -70,18 +70,19 @@ class Sending:
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
     ) -> MessageId:
-        """Publish and wait until the message is in the topic; its id, which names no entry where it is a duplicate of
-        one that was there (see protocol.deduplication). A batch that is open is closed by it.
+        """Publish a message, wait until it is stored, and return its id. An open batch is published with it.
 
-        - ``content``: the value, as the schema has it; None for a null value. ``properties``: texts by texts; None
-          for one is a ValueError.
-        - ``partition_key``: chooses the partition, and the consumer of a Key_Shared subscription where there is no
-          ``ordering_key``.
-        - ``sequence_id``: the application's own number; the next one where none is given.
-        - ``event_timestamp``: when it happened, in ms since 1970.
-        - ``deliver_at``, in ms since 1970, or ``deliver_after``, a timedelta: it is delivered to Shared and Key_Shared
-          not before. :class:`NotAllowedError` for one that waits longer than the topic's policy lets it.
-        - ``replication_clusters``, ``disable_replication``: mean nothing for a folder.
+        If deduplication drops the message as a duplicate, the id names no entry (see protocol.deduplication).
+
+        - ``content``: the value that the schema encodes; None for a null value.
+        - ``properties``: a dict of texts; ValueError if a value is None.
+        - ``partition_key``: determines the partition and, without an ``ordering_key``, the consumer of a Key_Shared
+          subscription.
+        - ``sequence_id``: the application's number of the message; by default the next one.
+        - ``event_timestamp``: the event time in ms since 1970.
+        - ``deliver_at`` (ms since 1970) or ``deliver_after`` (a timedelta): Shared and Key_Shared subscriptions deliver
+          the message no earlier. :class:`NotAllowedError` if the topic's policy does not allow such a long delay.
+        - ``replication_clusters``, ``disable_replication``: without effect on a folder.
         """
         outcome = Outcome()
         self.send_async(
@@ -113,13 +114,14 @@ class Sending:
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
     ) -> None:
-        """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order
-        of sending; with key-based batching in that of the batches, each key's in the order of sending.
+        """Publish a message without waiting; ``callback(Result, MessageId)`` reports the outcome.
 
-        A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments
-        that are wrong are raised. ``content``, ``properties``, ``partition_key``, ``ordering_key``, ``sequence_id``,
-        ``replication_clusters``, ``disable_replication``, ``event_timestamp``, ``deliver_at`` and ``deliver_after`` are
-        those of :meth:`send`.
+        The producer's thread calls it, in the order of sending. With key-based batching the order is that of the
+        batches, and of sending within each key. A message that is too big, a full queue and a closed producer are also
+        reported to the callback, at once. Wrong arguments are raised.
+
+        ``content``, ``properties``, ``partition_key``, ``ordering_key``, ``sequence_id``, ``replication_clusters``,
+        ``disable_replication``, ``event_timestamp``, ``deliver_at`` and ``deliver_after`` are those of :meth:`send`.
         """
         if self._process != forks.generation:
             forks.check_opened_here(self._process, "producer")

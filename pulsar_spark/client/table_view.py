@@ -48,7 +48,7 @@ class _Latest:
 
 
 class TableView(Described):
-    """Made by ``Client.create_table_view``; safe for threads."""
+    """The latest value of each key of a topic; made by ``Client.create_table_view``. It is thread-safe."""
 
     def __init__(self, client: Any, reader: Reader, subscription: str | None, schema: Schema):
         self._client, self._reader, self._subscription, self._schema = client, reader, subscription, schema
@@ -91,31 +91,33 @@ class TableView(Described):
         self._client._logger.error("%s %s: key %r: %s: %s", self, what, key, name, wrong, exc_info=wrong)
 
     def get(self, key: str) -> Any | None:
-        """The value of *key*; None where there is none."""
+        """The value of *key*; None if the view does not have it."""
         latest = self._latest.get(key)
         return None if latest is None else self._schema.decode_message(latest)
 
     def snapshot(self) -> dict[str, Any]:
-        """All values by their keys, as they are now."""
+        """A dict of all current values by key."""
         with self._lock:
             now = dict(self._latest)
         return {key: self._schema.decode_message(latest) for key, latest in now.items()}
 
     def for_each(self, callback: Callable[[str, Any], None]) -> None:
-        """Call ``callback(key, value)`` for every key there is."""
+        """Call ``callback(key, value)`` for every key in the view."""
         for key, value in self.snapshot().items():
             callback(key, value)
 
     def for_each_and_listen(self, callback: Callable[[str, Any], None]) -> None:
-        """Call *callback* as :meth:`for_each` does, and from now on for every change, in order and from the view's
-        thread; the value of a key that was removed is None, without a schema ``b""``, as in the package. What it raises
-        then is logged."""
+        """Call *callback* as :meth:`for_each` does, and then for every change, in order and in the view's thread.
+
+        The value of a removed key is None, or ``b""`` without a schema, as in the package. Errors that the callback
+        raises on a change are logged.
+        """
         with self._lock:
             self.for_each(callback)
             self._heard.append(callback)
 
     def close(self) -> None:
-        """Follow the topic no more; ``AlreadyClosed`` the second time. What is in the view stays there."""
+        """Stop following the topic; its values stay readable. A second call raises ``AlreadyClosed``."""
         self._reader.close()
 
     def __len__(self) -> int:

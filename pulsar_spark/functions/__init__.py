@@ -1,6 +1,6 @@
-"""Pulsar Functions, by the names of the ``pulsar`` package; there is no process that would run them.
+"""Pulsar Functions, with the names of the ``pulsar`` package. No process runs them.
 
-They can be derived from and made, so that a module which has functions beside producers and consumers is of use and its
-functions can be tested. What a function does is done by a consumer, or by a DataFrame consumer
+The classes can be derived from and instantiated. A module that has functions beside producers and consumers can so be
+imported, and its functions tested. To process messages, use a consumer, or a DataFrame consumer
 (``pulsar_spark.frames.consume``).
 """

@@ -1,82 +1,82 @@
-"""``pulsar.functions.context`` of scripts: what a function is told, and may ask for, while it handles a message."""
+"""``pulsar.functions.context`` for scripts: what a function can read and do while it handles a message."""
 
 from typing import Any
 
 
 class Context:
-    """What a function knows of its message and of itself, and what it may do beside its result."""
+    """The message that a function handles, the function's own settings, and side effects such as publishing."""
 
     # The message.
 
     def get_message_id(self) -> Any:
-        """Its id."""
+        """The id of the message."""
 
     def get_message_key(self) -> Any:
-        """Its key."""
+        """The key of the message."""
 
     def get_message_eventtime(self) -> Any:
-        """When what it says happened."""
+        """The event time of the message."""
 
     def get_message_properties(self) -> Any:
-        """Its properties."""
+        """The properties of the message."""
 
     def get_current_message_topic_name(self) -> Any:
-        """Its topic."""
+        """The topic of the message."""
 
     def get_partition_key(self) -> Any:
-        """The key it was routed by."""
+        """The partition key of the message."""
 
     def get_ordering_key(self) -> Any:
-        """The key it is ordered by."""
+        """The ordering key of the message."""
 
     def ack(self, msgid: Any, topic: str) -> None:
-        """Acknowledge it."""
+        """Acknowledge the message."""
 
     # The function.
 
     def get_function_tenant(self) -> Any:
-        """The tenant it runs for."""
+        """The tenant of the function."""
 
     def get_function_namespace(self) -> Any:
-        """The namespace it runs in."""
+        """The namespace of the function."""
 
     def get_function_name(self) -> Any:
-        """Its name."""
+        """The name of the function."""
 
     def get_function_id(self) -> Any:
-        """Its id."""
+        """The id of the function."""
 
     def get_function_version(self) -> Any:
-        """Its version."""
+        """The version of the function."""
 
     def get_instance_id(self) -> Any:
-        """Which of its instances this is."""
+        """The id of this instance of the function."""
 
     def get_input_topics(self) -> Any:
-        """The topics it reads."""
+        """The topics that the function reads."""
 
     def get_output_topic(self) -> Any:
-        """The topic it writes."""
+        """The topic that the function writes."""
 
     def get_output_serde_class_name(self) -> Any:
-        """How its results become bytes."""
+        """The class that serializes the function's results."""
 
     def get_logger(self) -> Any:
-        """Where it logs."""
+        """The logger of the function."""
 
     def get_user_config_value(self, key: str) -> Any:
-        """A value of its configuration."""
+        """One value of the configuration."""
 
     def get_user_config_map(self) -> Any:
-        """Its configuration."""
+        """The configuration of the function."""
 
     def get_secret(self, secret_name: str) -> Any:
-        """A secret it was given."""
+        """A secret of the function."""
 
     # What it may do.
 
     def record_metric(self, metric_name: str, metric_value: float) -> None:
-        """Count something."""
+        """Add to a metric."""
 
     def publish(
         self,
@@ -102,7 +102,7 @@ class Context:
         """Remove a counter."""
 
     def put_state(self, key: str, value: Any) -> None:
-        """Keep a value."""
+        """Store a value."""
 
     def get_state(self, key: str) -> Any:
-        """A value that was kept."""
+        """A stored value."""

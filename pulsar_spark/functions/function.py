@@ -1,4 +1,4 @@
-"""``pulsar.functions.function`` of scripts."""
+"""``pulsar.functions.function`` for scripts."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from pulsar_spark.functions.context import Context
 
 
 class Function:
-    """A function of messages."""
+    """A function that handles messages."""
 
     def process(self, input: Any, context: Context) -> Any:
-        """What becomes of a message."""
+        """Handle one message."""

@@ -1,4 +1,4 @@
-"""``pulsar.functions.serde`` of scripts."""
+"""``pulsar.functions.serde`` for scripts."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ from pulsar_spark.errors import OperationNotSupported
 
 
 class SerDe:
-    """How a function's values become bytes and back; outside of functions that is a schema."""
+    """Serializes the values of a function. Outside of functions a schema does that."""
 
     def serialize(self, input: Any) -> bytes:
-        """The bytes of a value."""
+        """Turn a value into bytes."""
 
     def deserialize(self, input_bytes: bytes) -> Any:
-        """The value of bytes."""
+        """Turn bytes into a value."""
 
 
 class PickleSerDe(SerDe):
-    """Values as pickles, which are refused: reading one runs whatever its writer put there."""
+    """Refused: reading a pickle runs whatever code its writer put into it."""
 
     def serialize(self, input: Any) -> bytes:
         raise _no_pickles()
@@ -26,11 +26,12 @@ class PickleSerDe(SerDe):
 
 
 class IdentitySerDe(SerDe):
-    """Texts and numbers as text in UTF-8, bytes as they are. Bytes become the first of int, float, complex and str
-    that reads them, or stay bytes."""
+    """Texts and numbers as UTF-8 text, bytes unchanged. Reading returns the first of int, float, complex and str that
+    parses, else the bytes.
+    """
 
     def serialize(self, input: Any) -> bytes:
-        """The bytes of a text, a number or bytes; TypeError for others."""
+        """Turn a text, a number or bytes into bytes; TypeError for other types."""
         if type(input) in _IDENTITY_TYPES:
             return str(input).encode()
         if type(input) is bytes:

@@ -27,8 +27,9 @@ _MOST_BYTES = 2**31 - 1 - 16
 
 
 class EncryptionKey(NamedTuple):
-    """A data key as it goes with a message: wrapped with the public key of this name; ``metadata`` is what the reader
-    of keys said of that."""
+    """A data key as a message carries it: wrapped with the public key of this name. ``metadata`` comes from the key
+    reader.
+    """
 
     key: str
     value: bytes

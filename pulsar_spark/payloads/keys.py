@@ -14,7 +14,9 @@ from pulsar_spark.errors import CryptoError, InvalidConfiguration
 
 
 class EncryptionKeyInfo(NamedTuple):
-    """A key, and what a message encrypted with it shall say of the key: who decrypts is told that again."""
+    """A key and its metadata. Messages encrypted with the key carry the metadata, and the key reader gets it when they
+    are decrypted.
+    """
 
     key: bytes
     metadata: Mapping[str, str] = {}
@@ -46,11 +48,10 @@ def public_key_names(encryption_key: str | Sequence[str] | None, *, has_reader: 
 
 
 class CryptoKeyReader:
-    """Reads one public and one private key from files, at ``public_key_path`` and ``private_key_path``, whatever name
-    is asked for, each time it is asked.
+    """Reads one public key and one private key from the files ``public_key_path`` and ``private_key_path``.
 
-    To have keys from elsewhere, or several by name, derive a class and write :meth:`get_public_key` and
-    :meth:`get_private_key`; it needs no paths then.
+    The files are read each time, and the name of the key is ignored. To read keys from elsewhere, or several keys by
+    name, derive a class and override :meth:`get_public_key` and :meth:`get_private_key`; it needs no paths.
     """
 
     def __init__(self, public_key_path: str | os.PathLike, private_key_path: str | os.PathLike):
@@ -60,12 +61,11 @@ class CryptoKeyReader:
         self.public_key_path, self.private_key_path = os.fspath(public_key_path), os.fspath(private_key_path)
 
     def get_public_key(self, key_name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo | bytes:
-        """The public key of the name *key_name*: a producer wraps its data keys with it. There is no *metadata* yet."""
+        """The public key *key_name*, with which a producer wraps its data keys. *metadata* is empty here."""
         return _file(self.public_key_path)
 
     def get_private_key(self, key_name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo | bytes:
-        """The private key of the name *key_name*; *metadata* is what the message says of the key it was encrypted
-        with."""
+        """The private key *key_name*. *metadata* is what the message says about the key it was encrypted with."""
         return _file(self.private_key_path)
 
 

@@ -29,10 +29,10 @@ _FIRST_CHUNK = 7
 
 @total_ordering
 class MessageId:
-    """One message's place; immutable, hashable, ordered.
+    """The id of one message; immutable, hashable and ordered.
 
-    ``ledger_id`` is its publish commit, ``entry_id`` its entry there, ``batch_index`` the place in the entry's batch
-    and ``partition`` the topic's; -1 where there is none. ``topic_name`` is the topic, where it is known.
+    ``ledger_id`` is the publish commit, ``entry_id`` the entry in it, ``batch_index`` the place in the entry's batch
+    and ``partition`` the partition of the topic; -1 if there is none. ``topic_name`` is the topic, if it is known.
 
     >>> str(MessageId(partition=3, ledger_id=5, entry_id=7, batch_index=2))
     '(5,7,3,2)'
@@ -57,7 +57,7 @@ class MessageId:
         self._first_chunk: MessageId | None = None
 
     def ledger_id(self) -> int:
-        """The publish commit: the version it made of the topic's table."""
+        """The publish commit: the version of the topic's table that it created."""
         return self._place[0]
 
     def entry_id(self) -> int:
@@ -69,26 +69,25 @@ class MessageId:
         return self._place[2]
 
     def partition(self) -> int:
-        """The partition, -1 where the topic has none."""
+        """The partition; -1 if the topic has none."""
         return self._place[3]
 
     def topic_name(self) -> str | None:
-        """The topic, where it is known: a consumer of several topics needs it to tell whose id this is. No part of
-        equality."""
+        """The topic, if it is known. A consumer of several topics needs it. Ignored when ids are compared."""
         return self._topic_name
 
     def of_topic(self, topic: str | None) -> "MessageId":
-        """The same id, knowing its *topic*."""
+        """This id with its *topic*."""
         copy = MessageId.__new__(MessageId)
         copy._place, copy._topic_name, copy._first_chunk = self._place, topic, self._first_chunk
         return copy
 
     def first_chunk_message_id(self) -> "MessageId | None":
-        """Where the first chunk of the message lies; None for a message in one piece."""
+        """The id of the first chunk of a chunked message; None for other messages."""
         return self._first_chunk
 
     def of_chunks(self, first: "MessageId") -> "MessageId":
-        """The same id as that of the last chunk of a message that begins with *first*.
+        """This id as that of a chunked message whose first chunk is *first*.
 
         >>> message_id = MessageId(ledger_id=5, entry_id=7).of_chunks(MessageId(ledger_id=5, entry_id=1))
         >>> str(message_id), message_id == MessageId(ledger_id=5, entry_id=7)
@@ -99,7 +98,7 @@ class MessageId:
         return copy
 
     def serialize(self) -> bytes:
-        """Pulsar's bytes for this id.
+        """The id in Pulsar's binary format.
 
         >>> MessageId(3, 5, 7, 2).serialize()
         b'\\x08\\x05\\x10\\x07\\x18\\x03 \\x02'
@@ -115,8 +114,8 @@ class MessageId:
 
     @staticmethod
     def deserialize(message_id_bytes: bytes, topic: str | None = None) -> "MessageId":
-        """The id *message_id_bytes* hold, unknown fields skipped, which knows its *topic* where that is given;
-        :class:`InvalidMessageId` for bytes that are no id.
+        """Read an id from *message_id_bytes*, skipping unknown fields. *topic* becomes its topic name.
+        :class:`InvalidMessageId` if the bytes are not an id.
 
         >>> str(MessageId.deserialize(b"\\x08\\x05\\x10\\x07"))
         '(5,7,-1,-1)'
@@ -134,7 +133,7 @@ class MessageId:
 
     @classmethod
     def wrap(cls, msg_id: "MessageId") -> "MessageId":
-        """*msg_id* itself: what the ``pulsar`` package wraps is of another class there, and of this one here."""
+        """Return *msg_id*. The ``pulsar`` package wraps an id of another class; here there is only this one."""
         if not isinstance(msg_id, MessageId):
             raise ValueError(f"argument msg_id: MessageId expected, not {type(msg_id).__name__}")
         return msg_id

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MultiplierRedeliveryBackoff:
-    """Waits that grow by a factor, the ``multiplier``, from ``min_delay_ms`` up to ``max_delay_ms``; ValueError for
-    waits below 0, a longest one below the shortest, or a factor below 1.
+    """Delays that grow by the factor ``multiplier`` from ``min_delay_ms`` up to ``max_delay_ms``.
+
+    ValueError if a delay is below 0, the maximum is below the minimum, or the factor is below 1.
 
     >>> backoff = MultiplierRedeliveryBackoff(min_delay_ms=1000, max_delay_ms=60_000, multiplier=3)
     >>> [backoff.delay_ms(count) for count in range(-1, 6)]
@@ -31,7 +32,7 @@ class MultiplierRedeliveryBackoff:
             raise ValueError(f"multiplier {self.multiplier!r}: give a number from 1 up")
 
     def delay_ms(self, redelivery_count: int) -> int:
-        """The wait of a message that was redelivered *redelivery_count* times."""
+        """The delay of a message that was redelivered *redelivery_count* times."""
         if redelivery_count <= 0 or self.min_delay_ms == 0:
             return self.min_delay_ms
         # Compared as logarithms, since a power of a large count is beyond what a float can hold.

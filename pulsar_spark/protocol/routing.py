@@ -16,8 +16,9 @@ from pulsar_spark.protocol.sticky_key import boost_hash, java_string_hash, stick
 
 
 class HashingScheme(Numbered):
-    """Hashes of a partition key, named and numbered as in Pulsar's C++ client, whose default is BoostHash. Java's
-    default is JavaStringHash."""
+    """Hashes of a partition key, with the names and numbers of Pulsar's C++ client. Its default is BoostHash, that of
+    the Java client JavaStringHash.
+    """
 
     Murmur3_32Hash = 0
     BoostHash = 1
@@ -41,8 +42,10 @@ def key_hash(key: str, scheme: HashingScheme) -> int:
 
 
 def partition_for_key(key: str, partitions: int, hashing_scheme: Scheme = HashingScheme.BoostHash) -> int:
-    """The partition of a message with *key*, the same for every producer of one scheme, which may be given by its name;
-    ValueError for what is no key, no scheme, or no number of partitions.
+    """The partition of *key* in a topic with this many *partitions*; all producers with one *hashing_scheme* choose the
+    same.
+
+    *hashing_scheme* may be a name. ValueError if the key, the number or the scheme is not valid.
 
     >>> partition_for_key("key1", 7, HashingScheme.Murmur3_32Hash), partition_for_key("key1", 7, "Murmur3_32Hash")
     (6, 6)

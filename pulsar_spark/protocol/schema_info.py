@@ -32,7 +32,7 @@ class SchemaType(Numbered):
 
 
 class SchemaInfo:
-    """A schema's type, ``schema_type``, its ``name`` and its definition, ``schema``.
+    """The type of a schema (``schema_type``), its ``name`` and its definition (``schema``).
 
     >>> SchemaInfo(SchemaType.STRING, "STRING", "null")
     SchemaInfo(SchemaType.STRING, 'STRING', 'null')
@@ -44,20 +44,20 @@ class SchemaInfo:
         self._schema_type, self._name, self._schema = schema_type, name, schema
 
     def schema_type(self) -> SchemaType:
-        """How bytes become values."""
+        """The kind of the schema."""
         return self._schema_type
 
     def name(self) -> str:
-        """What it is called."""
+        """The name of the schema."""
         return self._name
 
     def schema(self) -> str:
-        """The definition; of types that need none the text ``null``."""
+        """The definition; the text ``null`` for types without one."""
         return self._schema
 
     @property
     def is_kept(self) -> bool:
-        """Whether a topic keeps it.
+        """Whether topics keep this schema.
 
         >>> SchemaInfo(SchemaType.BYTES, "BYTES", "null").is_kept, SchemaInfo(SchemaType.AVRO, "AVRO", "{}").is_kept
         (False, True)

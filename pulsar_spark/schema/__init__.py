@@ -1,6 +1,7 @@
-"""Schemas: how a message's value becomes bytes and back, with the names of ``pulsar.schema``.
+"""Schemas turn the value of a message into bytes and back, with the names of ``pulsar.schema``.
 
-What a schema says of itself (``schema_info``) a topic keeps, and judges others by: see protocol.schema_compatibility.
+A topic keeps the type and definition of its schemas (``schema_info``), and checks further schemas against them: see
+protocol.schema_compatibility.
 """
 
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType

@@ -1,4 +1,4 @@
-"""``pulsar.schema.definition`` of scripts: what records are made of."""
+"""``pulsar.schema.definition`` for scripts: the fields of records."""
 
 from pulsar_spark.schema.fields import (
     Array,

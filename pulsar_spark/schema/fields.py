@@ -15,8 +15,11 @@ Class = type
 
 
 class Field(ABC):
-    """What one field of a record holds. ``default``: what stands for a value that is not there. ``required``: not null;
-    ``required_default``: the definition names the default, so that who reads messages without the field has it."""
+    """The type of one field of a record.
+
+    ``default``: the value of a missing field. ``required``: the field is not null. ``required_default``: the definition
+    contains the default, so that readers use it for messages without the field.
+    """
 
     _default: Any
     _required: bool
@@ -29,14 +32,14 @@ class Field(ABC):
 
     @abstractmethod
     def type(self) -> str:
-        """Avro's name of the type."""
+        """Avro's name for the type."""
 
     @abstractmethod
     def python_type(self) -> Class | tuple[Class, ...]:
-        """The class, or classes, of its values."""
+        """The Python class, or classes, of the values."""
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """*val* as the field keeps it; TypeError, which has the field's *name*, for a value of another type."""
+        """Return *val* as the field stores it. TypeError with the field's *name* if its type is wrong."""
         if val is None and not self._required:
             return self.default()
         if not isinstance(val, self.python_type()):
@@ -44,19 +47,19 @@ class Field(ABC):
         return val
 
     def schema(self) -> Any:
-        """The definition of the type by itself."""
+        """The definition of the type alone."""
         return self.schema_info(set())
 
     def schema_info(self, defined_names: set[str]) -> Any:
-        """The definition of the type; of one whose name is among *defined_names* the name alone."""
+        """The definition of the type; only its name if it is among *defined_names*."""
         return self.type()
 
     def default(self) -> Any:
-        """What stands for a value that is not there."""
+        """The value of a missing field."""
         return self._default
 
     def required_default(self) -> bool:
-        """Whether the definition names the default."""
+        """Whether the definition contains the default."""
         return self._required_default
 
 
@@ -65,7 +68,7 @@ def _named(kind: object) -> str:
 
 
 class Null(Field):
-    """Nothing but None."""
+    """Only None."""
 
     def type(self) -> str:
         return "null"
@@ -79,7 +82,7 @@ class Null(Field):
 
 
 class Boolean(Field):
-    """True or False; False where nothing else is the default."""
+    """True or False; the default is False."""
 
     def type(self) -> str:
         return "boolean"
@@ -92,7 +95,7 @@ class Boolean(Field):
 
 
 class Integer(Field):
-    """A number of 32 bits."""
+    """A 32-bit number."""
 
     def type(self) -> str:
         return "int"
@@ -102,7 +105,7 @@ class Integer(Field):
 
 
 class Long(Field):
-    """A number of 64 bits."""
+    """A 64-bit number."""
 
     def type(self) -> str:
         return "long"
@@ -112,7 +115,7 @@ class Long(Field):
 
 
 class Float(Field):
-    """A floating-point number of 32 bits; whole numbers are taken too."""
+    """A 32-bit floating-point number; whole numbers are accepted."""
 
     def type(self) -> str:
         return "float"
@@ -122,7 +125,7 @@ class Float(Field):
 
 
 class Double(Field):
-    """A floating-point number of 64 bits; whole numbers are taken too."""
+    """A 64-bit floating-point number; whole numbers are accepted."""
 
     def type(self) -> str:
         return "double"
@@ -132,7 +135,7 @@ class Double(Field):
 
 
 class Bytes(Field):
-    """Bytes; a text becomes its UTF-8. Other values are not looked at, as in the package."""
+    """Bytes. A text becomes UTF-8; other values are not checked, as in the package."""
 
     def type(self) -> str:
         return "bytes"
@@ -145,7 +148,7 @@ class Bytes(Field):
 
 
 class String(Field):
-    """A text; bytes are taken as UTF-8."""
+    """A text; bytes are read as UTF-8."""
 
     def type(self) -> str:
         return "string"
@@ -162,7 +165,7 @@ class String(Field):
 
 
 class CustomEnum(Field):
-    """A member of an enumeration, ``enum_type``, which may be given by its name or its value."""
+    """A member of the enumeration ``enum_type``. A value may be given by its name or value."""
 
     def __init__(
         self, enum_type: Class[Enum], default: Any = None, required: bool = False, required_default: bool = False
@@ -210,7 +213,7 @@ def _check_element(kind: object) -> None:
 
 
 class Array(Field):
-    """A list of values of one type, ``array_type``: a field, or a record as a field."""
+    """A list of values of one type. ``array_type`` is a field, or a record used as a field."""
 
     def __init__(self, array_type: Any, default: Any = None, required: bool = False, required_default: bool = False):
         _check_element(array_type)
@@ -237,7 +240,7 @@ class Array(Field):
 
 
 class Map(Field):
-    """Values of one type, ``value_type``, a field or a record as a field, by texts."""
+    """A dict from texts to values of one type. ``value_type`` is a field, or a record used as a field."""
 
     def __init__(self, value_type: Any, default: Any = None, required: bool = False, required_default: bool = False):
         _check_element(value_type)

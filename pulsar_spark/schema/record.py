@@ -44,9 +44,12 @@ def _fields_among(members: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 class Record(metaclass=RecordMeta):
-    """A record; see the module. ``_avro_namespace`` is the namespace of its definition, which has its fields by name
-    with ``_sorted_fields``. As a field of another record it has a ``default``, may be ``required``, and its definition
-    names the default with ``required_default``."""
+    """A record: a class whose attributes are fields.
+
+    ``_avro_namespace`` is the namespace of its definition. With ``_sorted_fields`` the definition lists fields by name.
+    As a field of another record it has a ``default``, may be ``required``, and with ``required_default`` its definition
+    contains the default.
+    """
 
     __slots__ = ("_default", "_required_default", "_required", "__dict__")
 
@@ -71,12 +74,12 @@ class Record(metaclass=RecordMeta):
 
     @classmethod
     def schema(cls) -> Any:
-        """The definition, as Avro writes one."""
+        """The Avro definition."""
         return cls.schema_info(set())
 
     @classmethod
     def schema_info(cls, defined_names: set[str]) -> Any:
-        """The definition; where it is among *defined_names* the name alone."""
+        """The definition; only its name if it is among *defined_names*."""
         name = cls.__name__ if cls._avro_namespace is None else f"{cls._avro_namespace}.{cls.__name__}"
         if name in defined_names:
             return name
@@ -109,15 +112,15 @@ class Record(metaclass=RecordMeta):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
     def type(self) -> str:
-        """Its name, as a field's type."""
+        """The name of the record, as for a field's type."""
         return type(self).__name__
 
     def python_type(self) -> "Class[Record]":
-        """The class of its values, as a field's."""
+        """The Python class of the values, as for a field."""
         return type(self)
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """*val* where it is of this class, as a field checks it; TypeError, which has the *name*, of another."""
+        """Return *val* if it is a record of this class. Otherwise TypeError with the *name*."""
         if val is None and not self._required:
             return self.default()
         if not isinstance(val, type(self)):
@@ -127,7 +130,7 @@ class Record(metaclass=RecordMeta):
         return val
 
     def default(self) -> Any:
-        """What stands for it where it is not there."""
+        """The value of a missing record."""
         return self._default
 
     def required_default(self) -> bool:

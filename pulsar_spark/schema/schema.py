@@ -21,9 +21,11 @@ from pulsar_spark.schema.record import Record
 
 
 class Schema(ABC):
-    """Encodes values of one class, ``record_cls``, to bytes and decodes them; what it says of itself, a topic is told:
-    its kind, ``schema_type``, its name, ``schema_name``, and its definition, ``schema_definition``, which JSON can
-    hold."""
+    """Encodes values of the class ``record_cls`` as bytes and decodes them.
+
+    A topic keeps its kind (``schema_type``), its name (``schema_name``) and its definition (``schema_definition``,
+    which JSON can represent).
+    """
 
     _client: Any = None
 
@@ -35,7 +37,7 @@ class Schema(ABC):
 
     @abstractmethod
     def encode(self, obj: Any) -> bytes:
-        """The payload of a message with the value *obj*; TypeError for a value of another class."""
+        """The payload for the value *obj*; TypeError for a value of another class."""
 
     @abstractmethod
     def decode(self, data: bytes) -> Any:
@@ -50,7 +52,7 @@ class Schema(ABC):
         return self._schema_info
 
     def attach_client(self, client: Any) -> None:
-        """Tell the schema which *client* to ask how messages were written; consumers and readers do it."""
+        """Set the *client* that knows the schemas of the topic's writers. Consumers and readers call this."""
         self._client = client
 
     def _validate_object_type(self, obj: Any) -> None:
@@ -79,16 +81,16 @@ class Schema(ABC):
 
 
 class BytesSchema(Schema):
-    """Bytes as they are; no topic keeps it."""
+    """The payload itself is the value. Topics do not keep this schema."""
 
     def attach_client(self, client: Any) -> None:
-        """It needs none: one instance is the default of all clients."""
+        """Does nothing with *client*: one instance is the default of all clients."""
 
     def __init__(self) -> None:
         super().__init__(bytes, SchemaType.BYTES, None, "BYTES")
 
     def encode(self, data: bytes) -> bytes:  # the argument's name is the package's
-        """*data* itself; TypeError for what is no bytes."""
+        """Return *data* unchanged; TypeError if it is not bytes."""
         if type(data) is not bytes:
             self._validate_object_type(data)
         return data
@@ -98,7 +100,7 @@ class BytesSchema(Schema):
 
 
 class StringSchema(Schema):
-    """Text as UTF-8."""
+    """Text, stored as UTF-8."""
 
     def __init__(self) -> None:
         super().__init__(str, SchemaType.STRING, None, "STRING")
@@ -112,8 +114,11 @@ class StringSchema(Schema):
 
 
 class JsonSchema(Schema):
-    """Records and dataclasses of a class, ``record_cls``, as JSON objects, or, where that is None, dicts by a
-    ``schema_definition``, which is ours. Values of logical types are what the definition says (see json_values)."""
+    """JSON objects for records and dataclasses of the class ``record_cls`` or, if that is None, for dicts that follow
+    ``schema_definition``.
+
+    The package has no ``schema_definition``. Values of logical types follow the definition (see json_values).
+    """
 
     def __init__(self, record_cls: type | None, schema_definition: dict[str, Any] | None = None) -> None:
         if not isinstance(record_cls, type) and (record_cls is not None or schema_definition is None):

@@ -21,8 +21,9 @@ from pulsar_spark.schema.schema import Schema
 
 
 class AvroSchema(Schema):
-    """Records of a class, ``record_cls``, or, where that is None, dicts by a ``schema_definition``, in Avro's binary
-    encoding."""
+    """Avro's binary encoding of records of the class ``record_cls`` or, if that is None, of dicts that follow
+    ``schema_definition``.
+    """
 
     def __init__(self, record_cls: type[Record] | None, schema_definition: dict[str, Any] | None = None) -> None:
         fastavro()
@@ -40,8 +41,7 @@ class AvroSchema(Schema):
         return fastavro().parse_schema(self._schema)
 
     def encode(self, obj: Any) -> bytes:
-        """The payload with the value *obj*; ValueError for what is no dict, where there is a definition and no
-        class."""
+        """The payload for the value *obj*. With a definition and no class, ValueError if *obj* is not a dict."""
         if self._record_cls is None and not isinstance(obj, dict):
             raise ValueError("If using the custom schema, the record data should be dict type.")
         self._validate_object_type(obj)
@@ -50,14 +50,16 @@ class AvroSchema(Schema):
         return buffer.getvalue()
 
     def encode_dict(self, d: dict[str, Any]) -> dict[str, Any]:
-        """A record's fields, *d*, as ``fastavro`` takes them: dicts for records, names for members of enumerations."""
+        """The fields of the record *d* as ``fastavro`` takes them: dicts for records, names for members of
+        enumerations.
+        """
         return _plain(d)
 
     def decode(self, data: bytes) -> Any:
         return self._decoded(data, self._parsed)
 
     def decode_message(self, msg: Any) -> Any:
-        """The value of *msg*, resolved from what its writer wrote; None for a null value."""
+        """The value of *msg*, converted from its writer's schema; None for a null value."""
         if msg.has_null_value():
             return None
         info = None if self._client is None else self._client._writer_schema(msg)

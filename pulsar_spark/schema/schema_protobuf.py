@@ -13,7 +13,7 @@ from pulsar_spark.schema.schema import Schema
 
 
 class ProtobufNativeSchema(Schema):
-    """Messages of one generated class, ``record_cls``."""
+    """Protocol Buffers messages of the generated class ``record_cls``."""
 
     def __init__(self, record_cls: type) -> None:
         try:
