@@ -248,6 +248,28 @@ def test_what_waits_for_its_turn_until_its_time_is_over_is_not_published(lonely_
     assert reader.read_next(60_000).data() == b"first" and not reader.has_message_available()
 
 
+def test_what_waits_for_its_turn_at_a_shutdown_is_not_published(lonely_client, monkeypatch):
+    begun, goes_on, outcomes = threading.Event(), threading.Event(), []
+    append = AppendTable.append
+
+    def append_late(*arguments):
+        begun.set()
+        goes_on.wait(60)
+        return append(*arguments)
+
+    monkeypatch.setattr(AppendTable, "append", append_late)
+    producer = lonely_client.create_producer("t", producer_name="p")
+    producer.send_async(b"first", lambda result, _: outcomes.append(result))
+    assert begun.wait(60)
+    producer.send_async(b"waits", lambda result, _: outcomes.append(result))
+    producer._shutdown()
+    assert outcomes == [pulsar.Result.AlreadyClosed]
+    goes_on.set()
+    eventually(lambda: all("publisher-p" not in thread.name for thread in threading.enumerate()))
+    assert outcomes == [pulsar.Result.AlreadyClosed, pulsar.Result.Ok]
+    assert [message.data() for message in read_all(lonely_client, "t", 1)] == [b"first"]
+
+
 def test_a_commit_whose_answer_is_lost_counts_once(lonely_client, monkeypatch):
     append, failures = AppendTable.append, iter([True])
 

@@ -129,7 +129,7 @@ MUTANTS = (
         "client/publisher.py",
         "            self._queue.clear()\n",
         "",
-        "tests/client/test_exits.py::test_a_signal_to_the_process_group_leaves_no_traceback_of_ours",
+        "tests/client/test_producer.py::test_what_waits_for_its_turn_at_a_shutdown_is_not_published",
     ),
     Mutant(
         "stored-sequence-id-forgotten",
