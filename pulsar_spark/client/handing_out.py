@@ -59,10 +59,7 @@ class HandingOut:
         with self.lock:
             if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
                 self._newest_of_lanes.remove(delivery)
-        try:
-            messages = yield from read_messages(self, delivery)
-        except TopicNotFound:  # it is deleted, which the broker will say of all that was delivered of it
-            return
+        messages = yield from read_messages(self, delivery)
         if not delivery.is_dead:
             self._pass_over(delivery, delivery.messages - messages)
 
@@ -151,7 +148,10 @@ class HandingOut:
     def may_still_be_handed_out(self, message: Message) -> bool:
         """May a message that was taken, and that nobody got, be handed out now? It is given back if it comes too early
         by now."""
-        in_line = self._in_line([message])
+        try:
+            in_line = self._in_line([message])
+        except TopicNotFound:  # it is deleted, which the broker will say
+            return False
         with self.lock:
             if message._block.delivery.generation != self.generation:
                 return False

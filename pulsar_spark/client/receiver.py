@@ -18,7 +18,7 @@ from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.reading import Read
 from pulsar_spark.client.subscription import PartitionSubscription
-from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, UnreadableMessage
+from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, TopicNotFound, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channels import Channels
 from pulsar_spark.storage.away import is_away
@@ -263,6 +263,8 @@ class Receiver:
                 self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
             try:
                 found = self._next_of_current()
+            except TopicNotFound:  # it is deleted, which the broker will say of all that was delivered of it
+                found = None
             except (PulsarSparkError, OSError, DeltaError) as error:
                 if is_away(self._current[0].subscription.topic.path):
                     self._wait_for_root()

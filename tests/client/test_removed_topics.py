@@ -187,6 +187,24 @@ def test_what_was_queued_of_a_topic_that_was_just_deleted_is_no_error(client, ot
     assert receive_values(consumer, 1) == ["b1"]
 
 
+def test_what_is_looked_up_of_a_topic_that_was_just_deleted_is_no_error(client, other_client, admin, broker):
+    """The key of a message that was given back by its id, before the broker has said that its topic is gone."""
+    batching = dict(batching_enabled=True, batching_type=pulsar.BatchingType.KeyBased)
+    producer = other_client.create_producer("order-a", batching_max_publish_delay_ms=60_000, **batching)
+    send(other_client, "order-b")
+    consumer = client.subscribe(PATTERN, "s", pulsar.ConsumerType.KeyShared)
+    for number in range(3):
+        producer.send_async(b"%d" % number, None, partition_key=f"key {number}")
+    producer.flush()
+    message = consumer.receive(30_000)
+    with broker.paused():
+        consumer.negative_acknowledge(message.message_id())
+        admin.delete_topic("order-a", force=True)
+        assert nothing_comes(consumer, 50)
+    send(other_client, "order-b", "b1")
+    assert receive_values(consumer, 1) == ["b1"]
+
+
 def test_asyncio_goes_on_with_the_rest(client, other_client, admin, service_url):
     for topic in ("order-a", "order-b"):
         send(other_client, topic)
