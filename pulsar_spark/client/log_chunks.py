@@ -25,18 +25,22 @@ class LogChunks:
 
     def __init__(self, topic: Topic, entries: EntryReader, earlier: Callable[[int], Iterator[Run]]):
         self._earlier, self._ledgers, self._is_begun = earlier, PartitionLedgers(), False
+        self._last: tuple[Run, Run] | None = None
+        """The run that was asked about last, and what was added for it."""
         self._groups = ChunkGroups(topic.path, self._ledgers)
         self._chunked = ChunkedMessages(topic.path, entries, lambda spans: self._ledgers.spans_of(spans))
 
     def joining(self, run: Run) -> tuple[Joining, int, list[tuple[int, int]]]:
         """What puts together the messages that end in the next run which may have chunks, what its entry ids and the
         positions used there differ by, and its entry ids but for those of chunks that complete no message: whoever
-        reads these, too, reads a large payload twice."""
+        reads these, too, reads a large payload twice. Where that failed it is asked again of the same run."""
         if not self._is_begun:
-            self._is_begun = True
-            for earlier in self._earlier(run.ledger_id):
+            for earlier in list(self._earlier(run.ledger_id)):
                 self._add(earlier)
-        added = self._add(run)
+            self._is_begun = True
+        if self._last is None or self._last[0] != run:
+            self._last = run, self._add(run)
+        added = self._last[1]
         self._groups.let_go(added.first_position)
         firsts, lasts = self._groups.units(added.first_position, added.last_position)
         shift, parts = added.to_position, Positions(self._groups.parts(added.first_position, added.last_position))

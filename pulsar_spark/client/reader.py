@@ -32,7 +32,7 @@ from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import Schema
-from pulsar_spark.storage.away import is_away
+from pulsar_spark.storage.away import is_away, root_away
 from pulsar_spark.storage.compacted import CompactedView
 from pulsar_spark.storage.publish_times import first_of_run_published_at
 from pulsar_spark.storage.topics import Topic
@@ -41,6 +41,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
 _T = TypeVar("_T")
 _NOT_NOW = object()
 """In the place of a message while the root is away."""
+_FAILED = PulsarSparkError, OSError, DeltaError
+"""What reading raises, also where the root is away."""
 
 
 class Reader(Described):
@@ -72,6 +74,7 @@ class Reader(Described):
         self._log = TopicLog(topic, partitions, client._ledgers, is_whole=is_whole)
         self._closing = threading.Event()
         self._lock = threading.RLock()
+        self._is_away = False
         self._listener = None if listener is None else Listener(self, listener, self._take, topic_name)
         self.seek(start)
         client._logger.debug("%s: reader opened", topic_name)
@@ -174,6 +177,9 @@ class Reader(Described):
             left = None if deadline is None else deadline - time.monotonic()
             if message is not None or (left is not None and left <= 0):
                 return message
+            was_away, self._is_away = self._is_away, is_away(self._topic.path)
+            if self._is_away and not was_away:
+                self._client._logger.warning("reader of %r waits: %s", self._topic_name, root_away(self._topic.path))
             interrupts.pause(self._closing.wait, wait if left is None else min(wait, left), since)
             wait = min(2 * wait, LONGEST_WAIT)
 
@@ -195,7 +201,7 @@ class Reader(Described):
                     given += 1
                     yield each
                 return
-            except (PulsarSparkError, OSError, DeltaError):
+            except _FAILED:
                 if not is_away(self._topic.path):
                     raise
             yield _NOT_NOW
@@ -209,13 +215,18 @@ class Reader(Described):
             if partition not in self._chunks:  # it was added since
                 self._names[partition] = str(self._topic.name.partition(partition))
                 self._chunks[partition] = self._chunks_of(partition)
-            chunked, to_position, others = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
-            for wanted in self._when_there(partial(self._from_time, partition, run)):
+            for wanted in self._when_there(partial(self._wanted, partition, run)):
                 if wanted is _NOT_NOW:
                     yield _NOT_NOW
                 else:
-                    of_run = partial(self._of_run, partition, wanted, chunked, to_position, others)
-                    yield from self._when_there(of_run)
+                    yield from self._when_there(partial(self._of_run, partition, *wanted))
+
+    def _wanted(self, partition: int, run: Run) -> Iterator[tuple]:
+        """The arguments of :meth:`_of_run` for *run*; nothing where none of it is wanted."""
+        chunking = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
+        wanted = self._from_time(partition, run)
+        if wanted is not None:
+            yield wanted, *chunking
 
     def _of_run(
         self, partition: int, run: Run, chunked: Joining | None, to_position: int, others: list[tuple[int, int]] | None
@@ -247,23 +258,30 @@ class Reader(Described):
         again meanwhile, what was behind the horizon may be trimmed: then its view is gone on in."""
         passed: dict[int, int] = {}
         begins, positions = dict.fromkeys(self._partitions, first), dict.fromkeys(self._partitions, -1)
-        view.look()
-        while compacted := [each for each in self._partitions if begins[each] <= view.horizon(each)]:
-            partition = compacted[0]
-            passed[partition] = view.horizon(partition)
+        while True:
             try:
+                view.look()
+                compacted = [each for each in self._partitions if begins[each] <= view.horizon(each)]
+                if not compacted:
+                    break
+                partition = compacted[0]
+                passed[partition] = view.horizon(partition)
                 for rows in view.rows_behind(partition, begins[partition], positions[partition]):
                     block = Block(rows, self._names[partition], partition, **self._of_blocks)
                     yield from self._compacted(block, partition)
                     positions[partition] = rows["position"][-1].as_py()
                 begins[partition] = passed[partition] + 1
-            except FileNotFoundError:  # it left the view long ago, and there is another
-                if not view.look():
-                    raise
-                continue
-            view.look()
+            except _FAILED as error:
+                if is_away(self._topic.path):
+                    yield _NOT_NOW
+                elif not isinstance(error, FileNotFoundError) or not view.look():
+                    raise  # else it is of a file that left the view long ago, and there is another view
         behind = min([max(first, passed.get(partition, 0) + 1) for partition in self._partitions])
-        yield from self._read(self._log.start_at(behind, passed, self._start_time))
+        for runs in self._when_there(lambda: iter([self._log.start_at(behind, passed, self._start_time)])):
+            if runs is _NOT_NOW:
+                yield _NOT_NOW
+            else:
+                yield from self._read(runs)
 
     def _compacted(self, block: Block, partition: int) -> Iterator[Message | UnreadableMessage]:
         for index in range(self._first_from_time(block, partition), len(block)):
@@ -284,17 +302,17 @@ class Reader(Described):
                 return positions.index(positions[index])
         return len(block)
 
-    def _from_time(self, partition: int, run: Run) -> Iterator[Run]:
-        """The part of *run* from the first entry on that was published at or after the time that was sought, if there
-        is one. In each partition all that lies behind that entry comes, and all that was published since."""
+    def _from_time(self, partition: int, run: Run) -> Run | None:
+        """The part of *run* from the first entry on that was published at or after the time that was sought; None
+        without one. In each partition everything after that entry comes, and everything that was published since."""
         if self._start_time is None or partition in self._begun or run.ledger_id > self._start_end:
-            yield run
-            return
+            return run
         by_entry = run._replace(first_position=run.first_entry_id)  # it may not be numbered yet
         first = first_of_run_published_at(self._topic.path, by_entry, self._start_time)
-        if first is not None:
-            self._begun.add(partition)
-            yield run.from_entry(first)
+        if first is None:
+            return None
+        self._begun.add(partition)
+        return run.from_entry(first)
 
     def _is_behind_start(self, message: Message, partition: int, ledger_id: int) -> bool:
         start = self._start_id

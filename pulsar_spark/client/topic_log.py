@@ -77,8 +77,9 @@ class TopicLog:
         if self._log.is_shortened(self._seen):
             yield from self.start_at(self._seen + 1, self._passed)
         for commit in self._log.commits(after=self._seen):
+            runs = self._runs(commit)
             self._seen = commit.version
-            yield from self._runs(commit)
+            yield from runs
 
     def has_more(self) -> bool:
         """Whether there are commits :meth:`next_runs` has not given."""

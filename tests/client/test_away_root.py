@@ -100,6 +100,54 @@ def test_a_reader_goes_on_where_it_was(client, broker, root):
     assert found == [b"%d" % number for number in range(6)]
 
 
+def read_through(root: Path, reader, count: int) -> list[bytes]:
+    """The next *count* messages, where the root goes away before each of them."""
+    found = []
+    while len(found) < count:
+        with away(root), contextlib.suppress(pulsar.Timeout):
+            found.append(reader.read_next(5).data())
+        if len(found) < count:
+            found.append(reader.read_next(60_000).data())
+    return found
+
+
+def test_a_reader_that_is_alone_says_once_that_it_waits(client, broker, root, service_url, caplog):
+    alone = pulsar.Client(service_url)
+    reader = alone.create_reader("t", pulsar.MessageId.earliest)
+    with away(root):
+        for _ in range(2):
+            with pytest.raises(pulsar.Timeout):
+                reader.read_next(5)
+    assert said(caplog, "/t' waits: root") == 1
+    send(client, "t", "x")
+    assert reader.read_next(60_000).data() == b"x"
+    alone.close()
+
+
+def test_a_reader_of_chunked_messages_goes_on_where_it_was(client, broker, root, service_url):
+    """Between the partitions of one publish, too."""
+    Admin(service_url).create_partitioned_topic("t", 3)
+    sizes = dict(chunking_enabled=True, chunk_max_message_size=500)
+    producer = client.create_producer("t", message_router=lambda message, count: int(message.partition_key()), **sizes)
+    payloads = [b"%d" % number * 1000 for number in range(6)]
+    with broker.paused():
+        for number, payload in enumerate(payloads):
+            producer.send_async(payload, None, partition_key=str(number % 3))
+    producer.flush()
+    reader = client.create_reader("t", pulsar.MessageId.earliest)
+    assert sorted(read_through(root, reader, 6)) == payloads
+
+
+def test_a_reader_of_what_was_compacted_goes_on_where_it_was(client, broker, root, service_url):
+    producer = client.create_producer("t")
+    for number in range(4):
+        producer.send(b"%d" % number, partition_key=str(number % 3))
+    Admin(service_url).compact("t")
+    producer.send(b"4", partition_key="0")
+    reader = client.create_reader("t", pulsar.MessageId.earliest, is_read_compacted=True)
+    assert read_through(root, reader, 4) == [b"1", b"2", b"3", b"4"]
+
+
 def test_the_broker_forgets_no_topic(client, broker, root):
     producer, consumer = client.create_producer("t"), client.subscribe("t", "s")
     subscriptions = list(consumer._subscriptions)
