@@ -1,7 +1,7 @@
 """What tests share: one Spark session for the whole run, a root of their own, a clock they set.
 
-There are two suites. ``pytest`` runs the default one: every case that is not marked ``long``. ``pytest -m everything``
-runs both, the cheapest cases first.
+There are two suites. ``pytest`` runs the default one: every case that is not ``long`` (see tests.support.suites).
+``pytest -m everything`` runs both, the cheapest files first.
 
 A test that asks for ``spark`` is marked ``spark`` by that. One that starts Java in a process of its own is marked
 ``java``, and ``spark`` by that, so ``pytest -m "not spark"`` needs no Java. Several workers (``-n 3 --dist loadgroup``)
@@ -18,7 +18,7 @@ import pytest
 from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
-from tests.support.costs import Choosing, Measuring
+from tests.support.costs import Choosing, Measuring, read_costs
 from tests.support.gs_server import gs_server
 from tests.support.object_store import (
     ABFSS,
@@ -35,6 +35,7 @@ from tests.support.object_store import (
     new_root,
     s3_server,
 )
+from tests.support.suites import is_long
 from tests.support.unity_catalog import unity_catalog
 
 os.environ.setdefault(ENVIRONMENT, "none")
@@ -79,6 +80,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: not in the default suite")
+    config.addinivalue_line("markers", "default: in the default suite, whatever it costs")
     config.addinivalue_line("markers", "everything: every case (set by itself)")
     config.pluginmanager.register(Choosing(config.getoption("--within")))
     if config.getoption("--measure"):
@@ -104,6 +106,7 @@ def pytest_collection_modifyitems(config, items):
         ]
         config.hook.pytest_deselected(items=[item for item in items if item not in on_any])
         items[:] = on_any
+    costs = read_costs()
     for item in items:
         item.add_marker("everything")
         is_process = item.get_closest_marker("java") is not None
@@ -112,6 +115,8 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("spark"):
             session = "frames" if "frames" in item.path.parts else "spark"
             item.add_marker(pytest.mark.xdist_group("java" if is_process else session))
+        if is_long(item, costs):
+            item.add_marker("long")
 
 
 @pytest.fixture(scope="session")

@@ -173,6 +173,12 @@ def planned_without_spark(kind: str) -> list[tuple[list[dict], Outcome]]:
     return planned
 
 
+@pytest.mark.default
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_few_rounds_do_what_the_reference_broker_does(close_borders, kind):
+    duels(None, kind, 2)
+
+
 @pytest.mark.xdist_group("spark")  # whoever lets Spark plan the same has it in memory then
 @pytest.mark.parametrize("kind", KINDS)
 def test_rounds_do_what_the_reference_broker_does(close_borders, kind):

@@ -1,0 +1,53 @@
+"""Which suite a case is in: ``long`` ones are left out of the default suite.
+
+A case is long if its function is dear (``tests/costs.tsv``), if it runs on Spark and is not one of those chosen here,
+or if it is marked so. A case that is marked ``default`` is in the default suite whatever it costs.
+"""
+
+import pytest
+
+from tests.support.costs import Cost, function_of
+
+MOST_SECONDS = 1.5
+"""What all cases of a function of the default suite take together."""
+ON_SPARK = (
+    "tests/transforms/",
+    "tests/spec/acknowledgement/test_batches.py",
+    "tests/spec/chunks/test_places.py",
+    "tests/spec/compaction/test_survivors.py",
+    "tests/spec/delayed/test_key_shared.py",
+    "tests/spec/expiry/test_time_to_live.py",
+    "tests/spec/key_shared/test_reading.py",
+    "tests/spec/redelivery/test_counts.py",
+    "tests/spec/subscriptions/test_failover.py",
+    "tests/broker/test_golden.py::test_shared_exclusive_and_failover",
+    "tests/broker/test_golden.py::test_who_is_served",
+    "tests/differential/test_random_rounds.py",
+    "tests/docs/test_blocks.py::test_the_code_of_a_page_runs[README.md]",
+    "tests/docs/test_blocks.py::test_the_code_of_a_page_runs[docs/start/spark.md]",
+    "tests/frames/test_consume.py::test_a_run_gets_everything_once_and_the_next_one_nothing",
+    "tests/frames/test_consume.py::test_rows_given_back_come_again_in_the_next_run",
+    "tests/frames/test_consume.py::test_into_delta_each_message_once",
+    "tests/frames/test_dead_letters.py::test_a_fix_repairs_and_what_it_drops_stays_for_the_next_job",
+    "tests/frames/test_dead_letters.py::test_to_one_subscription_only_through_its_retry_letter_topic",
+    "tests/frames/test_publish.py::test_every_column_arrives",
+    "tests/frames/test_publish.py::test_bad_input_publishes_nothing",
+    "tests/frames/test_publish.py::test_a_transaction_is_published_once",
+    "tests/frames/test_views.py",
+    "tests/broker/test_process.py",
+    "tests/jobs/test_notebooks.py::test_quickstart",
+)
+"""Beginnings of the ids of the cases on Spark that are in the default suite: each transform, a file of each chapter of
+the specification, recordings, the DataFrame API, a broker in a process of its own with a client, a notebook."""
+
+
+def is_long(item: pytest.Item, costs: dict[str, Cost]) -> bool:
+    """Whether a case is left out of the default suite."""
+    if item.get_closest_marker("long"):
+        return True
+    if item.get_closest_marker("default"):
+        return False
+    if item.get_closest_marker("spark"):
+        return not item.nodeid.startswith(ON_SPARK)
+    cost = costs.get(function_of(item.nodeid))
+    return cost is not None and cost.seconds > MOST_SECONDS
