@@ -112,11 +112,13 @@ def pytest_collection_modifyitems(config, items):
         is_process = item.get_closest_marker("java") is not None
         if is_process or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-        if item.get_closest_marker("spark"):
-            session = "frames" if "frames" in item.path.parts else "spark"
-            item.add_marker(pytest.mark.xdist_group("java" if is_process else session))
-        if is_long(item, costs):
+        is_long_one = is_long(item, costs)
+        if is_long_one:
             item.add_marker("long")
+        if item.get_closest_marker("spark"):
+            # The default suite has one session; of the long one that of frames is another.
+            session = "frames" if is_long_one and "frames" in item.path.parts else "spark"
+            item.add_marker(pytest.mark.xdist_group("java" if is_process else session))
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ import pytest
 
 TABLE = Path(__file__).parents[1] / "costs.tsv"
 LEAST_SECONDS = 0.5
-CHEAP_SECONDS = 0.02
-"""What a case of a function without a line is taken to cost."""
+CHEAP_SECONDS, SPARK_SECONDS = 0.02, 3.0
+"""What a case of a function without a line is taken to cost; on Spark."""
 HEADER = "test\tseconds\tdearest case\n"
 
 
@@ -59,12 +59,12 @@ def write_costs(cases: dict[str, float], table: Path = TABLE) -> None:
     table.write_text(HEADER + "".join(lines), encoding="utf-8")
 
 
-def prices(node_ids: Iterable[str], costs: dict[str, Cost]) -> dict[str, float]:
+def prices(items: Iterable[pytest.Item], costs: dict[str, Cost]) -> dict[str, float]:
     """Seconds of the cases given, by test function."""
-    cases = defaultdict(int)
-    for node_id in node_ids:
-        cases[function_of(node_id)] += 1
-    return {name: costs[name].seconds if name in costs else number * CHEAP_SECONDS for name, number in cases.items()}
+    unknown = defaultdict(float)
+    for item in items:
+        unknown[function_of(item.nodeid)] += SPARK_SECONDS if item.get_closest_marker("spark") else CHEAP_SECONDS
+    return {name: costs[name].seconds if name in costs else seconds for name, seconds in unknown.items()}
 
 
 def within(price: dict[str, float], seconds: float) -> set[str]:
@@ -92,7 +92,7 @@ class Choosing:
 
     @pytest.hookimpl(trylast=True)  # after ``-m`` and ``-k`` have left out theirs
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        price = prices((item.nodeid for item in items), read_costs())
+        price = prices(items, read_costs())
         if self.minutes is not None:
             chosen = within(price, self.minutes * 60)
             config.hook.pytest_deselected(items=[item for item in items if function_of(item.nodeid) not in chosen])
