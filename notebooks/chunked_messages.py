@@ -66,7 +66,7 @@ def note(messages, delivery):
     sizes.update({row.position: (row.bytes, row.num_chunks_from_msg) for row in found})
 
 
-consume(spark, root, TOPIC, SUBSCRIPTION, note, available_now=True).await_termination()
+consume(spark, root, TOPIC, SUBSCRIPTION, note, available_now=True, timeout=300).await_termination()
 largest = max(sizes.values())
 print(f"{len(sizes)} messages, the largest of {largest[0]:,} bytes in {largest[1]} chunks")
 print(read_messages(spark, root, TOPIC).filter(F.octet_length("payload") > 100).select("position", "uuid").collect())
@@ -94,7 +94,7 @@ def arrive(entry):
 for entry in arrivals:
     arrive(entry)
 before = len(sizes)
-consume(spark, root, TOPIC, SUBSCRIPTION, note, available_now=True).await_termination()
+consume(spark, root, TOPIC, SUBSCRIPTION, note, available_now=True, timeout=300).await_termination()
 delivered_first = sorted(position - first for position in sizes if position >= first)
 print("delivered:", delivered_first)
 
@@ -121,7 +121,7 @@ waiting = incomplete.collect()
 # COMMAND ----------
 
 arrive("a:2")
-consume(spark, root, TOPIC, SUBSCRIPTION, note, available_now=True).await_termination()
+consume(spark, root, TOPIC, SUBSCRIPTION, note, available_now=True, timeout=300).await_termination()
 delivered_then = sorted(position - first for position in sizes if position >= first and position - first > 5)
 print("delivered:", delivered_then, "still incomplete:", admin.count_incomplete_chunks(TOPIC)["messages"])
 

@@ -76,6 +76,7 @@ for run in range(3):
         consumer_name="biller",
         dead_letter_policy=policy,
         available_now=True,
+        timeout=300,
     ).await_termination(120)
     print("run", run + 1, "billed", billed)
 

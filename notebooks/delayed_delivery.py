@@ -138,7 +138,7 @@ def note(messages, delivery):
     delivered.append((now, times / 1e6))
 
 
-with consume(spark, root, TOPIC, SUBSCRIPTION, note, subscription_type="Shared") as consumption:
+with consume(spark, root, TOPIC, SUBSCRIPTION, note, subscription_type="Shared", timeout=300) as consumption:
     while consumption.is_active and sum(len(times) for _, times in delivered) < MESSAGES - cancelled:
         time.sleep(0.2)
 is_over.set()

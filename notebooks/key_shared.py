@@ -55,7 +55,7 @@ admin.set_policy("persistent://public/default/split", "subscription_key_shared_u
 
 # COMMAND ----------
 
-client = pulsar.Client(f"delta:{root}")
+client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=300)  # also on a busy machine
 
 
 class Team:

@@ -75,7 +75,9 @@ def add_up(messages, delivery):
     amounts.append(messages.agg(F.sum(amount)).first()[0])
 
 
-consumption = consume(spark, root, "orders", "accounting", add_up, consumer_name="quickstart", available_now=True)
+consumption = consume(
+    spark, root, "orders", "accounting", add_up, consumer_name="quickstart", available_now=True, timeout=300
+)
 consumption.await_termination(120)
 print(sum(amounts), "in", len(amounts), "deliveries:", consumption.totals)
 

@@ -36,7 +36,14 @@ def orders(first, last):
 
 def bill(name):
     consume(
-        spark, root, "orders", "billing", lambda messages, delivery: None, consumer_name=name, available_now=True
+        spark,
+        root,
+        "orders",
+        "billing",
+        lambda messages, delivery: None,
+        consumer_name=name,
+        available_now=True,
+        timeout=300,
     ).await_termination()
 
 

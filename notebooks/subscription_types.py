@@ -23,7 +23,7 @@ broker = Broker(spark, root)
 broker.start()
 admin = Admin(f"delta:{root}")
 admin.create_topic("orders")
-client = pulsar.Client(f"delta:{root}")
+client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=300)  # also on a busy machine
 
 # COMMAND ----------
 
