@@ -1,8 +1,8 @@
-"""Pictures of a root's state, for notebooks: backlog, rates, rounds, who got what, owners, due times, one message.
+"""Pictures of a root's state, for notebooks: backlog, rates, rounds, deliveries, hash owners, due times, one message.
 
-Each function reads a few rows of the broker's tables with Spark, draws on *axes* (or on a figure of its own) and
-returns the axes. It needs ``pip install 'pulsar_spark[plots]'``. Colours are those of Okabe and Ito, which people with
-any kind of colour vision tell apart; lines differ in their dashes too, bars in their hatches.
+Each function reads a few rows of the broker's tables with Spark, draws on *axes* (by default on a new figure) and
+returns the axes. Install with ``pip install 'pulsar_spark[plots]'``. The colours are those of Okabe and Ito, which
+people with any kind of colour vision can tell apart. Lines also differ in dashes, bars in hatches.
 """
 
 import os
@@ -38,9 +38,9 @@ EVENT_MARKS = {
 
 
 def backlog(spark: "SparkSession", root: str | os.PathLike, topic: str, *, axes: Axes | None = None) -> Axes:
-    """Entries after mark-delete of each subscription of *topic*, over time: a step a round.
+    """Plot the entries after mark-delete of each subscription of *topic* over time, one step per round.
 
-    *spark* reads the root in the folder *root*. An entry that is acknowledged above a hole still counts.
+    *spark* reads the root in the folder *root*. Entries acknowledged above a hole still count.
     """
     axes = _axes(axes)
     for number, (name, rounds) in enumerate(_progress(spark, root, topic).groupby("subscription")):
@@ -53,10 +53,10 @@ def backlog(spark: "SparkSession", root: str | os.PathLike, topic: str, *, axes:
 def rates(
     spark: "SparkSession", root: str | os.PathLike, topic: str, subscription: str, *, axes: Axes | None = None
 ) -> Axes:
-    """Entries a second that *topic* got, and messages a second that *subscription* was sent and entries it
-    acknowledged.
+    """Plot entries per second published to *topic* and acknowledged by *subscription*, and messages per second
+    delivered to it.
 
-    *spark* reads the root in the folder *root*. A point is the mean over the second before it.
+    *spark* reads the root in the folder *root*. Each point is the mean over the second before it.
     """
     axes, progress = _axes(axes), _progress(spark, root, topic)
     of_one = progress[progress["subscription"] == subscription].set_index("time")
@@ -67,7 +67,9 @@ def rates(
 
 
 def rounds(spark: "SparkSession", root: str | os.PathLike, *, axes: Axes | None = None) -> Axes:
-    """Rounds a second of the brokers that served the root in the folder *root*: a line a broker. *spark* reads it."""
+    """Plot the rounds per second of the brokers that served the root in the folder *root*, one line per broker. *spark*
+    reads it.
+    """
     create_views(spark, root)
     axes = _axes(axes)
     found = spark.sql("SELECT round_time AS time, broker_id FROM rounds ORDER BY round").toPandas()
@@ -86,10 +88,10 @@ def who_got_what(
     partition: int = -1,
     axes: Axes | None = None,
 ) -> Axes:
-    """Which positions of *topic* each consumer of *subscription* was delivered: a bar a run of positions.
+    """Plot which positions of *topic* each consumer of *subscription* received, one bar per run of positions.
 
-    *spark* reads the root in the folder *root*; *partition* is that of a partitioned topic. Bars with a dark edge came
-    again.
+    *spark* reads the root in the folder *root*; *partition* chooses a partition of a partitioned topic. Bars with a
+    dark edge are redeliveries.
     """
     found = _events(spark, root, topic, subscription, partition, "event = 'delivered' AND first IS NOT NULL")
     axes = _axes(axes)
@@ -108,7 +110,7 @@ def who_got_what(
 def hash_owners(
     spark: "SparkSession", root: str | os.PathLike, topic: str, subscription: str, *, axes: Axes | None = None
 ) -> Axes:
-    """Which consumer of the Key_Shared *subscription* of *topic* owned which hashes, round by round.
+    """Plot which consumer of the Key_Shared *subscription* of *topic* owned which hashes in each round.
 
     *spark* reads the root in the folder *root*.
     """
@@ -149,7 +151,7 @@ def hash_owners(
 def due_times(
     spark: "SparkSession", root: str | os.PathLike, topic: str, *, bins: int = 60, axes: Axes | None = None
 ) -> Axes:
-    """How many messages of *topic* that wait come due when: a histogram of *bins* bars.
+    """Plot when the delayed messages of *topic* come due, as a histogram of *bins* bars.
 
     *spark* reads the root in the folder *root*.
     """
@@ -170,9 +172,9 @@ def message_history(
     partition: int = -1,
     axes: Axes | None = None,
 ) -> Axes:
-    """What happened to the entry at *position* of *topic*, over time: a row a subscription, a mark an event.
+    """Plot the events of the entry at *position* of *topic* over time: one row per subscription, one mark per event.
 
-    *spark* reads the root in the folder *root*; *partition* is that of a partitioned topic.
+    *spark* reads the root in the folder *root*; *partition* chooses a partition of a partitioned topic.
     """
     found = _events(spark, root, topic, None, partition, f"{position:d} BETWEEN coalesce(first, 0) AND last")
     axes, names = _axes(axes), sorted(found["subscription"].dropna().unique())

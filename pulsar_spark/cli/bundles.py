@@ -27,12 +27,13 @@ def split(
     bundle: Annotated[str, typer.Argument(help="The bundle, as 'pulsar-spark bundles list' shows it.")],
     root: Root,
     at: Annotated[
-        str | None, typer.Option("--at", help="The first hash of the second part; the middle without.")
+        str | None, typer.Option("--at", help="The first hash of the second part; by default the middle.")
     ] = None,
     as_json: Json = False,
 ):
-    """Split a bundle in two, each of which a broker can serve. One that serves it hands it over as long as that takes;
-    no message moves, and consumers of the second part connect again by themselves."""
+    """Split a bundle in two, so that two brokers can serve it. A broker that serves it pauses during the split. No
+    message moves, and consumers of the second part reconnect by themselves.
+    """
     halves = admin(root).split_bundle(bundle, None if at is None else _hash(at))
     if as_json:
         print_json(halves)

@@ -39,18 +39,17 @@ def schemas_of(given: Sequence[str]) -> dict[str, str]:
 @shows_work("registering")
 def register(
     root: Root,
-    catalog: Annotated[str, typer.Option("--catalog", help="Of Spark's catalogs.")] = DEFAULT_CATALOG,
-    prefix: Annotated[str, typer.Option("--prefix", help="Goes before the names of schemas.")] = "",
+    catalog: Annotated[str, typer.Option("--catalog", help="Name of the Spark catalog.")] = DEFAULT_CATALOG,
+    prefix: Annotated[str, typer.Option("--prefix", help="Prefix for the names of schemas.")] = "",
     schema: Annotated[
         list[str] | None,
-        typer.Option(
-            "--schema", help="'tenant/namespace=schema': what the schema of a namespace is called; repeatable."
-        ),
+        typer.Option("--schema", help="'tenant/namespace=schema': the name of a namespace's schema; repeatable."),
     ] = None,
     as_json: Json = False,
 ):
-    """Register all topics, the broker's tables and the views that are SQL; new ones come, deleted ones go. It starts
-    Spark, whose settings (SPARK_CONF_DIR) say where the catalog is kept."""
+    """Register all topics, the broker's tables and the SQL views; deleted ones are removed. Starts Spark, whose
+    settings (SPARK_CONF_DIR) determine where the catalog is stored.
+    """
     from pulsar_spark.storage.session import spark_session
     from pulsar_spark.views.catalog import register as register_in
 

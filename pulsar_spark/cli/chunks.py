@@ -18,8 +18,9 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to list.")] = 20,
     as_json: Json = False,
 ):
-    """List chunked messages that are not complete, what is missing of each, and since when; with --json one line of
-    JSON each."""
+    """List incomplete chunked messages, their missing chunks, and since when they wait; with --json one line of JSON
+    each.
+    """
     found = itertools.islice(admin(root).incomplete_chunks(topic), limit)
     if as_json:
         for each in found:
@@ -59,12 +60,12 @@ def _ranges(missing: list[dict]) -> str:
 @app.command()
 @shows_work("looking for chunks")
 def count(topic: Topic, root: Root, as_json: Json = False):
-    """Count chunked messages that are not complete, and those of them whose missing chunks may still come."""
+    """Count incomplete chunked messages, and those of them whose missing chunks may still come."""
     found = admin(root).count_incomplete_chunks(topic)
     if as_json:
         print_json(found)
         return
     typer.echo(
-        f"{found['messages']} not complete, {found['open']} of them open; {found['chunks']} chunks"
+        f"{found['messages']} incomplete, {found['open']} of them open; {found['chunks']} chunks"
         + (f", since {found['since']}" if found["since"] else "")
     )

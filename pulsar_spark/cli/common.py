@@ -27,7 +27,7 @@ RootOrNone = Annotated[str | None, _ROOT]
 Topic = Annotated[
     str, typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")
 ]
-CreateTopic = Annotated[bool, typer.Option("--create", help="Make the topic, without partitions, where it is missing.")]
+CreateTopic = Annotated[bool, typer.Option("--create", help="Create a missing topic, without partitions.")]
 Subscription = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
@@ -79,7 +79,7 @@ def errors_as_one_line() -> Iterator[None]:
 
         if not is_spark_gone(error):
             raise
-        sys.exit("Spark's JVM has ended meanwhile: what it printed before says why; run the command again")
+        sys.exit("Spark's JVM has ended: its output above says why; run the command again")
 
 
 def _errors_of_java() -> tuple[type[Exception], ...]:

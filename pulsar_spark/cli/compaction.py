@@ -21,10 +21,7 @@ from pulsar_spark.cli.policies import add_get_and_remove
 from pulsar_spark.errors import InvalidConfiguration
 
 Threshold = Annotated[
-    str,
-    typer.Option(
-        "--threshold", "-t", help="Bytes that are not compacted, such as 500M; 0 = only when it is asked for."
-    ),
+    str, typer.Option("--threshold", "-t", help="Uncompacted bytes, such as 500M; 0 = never automatically.")
 ]
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -43,8 +40,9 @@ def bytes_of(option: str, text: str) -> int:
 
 @shows_work("compacting")
 def compact(topic: Topic, root: Root, as_json: Json = False):
-    """Make the compacted view of a topic, or a partition: of what there is now the latest message of each key. It
-    starts Spark, but for a small topic; no broker is needed."""
+    """Compact a topic or a partition: its compacted view has the latest message of each key. Starts Spark, except for a
+    small topic; needs no broker.
+    """
 
     def session():
         from pulsar_spark.storage.session import spark_session
@@ -63,7 +61,7 @@ def compact(topic: Topic, root: Root, as_json: Json = False):
 
 
 def compaction_status(topic: Topic, root: Root, as_json: Json = False):
-    """Show what became of the last compaction of a topic: NOT_RUN, RUNNING, SUCCESS or ERROR."""
+    """Show the outcome of a topic's last compaction: NOT_RUN, RUNNING, SUCCESS or ERROR."""
     found = admin(root).compaction_status(topic)
     if as_json:
         print_json(found)
@@ -80,7 +78,7 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
     def set_compaction_threshold(
         scope: of, root: Root, threshold: Threshold, timeout: TimeoutSeconds = 30, as_json: Json = False
     ):
-        """Set above how many bytes that are not compacted a broker compacts a topic by itself."""
+        """Set the uncompacted size above which a broker compacts a topic automatically."""
         size = bytes_of("--threshold", threshold)
         admin(root, timeout).set_compaction_threshold(full(scope), size)
         print_done(as_json, "set compaction-threshold", scope=scope, policy="compaction-threshold", value=size)

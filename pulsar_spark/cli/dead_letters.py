@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 DeadLetterTopic = Annotated[
-    str, typer.Argument(help="The dead letter topic; with --subscription, the topic the letters died on.")
+    str, typer.Argument(help="The dead letter topic; with --subscription, the topic on which the letters died.")
 ]
-DiedOn = Annotated[
-    str | None, typer.Option("--subscription", "-s", help="The subscription whose dead letter topic is meant.")
-]
+DiedOn = Annotated[str | None, typer.Option("--subscription", "-s", help="The subscription on which the letters died.")]
 Where = Annotated[
     str | None,
     typer.Option(
@@ -36,7 +34,9 @@ Where = Annotated[
 ]
 
 
-JobId = Annotated[str, typer.Option("--job-id", help="Names the job: the same again goes on, and sends nothing twice.")]
+JobId = Annotated[
+    str, typer.Option("--job-id", help="Name of the job. A repeated name continues the job and sends nothing twice.")
+]
 Since = Annotated[
     str | None, typer.Option("--since", help="Letters written at or after this time, such as 2026-01-31T12:00:00Z.")
 ]
@@ -51,7 +51,9 @@ FixFunction = Annotated[
     str | None,
     typer.Option("--fix", help="module:function that gets the letters as a DataFrame and returns those to send."),
 ]
-MaxReplays = Annotated[int, typer.Option("--max-replays", min=1, help="Leave letters that were sent back so often.")]
+MaxReplays = Annotated[
+    int, typer.Option("--max-replays", min=1, help="Leave out letters that were sent back this often.")
+]
 
 
 @app.command("list")
@@ -159,15 +161,16 @@ def reprocess(
     key: Keys = None,
     to: Destination = "subscription",
     fix: FixFunction = None,
-    rate: Annotated[float | None, typer.Option("--rate", "-r", help="Messages a second at most.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", "-r", help="Most messages per second.")] = None,
     max_replays: MaxReplays = 3,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Letters to send at most.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Most letters to send.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")] = False,
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Send letters back, to the subscription they died on unless told otherwise. Without a letter there is nothing to
-    do."""
+    """Send letters back, by default to the subscription on which they died. Without letters the command does
+    nothing.
+    """
     letter_topic(Layout(root), topic, subscription)  # names of nothing are refused before Spark is started
     from pulsar_spark.frames.reprocess import reprocess_dead_letters
 

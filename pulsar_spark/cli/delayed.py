@@ -28,9 +28,7 @@ from pulsar_spark.protocol.message_id import parse_message_id
 
 app = typer.Typer(no_args_is_help=True)
 
-OneSubscription = Annotated[
-    str | None, typer.Option("--subscription", "-s", help="One subscription; all that wait without it.")
-]
+OneSubscription = Annotated[str | None, typer.Option("--subscription", "-s", help="Only this subscription.")]
 Since = Annotated[str | None, typer.Option("--since", help="Due at or after this time, such as 2026-01-31T12:00:00Z.")]
 Until = Annotated[str | None, typer.Option("--until", help="Due before this time.")]
 Keys = Annotated[list[str] | None, typer.Option("--key", "-k", help="With this key; repeatable.")]
@@ -40,9 +38,9 @@ OfProperties = Annotated[
 Ids = Annotated[
     list[str] | None, typer.Option("--id", "-i", help="This message, as ledger:entry:partition; repeatable.")
 ]
-Every = Annotated[bool, typer.Option("--all", help="All that wait on the topic.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the history.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Every = Annotated[bool, typer.Option("--all", help="All waiting messages of the topic.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="The reason, for the history.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 
 
 def _chosen(
@@ -94,7 +92,7 @@ def list_(
     output: Output = None,
     as_json: Json = False,
 ):
-    """List what waits for its deliver time, what comes first first; with --json one line of JSON each."""
+    """List messages that wait for their deliver time, earliest first; with --json one line of JSON each."""
     with open_payloads(output) as payloads:
         found = admin(root).scheduled(topic, **chosen, with_payload=output is not None)
         rows = []
@@ -127,7 +125,7 @@ def list_(
 @shows_work("counting what waits")
 @chooses
 def count(topic: Topic, root: Root, chosen: Chosen, as_json: Json = False):
-    """Count what waits for its deliver time, in all and by subscription."""
+    """Count messages that wait for their deliver time, in total and by subscription."""
     found = admin(root).count_scheduled(topic, **chosen)
     if as_json:
         print_json(found)
@@ -149,7 +147,9 @@ def cancel(
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Acknowledge what waits, so that it is not delivered; what was delivered meanwhile stays as it is."""
+    """Cancel waiting messages: they are acknowledged and never delivered. Messages that were delivered meanwhile are
+    not changed.
+    """
     with _progress("cancelling") as tell:
         done = admin(root, timeout).cancel_scheduled(
             topic, every=every, reason=reason, dry_run=dry_run, tell=tell, **chosen
@@ -163,9 +163,10 @@ def reschedule(
     topic: Topic,
     root: Root,
     chosen: Chosen,
-    to: Annotated[str | None, typer.Option("--to", help="The new time; one that has passed means at once.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="The new time; a past time means at once.")] = None,
     by: Annotated[
-        float | None, typer.Option("--by", help="So many seconds later, each; a negative number is earlier.")
+        float | None,
+        typer.Option("--by", help="Move each message by this many seconds; a negative number means earlier."),
     ] = None,
     every: Every = False,
     reason: Reason = None,
@@ -173,7 +174,7 @@ def reschedule(
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Let what waits be delivered at another time; what was delivered meanwhile stays as it is."""
+    """Change the deliver time of waiting messages. Messages that were delivered meanwhile are not changed."""
     with _progress("rescheduling") as tell:
         done = admin(root, timeout).reschedule(
             topic,

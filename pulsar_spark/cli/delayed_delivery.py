@@ -13,12 +13,12 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.topic_name import parse_topic_name
 
 Enable = Annotated[
-    bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether deliver times are waited for.")
+    bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether deliver times are respected.")
 ]
 Tick = Annotated[
-    str, typer.Option("--time", "-t", help="How late what comes due may be, where much does; nothing comes early.")
+    str, typer.Option("--time", "-t", help="How late a due message may be delivered when many are due; none is early.")
 ]
-MaxDelay = Annotated[str, typer.Option("--max-delay", help="How long a message may wait, 0 for as long as it likes.")]
+MaxDelay = Annotated[str, typer.Option("--max-delay", help="Longest delay of a message; 0 = no limit.")]
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
@@ -53,7 +53,7 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
         timeout: TimeoutSeconds = 30,
         as_json: Json = False,
     ):
-        """Set whether Shared and Key_Shared subscriptions wait for deliver times."""
+        """Set whether Shared and Key_Shared subscriptions respect deliver times."""
         is_active = chosen(enable)
         limits = milliseconds("--time", tick), milliseconds("--max-delay", max_delay)
         admin(root, timeout).set_delayed_delivery(full(scope), is_active, *limits)

@@ -13,8 +13,9 @@ app = typer.Typer(no_args_is_help=True)
 
 
 def doctor(root: Root, as_json: Json = False):
-    """Look for what is broken in the tables of a root. Exit code 0: it is sound; 1: there are findings, each with what
-    it means and what mends it."""
+    """Check the tables of a root. Exit code 0: no findings; 1: findings, each with its meaning and the command that
+    repairs it.
+    """
     asked = admin(root)
     findings = asked.doctor()
     if as_json:
@@ -35,22 +36,22 @@ def repair(
     table: Annotated[
         str | None,
         typer.Argument(
-            help="A topic, or requests, cursor_ledger or ledgers; all of these without it; or delay-index, which is "
-            "made anew from the topics, also while a broker serves."
+            help="A topic, or requests, cursor_ledger or ledgers; by default all of these. Or delay-index, which is "
+            "rebuilt from the topics, even while a broker serves."
         ),
     ] = None,
     file: Annotated[
-        list[str] | None,
-        typer.Option("--file", help="A data file of the one broken commit of the table; may be given again."),
+        list[str] | None, typer.Option("--file", help="A data file of the table's only broken commit; repeatable.")
     ] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Replace a commit whose data is lost by one without rows.")
+        bool, typer.Option("--forget", help="Replace a commit whose data is lost with one without rows.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     as_json: Json = False,
 ):
-    """Mend broken commits from the data files they named, and broken checkpoints from the commits. Exit code 1 when
-    something is left."""
+    """Repair broken commits from their data files, and broken checkpoints from the commits. Exit code 1: something
+    could not be repaired.
+    """
     done = admin(root).repair(table, files=file or (), forget=forget, dry_run=dry_run)
     if as_json:
         print_json(done)
@@ -58,18 +59,19 @@ def repair(
         for mended in done:
             typer.echo(f"{mended['table']}: {mended['text']}")
         if not done:
-            typer.echo("nothing to mend")
+            typer.echo("nothing to repair")
     if not all(mended["is_done"] for mended in done):
         raise typer.Exit(UNSOUND)
 
 
 def migrate(
     root: Root,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     as_json: Json = False,
 ):
-    """Bring a root that an older release made to this release's layout, as its next broker would. Releases that know
-    only the older layout are refused from then on. Exit code 1 when a topic is left as it is, with the reason."""
+    """Upgrade a root of an older release to this release's layout, as its next broker would. Older releases cannot use
+    the root after that. Exit code 1: a topic was not upgraded; the output gives the reason.
+    """
     done = admin(root).migrate(dry_run=dry_run)
     left = [change for change in done["changes"] if change["error"]]
     if as_json:
@@ -101,7 +103,7 @@ def get(root: Root, as_json: Json = False):
 @app.command("set")
 def set_(
     durability: Annotated[
-        str, typer.Argument(help="fsync: a write that returned outlives a power loss; none: it is quicker.")
+        str, typer.Argument(help="fsync: a finished write survives a power loss; none: writes are faster.")
     ],
     root: Root,
     as_json: Json = False,

@@ -48,7 +48,7 @@ class LogFormat(StrEnum):
 LogLevelOption = Annotated[
     LogLevel | None,
     typer.Option(
-        "--log-level", envvar=LEVEL_VARIABLE, show_envvar=True, case_sensitive=False, help="Log from this level on."
+        "--log-level", envvar=LEVEL_VARIABLE, show_envvar=True, case_sensitive=False, help="Log this level and above."
     ),
 ]
 LogFormatOption = Annotated[
@@ -58,7 +58,7 @@ LogFormatOption = Annotated[
         envvar=FORMAT_VARIABLE,
         show_envvar=True,
         case_sensitive=False,
-        help="Log as text, or as a line of JSON a record.",
+        help="Log as text, or one line of JSON per record.",
     ),
 ]
 
@@ -126,7 +126,10 @@ def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
         ("--log-format", LogFormat, FORMAT_VARIABLE),
     ):
         parser.add_argument(
-            name, type=str.lower, choices=[member.value for member in members], help=f"also by the variable {variable}"
+            name,
+            type=str.lower,
+            choices=[member.value for member in members],
+            help=f"also set by the variable {variable}",
         )
 
 

@@ -11,28 +11,28 @@ from pulsar_spark.cli.logs import set_up_logging
 from pulsar_spark.cli.on_demand import Entry, group_of
 
 COMMANDS = {
-    "doctor": Entry("doctor:doctor", "Look for what is broken in the tables of a root."),
-    "repair": Entry("doctor:repair", "Mend broken commits from the data files they named."),
-    "migrate": Entry("doctor:migrate", "Bring a root that an older release made to this layout."),
+    "doctor": Entry("doctor:doctor", "Check the tables of a root for damage."),
+    "repair": Entry("doctor:repair", "Repair broken commits from their data files."),
+    "migrate": Entry("doctor:migrate", "Upgrade a root of an older release to this layout."),
     "produce": Entry("messages:produce", "Publish messages."),
     "consume": Entry("messages:consume", "Receive messages; print ids, keys, properties and sizes."),
-    "compact": Entry("compaction:compact", "Make the compacted view of a topic, or a partition."),
+    "compact": Entry("compaction:compact", "Compact a topic or a partition: keep the latest of each key."),
     "stats": Entry("stats:stats", "Show backlog, unacknowledged messages and counters."),
-    "demo": Entry("processes:demo", "Publish a year of flights and account for every message."),
+    "demo": Entry("processes:demo", "Publish a year of flights and check every message."),
     "topics": Entry("topics:app", "Create, list, describe and delete topics."),
     "namespaces": Entry("namespaces:app", "Create and list namespaces; set, get and remove settings."),
     "subscriptions": Entry("subscriptions:app", "Create, list, move and delete subscriptions."),
     "policies": Entry("policies:app", "Show, set and remove policies of a namespace or a topic."),
     "bundles": Entry("bundles:app", "List the bundles of a root, and split one."),
     "schemas": Entry("schemas:app", "Show, upload and remove the schemas that a topic keeps."),
-    "set-aside": Entry("set_aside:app", "What the broker failed on and set aside: list, retry, drop."),
+    "set-aside": Entry("set_aside:app", "List, retry and drop what the broker failed on and set aside."),
     "dlq": Entry("dead_letters:app", "List, count and send back dead letters."),
     "delayed": Entry("delayed:app", "List, count, cancel and move delayed messages."),
-    "chunks": Entry("chunks:app", "List and count chunked messages that are not complete."),
+    "chunks": Entry("chunks:app", "List and count incomplete chunked messages."),
     "maintain": Entry("maintain:app", "Trim topics; optimize, vacuum and checkpoint tables."),
     "catalog": Entry("catalog:app", "Register topics and tables in a catalog, for SQL."),
-    "broker": Entry("processes:broker_app", "Run a broker on the root until it is told to stop."),
-    "durability": Entry("doctor:app", "Show and set whether writes outlive a power loss."),
+    "broker": Entry("processes:broker_app", "Run a broker on the root until it is stopped."),
+    "durability": Entry("doctor:app", "Show and set whether writes survive a power loss."),
 }
 """Every command with its line in ``pulsar-spark --help``."""
 
@@ -54,10 +54,10 @@ def _say_version(is_asked: bool) -> None:
 @app.callback()
 def options(
     is_version_asked: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ):
-    """What goes before a command."""
+    """Options before the command."""
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ from pulsar_spark.storage.layout import Layout
 
 app = typer.Typer(no_args_is_help=True)
 Topic = Annotated[
-    str | None, typer.Argument(help="One topic, or partition; all of the root without it and without --namespace.")
+    str | None, typer.Argument(help="One topic or partition; by default, without --namespace, all of the root.")
 ]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only the topics of 'tenant/namespace'.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 
 
 @app.command()
@@ -26,10 +26,11 @@ def trim(
     dry_run: DryRun = False,
     as_json: Json = False,
     before: Annotated[
-        int | None, typer.Option("--before", min=0, help="All below this position, whatever retention says.")
+        int | None,
+        typer.Option("--before", min=0, help="Remove all messages below this position, regardless of retention."),
     ] = None,
 ):
-    """Remove what every subscription has acknowledged and retention does not keep."""
+    """Remove messages that every subscription has acknowledged and retention does not keep."""
     note_missing(root, namespace)
     _print(upkeep.trim(Layout(root), topic, namespace, before=before, dry_run=dry_run), as_json, dry_run)
 
@@ -39,7 +40,7 @@ def trim(
 def optimize(
     root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False
 ):
-    """Join small files to larger ones."""
+    """Merge small files into larger ones."""
     note_missing(root, namespace)
     _print(upkeep.optimize(Layout(root), topic, namespace, dry_run=dry_run), as_json, dry_run)
 
@@ -53,10 +54,10 @@ def vacuum(
     dry_run: DryRun = False,
     as_json: Json = False,
     hours: Annotated[
-        int, typer.Option("--hours", help="Keep files that left a table within so many hours.")
+        int, typer.Option("--hours", help="Keep files that tables have referred to within this many hours.")
     ] = upkeep.DEFAULT_VACUUM_HOURS,
 ):
-    """Delete files that no table names any more."""
+    """Delete files that no table refers to any more."""
     note_missing(root, namespace)
     _print(upkeep.vacuum(Layout(root), topic, namespace, hours=hours, dry_run=dry_run), as_json, dry_run)
 
@@ -71,7 +72,7 @@ def checkpoint(root: Root, topic: Topic = None, namespace: Namespace = None, as_
 
 @app.command()
 def housekeeping(root: Root, as_json: Json = False):
-    """Say what brokers did by themselves to keep tables small, the latest last."""
+    """Show what brokers did automatically to keep tables small, latest last."""
     _print(upkeep.housekeeping(Layout(root)), as_json)
 
 

@@ -64,7 +64,8 @@ def produce(
     topic: Topic,
     root: Root,
     messages: Annotated[
-        list[str] | None, typer.Argument(help="Messages; without any and without --file, lines of standard input.")
+        list[str] | None,
+        typer.Argument(help="Messages to publish; by default, without --file, the lines of standard input."),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Publish the lines of a file.")
@@ -72,10 +73,10 @@ def produce(
     key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", help="Split each message into key and payload where it first occurs."),
+        typer.Option("--key-separator", help="Split each message into key and payload at its first occurrence."),
     ] = None,
     separator: Annotated[
-        str | None, typer.Option("--separator", help="Split each message argument into several.")
+        str | None, typer.Option("--separator", help="Split each message argument into several messages.")
     ] = None,
     property_: Annotated[
         list[str] | None,
@@ -86,17 +87,17 @@ def produce(
     ] = 1,
     rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0 = as fast as possible.")] = 0,
     deliver_at: Annotated[
-        str | None, typer.Option("--deliver-at", help="When to deliver, such as 2026-01-31T12:00:00Z.")
+        str | None, typer.Option("--deliver-at", help="Time of delivery, such as 2026-01-31T12:00:00Z.")
     ] = None,
     deliver_after: Annotated[
-        float | None, typer.Option("--deliver-after", help="The same, in seconds from the sending of each.")
+        float | None, typer.Option("--deliver-after", help="Deliver each message this many seconds after it is sent.")
     ] = None,
     chunking: Annotated[
-        bool, typer.Option("--chunking", "-c", help="Send what is above the maximum message size in chunks.")
+        bool, typer.Option("--chunking", "-c", help="Send messages above the maximum message size in chunks.")
     ] = False,
     as_json: Json = False,
 ):
-    """Publish messages. As with Pulsar's client, a topic that is missing is made, which is said."""
+    """Publish messages. A missing topic is created, as by Pulsar's client, with a notice."""
     if messages and file:
         raise InvalidConfiguration("messages are given both as arguments and by --file: choose one")
     _check_text("--key", key)
@@ -224,7 +225,7 @@ def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], opt
 
 SubscriptionType = Annotated[str, typer.Option("--subscription-type", "-t", help=f"{', '.join(SUBSCRIPTION_TYPES)}.")]
 ConsumerName = Annotated[
-    str | None, typer.Option("--consumer-name", help="Name of the consumer; KeyShared splits the keys by it.")
+    str | None, typer.Option("--consumer-name", help="Name of the consumer; KeyShared assigns keys by it.")
 ]
 StickyRanges = Annotated[
     str | None, typer.Option("--sticky-ranges", help="KeyShared: the hashes to receive, such as 0-9,20-65535.")
@@ -236,9 +237,9 @@ Position = Annotated[str, typer.Option("--position", help="Where a new subscript
 
 
 Count = Annotated[int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")]
-Acknowledge = Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")]
+Acknowledge = Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge received messages.")]
 QuietSeconds = Annotated[
-    float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")
+    float | None, typer.Option("--timeout", min=0, help="Stop after this many seconds without a message.")
 ]
 
 
@@ -260,9 +261,9 @@ def consume(
 ):
     """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each.
 
-    There must be a root and the topic already, made by 'topics create' or by 'produce'; or --create makes the topic.
+    The topic must exist ('topics create' and 'produce' create it), or give --create.
 
-    SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
+    SIGTERM and Ctrl-C close the consumer. The exit code is then 143 or 130, unless all requested messages came before.
     """
     consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type, SUBSCRIPTION_TYPES)
     options = {

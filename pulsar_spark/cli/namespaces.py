@@ -14,7 +14,7 @@ Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
 
 @app.command()
 def create(namespace: Namespace, root: Root, as_json: Json = False):
-    """Make a namespace, and its tenant; public/default is always there."""
+    """Create a namespace, and its tenant if missing; public/default always exists."""
     admin(root).create_namespace(namespace)
     print_done(as_json, f"created {namespace}", namespace=namespace, created=True)
 
@@ -22,7 +22,7 @@ def create(namespace: Namespace, root: Root, as_json: Json = False):
 @app.command("list")
 def list_(
     root: Root,
-    tenant: Annotated[str | None, typer.Argument(help="All of the root without it.")] = None,
+    tenant: Annotated[str | None, typer.Argument(help="The tenant; by default all of the root.")] = None,
     as_json: Json = False,
 ):
     """List the namespaces of a tenant, or of the root."""

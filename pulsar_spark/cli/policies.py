@@ -27,19 +27,21 @@ _NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
 Scope = Annotated[
     str,
     typer.Argument(
-        help="'tenant/namespace', 'topic' or 'persistent://tenant/namespace/topic', or 'broker' for all of the root."
+        help="'tenant/namespace', 'topic' or 'persistent://tenant/namespace/topic', or 'broker' for the whole root."
     ),
 ]
 Enable = Annotated[
-    bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether what a producer sends again is left out.")
+    bool | None,
+    typer.Option("--enable/--disable", "-e/-d", help="Whether repeated messages of a producer are dropped."),
 ]
-Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_consumer; 'policies list' has them all.")]
+Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_consumer; 'policies list' shows all.")]
 
 
 @app.command("list")
 def list_(as_json: Json = False):
-    """List the policies there are, a line each: name, default, unit and what it does; with --json also the values it
-    takes. 0 is off or no limit unless said otherwise."""
+    """List all policies, one per line: name, default, unit and effect; with --json also the allowed values. 0 means off
+    or no limit, unless stated otherwise.
+    """
     if not as_json:
         for name in POLICIES:
             typer.echo(line(name))
@@ -62,8 +64,9 @@ def get(scope: Scope, root: Root, as_json: Json = False):
 @app.command("set", context_settings=_NEGATIVE_NUMBERS)
 @shows_work(ASKS_BROKER)
 def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
-    """Set a policy of a namespace or topic that exists, or of all of the root; says when it takes effect, where that is
-    not at once."""
+    """Set a policy of an existing namespace or topic, or of the whole root. If it does not take effect at once, the
+    output says when.
+    """
     asked = admin(root, timeout)
     asked.set_policy(scope, name, value)
     print_done(as_json, f"set {name}{_when(asked, scope, name)}", scope=scope, policy=name, value=value)
@@ -72,7 +75,7 @@ def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSecon
 @app.command()
 @shows_work(ASKS_BROKER)
 def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
-    """Remove a policy, so that the namespace's or the default applies again."""
+    """Remove a policy; that of the namespace applies again, or the default."""
     admin(root, timeout).remove_policy(scope, name)
     print_done(as_json, f"removed {name}", scope=scope, policy=name, value=None)
 
@@ -91,7 +94,7 @@ def add_get_and_remove(
 
     @app.command(f"get-{policy}")
     def get_policy(scope: of, root: Root, as_json: Json = False):
-        """Show what was set of it."""
+        """Show the setting."""
         found = getattr(admin(root), f"get_{method}")(full(scope))
         if as_json:
             print_json(found)
@@ -99,8 +102,7 @@ def add_get_and_remove(
             typer.echo("not set" if found is None else shown(found))
 
     @app.command(
-        f"remove-{policy}",
-        help=f"Remove it, so that the namespace's or the default, which is {default}, applies again.",
+        f"remove-{policy}", help=f"Remove the setting; that of the namespace applies again, or the default ({default})."
     )
     @shows_work(ASKS_BROKER)
     def remove_policy(scope: of, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
@@ -116,7 +118,7 @@ def add_deduplication(app: typer.Typer, of: type, full: Callable[[str], str]) ->
     def set_deduplication(
         scope: of, root: Root, enable: Enable = None, timeout: TimeoutSeconds = 30, as_json: Json = False
     ):
-        """Set whether messages are stored once, by their producers' names and sequence ids."""
+        """Set whether messages are deduplicated by producer name and sequence id."""
         is_on = chosen(enable)
         admin(root, timeout).set_deduplication(full(scope), is_on)
         print_done(as_json, "set deduplication", scope=scope, policy="deduplication", value=is_on)

@@ -26,7 +26,7 @@ AvailableNow = Annotated[
     bool,
     typer.Option(
         "--available-now",
-        help="End when nothing is left to do and nobody is connected: a broker that a scheduler runs.",
+        help="End when all work is done and no client is connected, for a broker that a scheduler starts.",
     ),
 ]
 MaxUnacked = Annotated[
@@ -35,8 +35,8 @@ MaxUnacked = Annotated[
         "--max-unacked-messages-per-broker",
         min=0,
         help=(
-            "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing "
-            "new; 0 = no limit."
+            "At this number of unacknowledged messages on Shared subscriptions, those with most of them get no new "
+            "messages; 0 = no limit."
         ),
     ),
 ]
@@ -45,7 +45,7 @@ MaxNumBuckets = Annotated[
     typer.Option(
         "--delayed-delivery-max-num-buckets",
         min=1,
-        help="So many buckets of the delay index at most: where there are more, some become one.",
+        help="Most buckets of the delay index; beyond it, buckets are merged.",
     ),
 ]
 
@@ -53,7 +53,7 @@ Housekeeping = Annotated[
     bool,
     typer.Option(
         "--housekeeping/--no-housekeeping",
-        help="Keep the root's tables small and their logs short while it serves, in the background, or do not.",
+        help="Keep the root's tables small and their logs short, in the background, while the broker serves.",
     ),
 ]
 
@@ -70,10 +70,10 @@ def broker(
     max_num_buckets: MaxNumBuckets = MAX_NUM_BUCKETS,
     housekeeping: Housekeeping = True,
 ):
-    """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error.
+    """Run a broker on the root until SIGTERM or Ctrl-C. It logs to standard error.
 
-    The log says that it serves, or stands by; once a minute what it did; what it refuses; when it takes over and stops.
-    'pulsar-spark broker status' says which broker serves the root.
+    The log reports when the broker serves, stands by, takes over and stops, each refused request, and once a minute its
+    work. 'pulsar-spark broker status' says which broker serves the root.
     """
     if context.invoked_subcommand:
         return
@@ -106,9 +106,9 @@ def broker(
 
 @broker_app.command()
 def status(root: Root, as_json: Json = False):
-    """Say which broker serves the root, or starts, and since when. Exit code 0: one serves, of several bundles each; 3:
-    none, or not all bundles,
-    also where there is no root yet; 1: the folder is something else, or cannot be read."""
+    """Show which broker serves the root, or starts, and since when. Exit code 0: a broker serves every bundle. 3: some
+    bundle has no broker, or the root does not exist yet. 1: the folder is not a root, or cannot be read.
+    """
     asked = admin(root)
     is_root = TableLog(asked.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
     found = asked.broker_status() if is_root or _is_something_else(asked.layout) else None
@@ -123,7 +123,7 @@ def status(root: Root, as_json: Json = False):
         for bundle in found["unserved"]:
             typer.echo(f"no broker serves bundle {bundle}")
     elif not coming:
-        typer.echo("no broker serves" if is_root else f"no broker serves: {root!r} is no root yet")
+        typer.echo("no broker serves" if is_root else f"no broker serves: {root!r} is not a root yet")
     if coming and not as_json:
         typer.echo(coming["text"] if found else f"no broker serves yet: {coming['text']}")
     if found is None or found["unserved"]:
@@ -133,8 +133,9 @@ def status(root: Root, as_json: Json = False):
 @broker_app.command("archive-classes")
 @shows_work("running a broker to see which classes it loads")
 def archive_classes_(as_json: Json = False):
-    """Keep the classes that Spark loads, so that brokers of this user and machine start in less time. Again after an
-    upgrade of Spark or Java."""
+    """Archive the classes that Spark loads, so that this user's brokers on this machine start faster. Run it again
+    after an upgrade of Spark or Java.
+    """
     from pulsar_spark.broker.class_archive import archive_classes
 
     path = archive_classes()
@@ -163,8 +164,9 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
     as_json: Json = False,
 ):
-    """Publish a year of flights, run a broker, consume them through all kinds of subscription and check what became
-    of each message."""
+    """Publish a year of flights, run a broker, consume them through all types of subscription, and check every
+    message.
+    """
     from pulsar_spark.demo.run import run_demo
 
     clean_up_on_sigterm()

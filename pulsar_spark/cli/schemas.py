@@ -10,7 +10,7 @@ from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json
 from pulsar_spark.errors import InvalidConfiguration
 
 app = typer.Typer(no_args_is_help=True)
-Version = Annotated[int | None, typer.Option("--version", "-v", min=0, help="This version, not the latest.")]
+Version = Annotated[int | None, typer.Option("--version", "-v", min=0, help="This version instead of the latest.")]
 All = Annotated[bool, typer.Option("--all-version", "-a", help="All versions since the latest deletion.")]
 File = Annotated[
     Path, typer.Option("--filename", "-f", help='JSON as {"type": "AVRO", "schema": "...", "properties": {}}.')
@@ -36,7 +36,7 @@ def get(topic: Topic, root: Root, version: Version = None, all_versions: All = F
 
 @app.command()
 def upload(topic: Topic, root: Root, file: File, as_json: Json = False):
-    """Let a topic keep a schema: its first, or one that fits those there are."""
+    """Add a schema to a topic: its first, or one compatible with those it keeps."""
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
         kind, schema, properties = said["type"], said.get("schema", ""), said.get("properties") or {}
@@ -56,7 +56,7 @@ def upload(topic: Topic, root: Root, file: File, as_json: Json = False):
 
 @app.command()
 def delete(topic: Topic, root: Root, as_json: Json = False):
-    """Let a topic keep no schema; messages are read as they were written all the same."""
+    """Delete the schemas of a topic. Stored messages can still be read with the schemas they were written with."""
     version = admin(root).delete_schema(topic)
     if as_json:
         print_json({"version": version})

@@ -14,7 +14,7 @@ All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 @app.command("list")
 def list_(root: Root, as_json: Json = False):
-    """List what is set aside, and why."""
+    """List requests and topics that the broker set aside, and why."""
     found = admin(root).set_aside()
     if as_json:
         print_json(found)
@@ -29,7 +29,7 @@ def list_(root: Root, as_json: Json = False):
 def retry(
     root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30, as_json: Json = False
 ):
-    """Have one tried again, or all of them; what fails again stays set aside."""
+    """Try one of them again, or all. Whatever fails again stays set aside."""
     count = admin(root, timeout).retry_set_aside(entry_id, all_entries=all_entries)
     print_done(as_json, f"tried {count} again", tried=count)
 

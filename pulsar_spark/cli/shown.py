@@ -14,7 +14,7 @@ from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
 from pulsar_spark.protocol.message_id import MessageId, parse_message_id
 
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", dir_okay=False, help="Append the payloads to this file, a line each.")
+    Path | None, typer.Option("--output", "-o", dir_okay=False, help="Append the payloads to this file, one per line.")
 ]
 
 

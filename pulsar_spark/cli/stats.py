@@ -6,8 +6,9 @@ from pulsar_spark.cli.common import Json, Root, Topic, admin, print_json, print_
 
 
 def stats(topic: Topic, root: Root, as_json: Json = False):
-    """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers. In a backlog
-    (msgBacklog) a batch counts as one, as in Pulsar."""
+    """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers. A backlog
+    (msgBacklog) counts a batch as one, as in Pulsar.
+    """
     found = admin(root).stats(topic)
     if as_json:
         print_json(found)
@@ -18,7 +19,7 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
     )
     for name, text in (
         ("error", "{}"),
-        ("foreignMessages", "{} rows are no publish: 'pulsar-spark topics mend' removes them"),
+        ("foreignMessages", "{} rows are not valid messages: 'pulsar-spark topics mend' removes them"),
         ("deletedMessages", "{} messages were deleted"),
         ("lostMessages", "{} messages are lost: see 'pulsar-spark topics lost'"),
     ):

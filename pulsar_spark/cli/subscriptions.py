@@ -45,7 +45,7 @@ def create(
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Create a subscription of a topic that exists, or is made with --create."""
+    """Create a subscription on a topic; --create also creates a missing topic."""
     if not create_topic:
         existing_topic(Layout(root), topic, "--create")
     admin(root, timeout).create_subscription(topic, subscription, position, create=create_topic)
@@ -68,7 +68,7 @@ def delete(
     topic: Topic,
     subscription: Subscription,
     root: Root,
-    force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete even while consumers are connected.")] = False,
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
@@ -87,8 +87,9 @@ def skip(
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Acknowledge the next entries of the backlog unseen; says how many there were to skip. A batch is one entry,
-    however many messages it has."""
+    """Acknowledge the next entries of the backlog without delivering them, and print how many were skipped. A batch is
+    one entry.
+    """
     skipped = admin(root, timeout).skip_messages(topic, subscription, count)
     print_done(as_json, f"skipped {skipped}", skipped=skipped)
     if skipped and not as_json:
@@ -99,14 +100,16 @@ def skip(
 def skip_lost(
     topic: Topic, subscription: Subscription, root: Root, as_json: Json = False, timeout: TimeoutSeconds = 30
 ):
-    """Acknowledge the messages whose file is gone or damaged ('topics lost' lists them)."""
+    """Acknowledge the messages whose file is missing or damaged ('topics lost' lists them)."""
     skipped = admin(root, timeout).skip_lost(topic, subscription)
     print_done(as_json, f"skipped {skipped}", skipped=skipped)
 
 
 @app.command()
 def hashes(topic: Topic, subscription: Subscription, root: Root, as_json: Json = False):
-    """Show who owns which hashes of keys on a Key_Shared subscription, and which hashes wait for whom."""
+    """Show which consumer of a Key_Shared subscription owns which hashes, and which hashes wait for another
+    consumer.
+    """
     ranges, waiting = admin(root).hash_ranges(topic, subscription), admin(root).draining_hashes(topic, subscription)
     if as_json:
         print_json({"ranges": ranges, "draining": waiting})
@@ -153,7 +156,7 @@ def peek(
     subscription: Subscription,
     root: Root,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages to show.")] = 1,
-    at: Annotated[str, typer.Option("--at", help="Only from here on: a position, or ledger:entry:partition.")] = "0",
+    at: Annotated[str, typer.Option("--at", help="Start here: a position, or ledger:entry:partition.")] = "0",
     output: Output = None,
     as_json: Json = False,
 ):
@@ -183,9 +186,9 @@ def expire(
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Acknowledge what was published more than so many seconds ago."""
+    """Acknowledge messages that were published more than this many seconds ago."""
     admin(root, timeout).expire_messages(topic, subscription, seconds)
-    text = f"expired what is older than {shown_seconds(seconds)}"
+    text = f"expired messages older than {shown_seconds(seconds)}"
     print_done(as_json, text, topic=topic, subscription=subscription, expiredSeconds=seconds)
 
 

@@ -38,7 +38,7 @@ def create(
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=0, help="0 = a topic without partitions.")] = 0,
     as_json: Json = False,
 ):
-    """Create a topic; its namespace too, where that is missing, which is said."""
+    """Create a topic. A missing namespace is created too, with a notice."""
     layout, name = Layout(root), parse_topic_name(topic)
     is_there = layout.has_namespace(name.tenant, name.namespace)
     if partitions:
@@ -53,11 +53,11 @@ def create(
 def update(
     topic: Topic,
     root: Root,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="More than there are.")],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number, larger than now.")],
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):
-    """Raise the number of a topic's partitions; its subscriptions get the new ones from the first message on."""
+    """Add partitions to a topic; its subscriptions read the new ones from the first message."""
     admin(root, timeout).update_partitioned_topic(topic, partitions)
     print_done(as_json, f"{topic} has {partitions} partitions", topic=topic, partitions=partitions)
 
@@ -65,7 +65,7 @@ def update(
 @app.command("list")
 def list_(
     root: Root,
-    namespace: Annotated[str | None, typer.Argument(help="'tenant/namespace'; all of the root without it.")] = None,
+    namespace: Annotated[str | None, typer.Argument(help="'tenant/namespace'; by default all of the root.")] = None,
     as_json: Json = False,
 ):
     """List the topics of a namespace, or of the root."""
@@ -76,7 +76,7 @@ def list_(
 
 @app.command()
 def describe(topic: Topic, root: Root, as_json: Json = False):
-    """Show what a topic is and holds."""
+    """Show a topic's properties and size."""
     found = admin(root).describe(topic)
     if as_json:
         print_json(found)
@@ -88,7 +88,7 @@ def describe(topic: Topic, root: Root, as_json: Json = False):
 
 @app.command()
 def partitions(topic: Topic, root: Root, as_json: Json = False):
-    """Show the partitions of a topic with the messages each holds; -1 is the topic itself, where it has none."""
+    """Show the number of messages in each partition of a topic; -1 is a topic without partitions."""
     messages = admin(root).describe(topic)["messages"]
     if as_json:
         print_json([{"partition": partition, "messages": count} for partition, count in messages.items()])
@@ -100,11 +100,13 @@ def partitions(topic: Topic, root: Root, as_json: Json = False):
 def delete(
     topic: Topic,
     root: Root,
-    force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever is lost.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete even while consumers are connected.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ):
-    """Delete a topic with its messages and subscriptions. Where it has subscriptions it asks, or wants --yes."""
+    """Delete a topic with its messages and subscriptions. If it has subscriptions the command asks first, or needs
+    --yes.
+    """
     if not yes:
         _confirm_deletion(topic, admin(root).describe(topic))
     admin(root).delete_topic(topic, force)
@@ -132,14 +134,14 @@ def get_message_by_id(
     output: Output = None,
     as_json: Json = False,
 ):
-    """Show a message, acknowledged or not; of a batch all of it. With --json one line of JSON each."""
+    """Show a message, acknowledged or not; a batch is shown whole. With --json one line of JSON each."""
     show_all(admin(root).get_messages_at(topic, parse_place(place)), output, as_json)
 
 
 @app.command()
 @shows_work(ASKS_BROKER)
 def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30, as_json: Json = False):
-    """Let go of all consumers of a topic: they subscribe again, and get again what they have not acknowledged."""
+    """Disconnect all consumers of a topic. They subscribe again, and their unacknowledged messages are redelivered."""
     admin(root, timeout).unload(topic)
     print_done(as_json, f"unloaded {topic}", topic=topic, unloaded=True)
 
@@ -148,10 +150,10 @@ def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30, as_json: Json
 def mend(
     topic: Topic,
     root: Root,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     as_json: Json = False,
 ):
-    """Take out of the way what stops a topic, and remove rows that are no publish."""
+    """Repair a stopped topic: set the unreadable commit aside, and remove rows that are not a valid publish."""
     found = admin(root).mend(topic, dry_run)
     if as_json:
         print_json(found)
@@ -167,7 +169,7 @@ def mend(
 
 @app.command()
 def lost(topic: Topic, root: Root, as_json: Json = False):
-    """List the messages whose file is gone or damaged; 'subscriptions skip-lost' acknowledges them."""
+    """List the messages whose file is missing or damaged; 'subscriptions skip-lost' acknowledges them."""
     found = admin(root).lost_messages(topic)
     if as_json:
         print_json(found)

@@ -11,11 +11,11 @@ OfTopic = Annotated[str | None, typer.Argument(help="Only letters of messages of
 OfSubscription = Annotated[
     str | None, typer.Option("--subscription", "-s", help="Only letters of messages that died on this subscription.")
 ]
-OneLetter = Annotated[str | None, typer.Option("--letter", "-l", help="Just this one, as 'dlq waiting' names it.")]
+OneLetter = Annotated[str | None, typer.Option("--letter", "-l", help="Only this letter, as 'dlq waiting' names it.")]
 
 
 def waiting(root: Root, topic: OfTopic = None, subscription: OfSubscription = None, as_json: Json = False):
-    """Show letters that could not be written yet, and why; with --json one line of JSON each."""
+    """Show letters that could not be written so far, and why; with --json one line of JSON each."""
     found = admin(root).waiting_letters(topic, subscription)
     if as_json:
         for letter in found:
@@ -57,7 +57,7 @@ def drop_waiting(
     topic: OfTopic = None,
     subscription: OfSubscription = None,
     letter: OneLetter = None,
-    drop_all: Annotated[bool, typer.Option("--all", help="All there are, of every topic.")] = False,
+    drop_all: Annotated[bool, typer.Option("--all", help="All waiting letters of all topics.")] = False,
     timeout: TimeoutSeconds = 30,
     as_json: Json = False,
 ):

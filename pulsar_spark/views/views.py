@@ -36,7 +36,7 @@ from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, 
 
 
 def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
-    """Create or replace the temporary views of ``view_specs`` for one root; their names."""
+    """Create or replace the temporary views of one root (``view_specs``), and return their names."""
     layout = layout_for_frames(spark, root)
     check_layout(layout)
     rows = rows_of_bundles(spark, layout, CURSOR_LEDGER)

@@ -94,5 +94,5 @@ def test_the_command_lists_and_counts_and_prints_no_payload(told):
     assert json.loads(run("count", "t", "--json")) == told.count_incomplete_chunks("t")
     shown = run("list", "t")
     assert "open" in shown and "stray" in shown and "SECRET" not in shown
-    assert "9 not complete, 2 of them open" in run("count", "t")
+    assert "9 incomplete, 2 of them open" in run("count", "t")
     assert "no message is incomplete" in run("list", "none")

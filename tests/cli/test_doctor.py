@@ -47,7 +47,7 @@ def test_doctor_and_repair(run, layout):
     assert "would be mended" in run("repair", "--dry-run")
     [mended] = json.loads(run("repair", "requests", "--json"))
     assert mended["is_done"] and len(mended["files"]) == 1
-    assert run("repair").strip() == "nothing to mend"
+    assert run("repair").strip() == "nothing to repair"
     (table / mended["files"][0]).unlink()
     commit.write_text("")
     assert "--forget" in run("repair", code=1)
@@ -96,7 +96,7 @@ def test_a_root_that_is_not_there_yet_has_no_broker(tmp_path, root):
         done = CliRunner().invoke(app, ["broker", "status", "--root", str(tmp_path / name)])
         assert done.exit_code == code, name
         assert code == 1 or "no broker serves" in done.stdout
-        assert ("no root yet" in done.stdout) == (name in ("nowhere", "empty", "begun"))
+        assert ("not a root yet" in done.stdout) == (name in ("nowhere", "empty", "begun"))
     assert not (tmp_path / "nowhere").exists()
 
 
