@@ -1,8 +1,8 @@
-"""Administration of a root from Python, with the verbs of ``pulsar-admin`` in snake case and no JVM.
+"""Administration of a root from Python, with the verbs of ``pulsar-admin`` in snake case and without a JVM.
 
-What a topic *is* (its table) is created and deleted here; what a subscription *becomes* is decided by the broker alone,
-so those calls are requests and need one running. Reading (``stats``, ``subscriptions``, ``peek_messages``,
-``get_policies``) looks at the latest rows and needs none.
+Calls that create or delete topics write the topic's table directly. Calls that change subscriptions are requests to the
+broker and need a running one, because only the broker writes the state of subscriptions. Calls that read (``stats``,
+``subscriptions``, ``peek_messages``, ``get_policies``) read the latest rows and need no broker.
 """
 
 from pulsar_spark.admin.admin import Admin

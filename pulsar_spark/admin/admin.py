@@ -62,21 +62,22 @@ class Admin(
     TopicCompaction,
     Doctor,
 ):
-    """Administration of the root that *service_url* names (``delta:<root>``).
+    """Administration of the root *service_url* (``delta:<root>``).
 
-    Calls that need the broker wait at most *timeout_seconds* for its answer and raise
-    :class:`~pulsar_spark.errors.Timeout` without one.
+    Calls that need the broker wait up to *timeout_seconds* for its answer, then raise
+    :class:`~pulsar_spark.errors.Timeout`.
 
-    What many methods are given:
+    Arguments of many methods:
 
-    - ``topic``: a topic in any of Pulsar's spellings, all of it or, ``...-partition-N``, a partition; ``subscription``:
-      the name of one on it. Where both may be left out, all are meant.
-    - ``scope``: where a policy holds: a namespace (``tenant/namespace``), a topic in any of those spellings, or
-      ``broker`` for all of the root. ``name`` and ``value``: a policy's, as ``pulsar-spark policies list`` shows them.
+    - ``topic``: a topic in any of Pulsar's spellings, or one partition of it (``...-partition-N``). ``subscription``:
+      the name of a subscription on it. Where both are optional, the default is all.
+    - ``scope``: where a policy applies: a namespace (``tenant/namespace``), a topic in any of these spellings, or
+      ``broker`` for the whole root. ``name`` and ``value``: those of a policy, as ``pulsar-spark policies list`` shows
+      them.
     - ``namespace``: ``tenant/namespace``.
-    - ``ledger_id`` and ``entry_id``: where a message lies, as its id says.
-    - ``hashing_scheme``: the hash of partition keys that the topic's producers have.
-    - ``dry_run``: nothing is done, and what would be is told.
+    - ``ledger_id`` and ``entry_id``: the position of a message, as in its id.
+    - ``hashing_scheme``: the hash of partition keys that the topic's producers use.
+    - ``dry_run``: change nothing, and report what would be done.
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30):
@@ -93,22 +94,24 @@ class Admin(
     # Namespaces
 
     def create_namespace(self, namespace: str) -> None:
-        """Make a *namespace*, ``tenant/namespace``, and its tenant; :class:`NotAllowedError` when it exists."""
+        """Create the *namespace* ``tenant/namespace`` and its tenant; :class:`NotAllowedError` if it exists."""
         create_namespace(self.layout, namespace)
 
     def namespaces(self, tenant: str | None = None) -> list[str]:
-        """``tenant/namespace`` of all that were made, or of those of a *tenant*; ``public/default`` is always there."""
+        """``tenant/namespace`` of all existing namespaces, or of those of a *tenant*; ``public/default`` always
+        exists.
+        """
         made = {*self.layout.namespaces(), DEFAULT_NAMESPACE}
         return sorted("/".join(pair) for pair in made if tenant in (None, pair[0]))
 
     # Topics
 
     def create_topic(self, topic: str) -> None:
-        """Create a topic without partitions; :class:`NotAllowedError` when it exists."""
+        """Create a topic without partitions; :class:`NotAllowedError` if it exists."""
         create_topic(self.layout, topic)
 
     def create_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic of *partitions* partitions; :class:`NotAllowedError` when it exists."""
+        """Create a topic with this number of *partitions*; :class:`NotAllowedError` if it exists."""
         if isinstance(partitions, int) and partitions < 1:
             raise InvalidConfiguration(
                 f"partitions {partitions!r}: give at least 1, or create a topic without partitions with create_topic"
@@ -116,11 +119,12 @@ class Admin(
         create_topic(self.layout, topic, partitions)
 
     def update_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """Raise the number of a topic's *partitions*; its subscriptions get the new ones from the first message on, for
-        which the broker is asked. Said again with the same number it does what is left of that.
+        """Raise the number of a topic's *partitions*. Its subscriptions read the new ones from the first message; for
+        that the call needs the broker.
 
-        :class:`NotAllowedError` for fewer than there are, and for a topic without partitions. Clients that have the
-        topic open follow within seconds. A key may go to another partition from then on.
+        A repeated call with the same number completes an interrupted one. :class:`NotAllowedError` for a smaller
+        number, and for a topic without partitions. Open clients follow within seconds. From then on a key may go to
+        another partition.
         """
         found = raise_partitions(self.layout, topic, partitions)
         there = {
@@ -147,14 +151,16 @@ class Admin(
                 raise reply.error
 
     def partition_for_key(self, topic: str, key: str, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> str:
-        """Name of the partition that messages with *key* go to; of a topic without partitions, or a partition by its
-        own name, that name."""
+        """The name of the partition for messages with *key*. For a topic without partitions, or a partition, its own
+        name.
+        """
         found, partitions = resolve_topic(self.layout, topic)
         return str(found.name.partition(partitions[partition_for_key(key, len(partitions), hashing_scheme)]))
 
     def delete_topic(self, topic: str, force: bool = False) -> None:
-        """Delete the topic with its messages and subscriptions; refused while consumers are connected unless
-        *force*."""
+        """Delete the topic with its messages and subscriptions; refused while consumers are connected, unless
+        *force*.
+        """
         found = read_topic(self.layout, topic)
         consumers = read_latest(layout_of(self.layout, found.name), "consumer").consumers
         connected = {
@@ -171,18 +177,21 @@ class Admin(
         delete_topic(self.layout, topic)
 
     def topics(self, namespace: str) -> list[str]:
-        """Full names of the topics of ``tenant/namespace``; of a partitioned topic each partition, as in Pulsar."""
+        """The full names of the topics of ``tenant/namespace``; for a partitioned topic each partition, as in
+        Pulsar.
+        """
         return [
             str(topic.name.partition(index)) for topic in self._topics(namespace) for index in topic.partition_indexes
         ]
 
     def list_partitioned_topics(self, namespace: str) -> list[str]:
-        """Full names of the partitioned topics of ``tenant/namespace``."""
+        """The full names of the partitioned topics of ``tenant/namespace``."""
         return [str(topic.name) for topic in self._topics(namespace) if topic.partitions]
 
     def list_topics(self, namespace: str | None = None) -> list[dict]:
-        """``topic`` and ``partitions`` of every topic of *namespace*, or of the root; a partitioned topic is one
-        entry."""
+        """``topic`` and ``partitions`` of every topic of *namespace*, or of the root. A partitioned topic is one
+        entry.
+        """
         require_root(self.layout)
         namespaces = [parse_namespace(namespace)] if namespace else self.layout.namespaces()
         return [
@@ -192,11 +201,11 @@ class Admin(
         ]
 
     def partitioned_topic_metadata(self, topic: str) -> dict:
-        """``{"partitions": n}``, 0 for a topic without partitions."""
+        """``{"partitions": n}``; 0 for a topic without partitions."""
         return {"partitions": read_topic(self.layout, topic).partitions}
 
     def describe(self, topic: str) -> dict:
-        """What the topic is and holds: name, id, path, partitions, subscriptions, messages and bytes."""
+        """Name, id, path, partitions, subscriptions, messages and bytes of the topic."""
         found = read_topic(self.layout, topic)
         stored = read_stored(found)
         return {
@@ -210,14 +219,15 @@ class Admin(
         }
 
     def unload(self, topic: str) -> None:
-        """Let go of all consumers of a topic, which subscribe again by themselves: what they have not acknowledged
-        comes again, with the redelivery count it had. A broker has nothing else to unload: what it holds in memory is
-        what it committed."""
+        """Disconnect all consumers of a topic, which subscribe again by themselves.
+
+        Their unacknowledged messages are redelivered with the redelivery count they had. Nothing else is unloaded: a
+        broker's memory holds only what it has committed.
+        """
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
-        """Delete all topics of ``tenant/namespace`` and remove its policies; the namespace exists afterwards, and is
-        made where it did not."""
+        """Delete all topics and policies of ``tenant/namespace``; a missing namespace is created."""
         tenant, name = parse_namespace(namespace)
         prepare_root(self.layout)
         for topic in list_topics(self.layout, tenant, name):
@@ -226,41 +236,44 @@ class Admin(
         self.remove_policies(namespace, *self.get_policies(namespace))
 
     def lost_messages(self, topic: str) -> list[dict]:
-        """Stretches of messages that are lost: their file was taken by hand, or is damaged. Positions, ledger and entry
-        ids, how many, and the file. Reads every file of the topic."""
+        """The ranges of messages whose file was deleted by hand or is damaged: positions, ledger and entry ids, count
+        and file. Reads every file of the topic.
+        """
         found, partitions = resolve_topic(self.layout, topic)
         return [each._asdict() for each in lost_entries_of(self.layout, found, partitions)]
 
     def mend(self, topic: str, dry_run: bool = False) -> list[dict]:
-        """Take out of the way what stops the topic, and remove rows that are no publish; what was done, or with
-        *dry_run* would be. Needs no broker."""
+        """Repair a stopped topic: set the unreadable commit aside and remove rows that are not valid messages.
+
+        Returns what was done or, with *dry_run*, would be done. Needs no broker.
+        """
         return [each._asdict() for each in mend_topic(self.layout, read_topic(self.layout, topic), dry_run=dry_run)]
 
     # Messages
 
     def peek_messages(self, topic: str, subscription: str, messages: int = 1, at: int | MessageId = 0) -> list[Message]:
-        """The next *messages* of the subscription's backlog, fewer where it ends; with *at* only from that position or
-        entry on.
+        """The next *messages* of the subscription's backlog, or fewer if it ends; *at* begins at a position or entry.
 
-        Nothing is acknowledged or moved, and what a consumer holds is shown too. Of a partitioned topic, name one
-        partition, or give an id of one.
+        Nothing is acknowledged or moved, and messages that a consumer holds are included. Name one partition of a
+        partitioned topic, or give an id of one.
         """
         check_count("messages", messages)
         return list(itertools.islice(self.backlog(topic, subscription, at), messages))
 
     def backlog(self, topic: str, subscription: str, at: int | MessageId = 0) -> Iterator[Message]:
-        """What :meth:`peek_messages` gives, *at* a place or all of it, one by one: who keeps none needs the memory of
-        one."""
+        """Iterate over the messages of :meth:`peek_messages`, from *at* on or all of them. Only one message is in
+        memory at a time.
+        """
         check_subscription(subscription)
         found, first = place_of(self.layout, topic, at)
         return found.backlog(subscription, first)
 
     def get_message_by_id(self, topic: str, ledger_id: int, entry_id: int) -> Message:
-        """One message, acknowledged or not; of a batch the first. Of a partitioned topic, name one partition."""
+        """One message, acknowledged or not; the first of a batch. Name one partition of a partitioned topic."""
         return self.get_messages_by_id(topic, ledger_id, entry_id)[0]
 
     def get_messages_by_id(self, topic: str, ledger_id: int, entry_id: int) -> list[Message]:
-        """All messages of one entry. Of a partitioned topic, name one partition."""
+        """All messages of one entry. Name one partition of a partitioned topic."""
         check_type(int, ledger_id, "ledger_id")
         check_type(int, entry_id, "entry_id")
         return self.get_messages_at(topic, MessageId(-1, ledger_id, entry_id))
@@ -273,8 +286,9 @@ class Admin(
     # Stats
 
     def stats(self, topic: str) -> dict:
-        """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under
-        ``partitions``."""
+        """The topic's statistics in the shape of Pulsar's. For a partitioned topic these are sums, with those of each
+        partition under ``partitions``.
+        """
         found, partitions = resolve_topic(self.layout, topic)
         observed = Observation(layout_of(self.layout, found.name))
         stored = observed.stored(found)

@@ -14,8 +14,11 @@ class BundleVerbs:
     layout: Layout
 
     def bundles(self) -> list[dict]:
-        """``bundle`` (the range of its hashes), ``path`` of its tables, ``broker`` that serves it, None where none
-        does, and how many ``topics`` it has, in the order of the ranges."""
+        """The bundles in the order of their hash ranges: ``bundle`` (the range), ``path`` of its tables, ``broker``,
+        ``topics``.
+
+        ``broker`` is the one that serves the bundle, None if there is none. ``topics`` is the number of topics.
+        """
         require_root(self.layout)
         names = [str(topic) for namespace in self.layout.namespaces() for topic in self.layout.topics(*namespace)]
         found = []
@@ -32,10 +35,13 @@ class BundleVerbs:
         return found
 
     def split_bundle(self, bundle: str, at: int | None = None) -> list[str]:
-        """Split *bundle*, a range of hashes as :meth:`bundles` names it, so that its second part begins with the hash
-        *at*, or in the middle; the two. No message moves. A broker that serves it is asked for it, and serves on behind
-        the split; :class:`NotAllowedError` for one that does not hand it over, :class:`InvalidConfiguration` for a
-        bundle that there is not."""
+        """Split *bundle*, a range of hashes as :meth:`bundles` shows it, at the hash *at* or in the middle, and return
+        both parts.
+
+        The second part begins with *at*. No message moves. A broker that serves the bundle hands it over during the
+        split, then continues to serve. :class:`NotAllowedError` if the broker does not hand it over,
+        :class:`InvalidConfiguration` for an unknown bundle.
+        """
         from pulsar_spark.broker.split import split_bundle  # here, because it imports all that a round needs
 
         require_root(self.layout)

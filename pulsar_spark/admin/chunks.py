@@ -29,9 +29,12 @@ class IncompleteChunks:
     layout: Layout
 
     def incomplete_chunks(self, topic: str) -> Iterator[dict]:
-        """The chunked messages that are not complete, as far as a broker has numbered the topic: partition by partition
-        in the order in which they began. ``missing`` has ranges of chunk ids, both ends inclusive; what is missing of
-        one that ``isOpen`` may still come."""
+        """The incomplete chunked messages, by partition in the order in which they began, as far as a broker has
+        numbered the topic.
+
+        ``missing`` has ranges of chunk ids, both ends inclusive. The missing chunks of a message that ``isOpen`` may
+        still come.
+        """
         found, partitions = resolve_topic(self.layout, topic)
         for partition in partitions:
             for rows in read_incomplete(
@@ -46,8 +49,9 @@ class IncompleteChunks:
                     } | {"since": since}
 
     def count_incomplete_chunks(self, topic: str) -> dict:
-        """How many they are, how many of them are open, how many chunks are there of them all, and since when the
-        oldest is."""
+        """Count the incomplete chunked messages, those of them that are open, and their chunks, with the time of the
+        oldest.
+        """
         found, partitions = resolve_topic(self.layout, topic)
         counted = [
             count_incomplete(found, each, chunk_runs_of(layout_of(self.layout, found.name), found.topic_id, each))

@@ -20,10 +20,11 @@ class TopicCompaction:
     layout: Layout
 
     def compact(self, topic: str, spark: "Callable[[], SparkSession] | None" = None) -> str:
-        """Compact a topic, or one of its partitions, and wait for it; its status then, which is SUCCESS.
+        """Compact a topic or one of its partitions, wait for the end, and return the status SUCCESS.
 
-        A small topic is compacted in this process; what takes Spark, by the session that *spark* gives, and without it
-        it is refused with :class:`NotAllowedError`, as while another compaction of the topic runs."""
+        A small topic is compacted in this process. A larger one needs Spark: *spark* returns the session.
+        :class:`NotAllowedError` if Spark is needed and *spark* is missing, or another compaction of the topic runs.
+        """
         found, partitions = resolve_topic(self.layout, topic)
 
         def by_spark(asked: Compaction) -> Written:
@@ -35,7 +36,7 @@ class TopicCompaction:
         return compaction_status(found, CompactedView(found.path)).status
 
     def compaction_status(self, topic: str) -> dict:
-        """``status`` of the last compaction, NOT_RUN, RUNNING, SUCCESS or ERROR, and ``lastError``, as Pulsar's."""
+        """The last compaction as in Pulsar: ``status`` (NOT_RUN, RUNNING, SUCCESS or ERROR) and ``lastError``."""
         found, _ = resolve_topic(self.layout, topic)
         said = compaction_status(found, CompactedView(found.path))
         return {"status": said.status, "lastError": said.last_error}

@@ -33,10 +33,12 @@ class Doctor:
     _requester: Requester
 
     def broker_status(self) -> dict | None:
-        """``broker_id``, ``host``, ``pid`` and ``lease_ms`` (until when its lease holds unless it is renewed) of the
-        broker that serves the root, or its first bundle that is served, and ``unserved``, the bundles that no broker
-        serves (:meth:`bundles` says who serves which); None where none serves any. :class:`NotARoot` for a folder that
-        is no root."""
+        """The broker that serves the root, or its first served bundle: ``broker_id``, ``host``, ``pid``, ``lease_ms``,
+        ``unserved``.
+
+        ``lease_ms`` is when its lease ends unless it is renewed. ``unserved`` lists the bundles without a broker (see
+        :meth:`bundles`). None if no broker serves any bundle; :class:`NotARoot` for a folder that is not a root.
+        """
         require_root(self.layout)
         holders = {
             str(served): BundleLease(layout, "").holder()
@@ -54,8 +56,10 @@ class Doctor:
         }
 
     def starting_broker(self) -> dict | None:
-        """A broker of the root that is on its way, or whose query is: ``what`` goes on, ``since`` (ISO 8601), ``pid``
-        and ``host``, and all of it as a ``text``; None where none is."""
+        """A broker of the root that is starting, or restarting its query; None if there is none.
+
+        ``what`` it does, ``since`` (ISO 8601), ``pid``, ``host``, and all of it as ``text``.
+        """
         require_root(self.layout)
         found = starting(self.layout)
         if found is None:
@@ -64,18 +68,24 @@ class Doctor:
         return {"what": found.what, "since": since, "pid": found.pid, "host": found.host, "text": found.told()}
 
     def doctor(self) -> list[dict]:
-        """A row for each thing that is broken: ``kind``, ``table``, ``path``, ``version``, ``text`` (what it means) and
-        ``command`` (what mends it, or what to do where no command does). None for a root that is sound. Changes
-        nothing, and may run beside a broker."""
+        """Check the root for damage: one row per finding, none if the root is sound. Changes nothing, and may run
+        beside a broker.
+
+        Columns: ``kind``, ``table``, ``path``, ``version``, ``text`` (its meaning) and ``command`` (the repair, or what
+        to do by hand).
+        """
         _require_any(self.layout)
         findings = examine_root(self.layout)
         return [finding._asdict() for finding in findings or _older_layout(self.layout)]
 
     def migrate(self, *, dry_run: bool = False) -> dict:
-        """Bring the root to this release's layout, as a broker of it does at its start: ``before`` and ``after``, the
-        versions, ``brought``, what came with each version between, and ``changes``, a row for each table: ``table``,
-        ``version``, ``columns`` that were added and ``error``, why a topic was left as it is. :class:`NotAllowedError`
-        while a broker serves the root, unless in a dry run; :class:`OlderLayout` where the disk refuses."""
+        """Upgrade the root to this release's layout, as a broker does at its start.
+
+        The result has the versions ``before`` and ``after``, ``brought`` (what each version between added) and
+        ``changes``, a row per table: ``table``, ``version``, the added ``columns`` and ``error``, the reason if a topic
+        was not upgraded. :class:`NotAllowedError` while a broker serves the root, unless with *dry_run*;
+        :class:`OlderLayout` if the disk refuses the writes.
+        """
         require_root(self.layout)
         done = migrate_by_hand(self.layout, dry_run=dry_run)
         changes = [change._asdict() | {"columns": list(change.columns)} for change in done.changes]
@@ -85,13 +95,14 @@ class Doctor:
     def repair(
         self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
     ) -> list[dict]:
-        """Mend the commits and checkpoints that are broken: of *table* (a topic, or ``requests``, ``cursor_ledger``,
-        ``ledgers``), or all; or have ``delay-index`` made anew, also while a broker serves. A row for each: ``table``,
-        ``version``, ``is_done``, ``text`` and ``files``.
+        """Repair the broken commits and checkpoints of *table* (a topic, or ``requests``, ``cursor_ledger``,
+        ``ledgers``), or of all tables.
 
-        *files* names the data files of the one commit that is broken, where they cannot be told from others. With
-        *forget* a commit whose data files are gone is replaced by one without rows. :class:`NotAllowedError` while a
-        broker serves the root."""
+        ``delay-index`` is rebuilt instead, even while a broker serves. The result has a row per repair: ``table``,
+        ``version``, ``is_done``, ``text`` and ``files``. *files* names the data files of the only broken commit, if
+        they cannot be determined otherwise. With *forget* a commit whose data files are gone is replaced by one without
+        rows. :class:`NotAllowedError` while a broker serves the root.
+        """
         _require_any(self.layout)
         if table in (DELAY_INDEX.name, "delay-index"):
             return [self._rebuild_delay_index(dry_run)._asdict() | {"files": []}]
@@ -119,12 +130,12 @@ class Doctor:
         )
 
     def get_durability(self) -> str:
-        """``"fsync"`` (a write that returned outlives a power loss) or ``"none"``."""
+        """``"fsync"`` (a finished write survives a power loss) or ``"none"``."""
         require_root(self.layout)
         return read_durability(self.layout.root)
 
     def set_durability(self, durability: str) -> None:
-        """Set it to one of these (*durability*), for every append from now on, also those of processes that run."""
+        """Set the *durability* for every append from now on, including those of running processes."""
         require_root(self.layout)
         write_durability(self.layout.root, durability)
 

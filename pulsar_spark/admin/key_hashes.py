@@ -18,12 +18,13 @@ class KeyHashes:
     layout: Layout
 
     def hash_ranges(self, topic: str, subscription: str) -> list[dict]:
-        """Who owns which hashes, by partition and place: the columns of the view ``hash_ranges``."""
+        """The owners of hash ranges, by partition and position: the columns of the view ``hash_ranges``."""
         return self._of_key_shared(topic, subscription, range_rows)
 
     def draining_hashes(self, topic: str, subscription: str) -> list[dict]:
-        """Which hashes wait, and for whom, by partition and hash: the columns of the view ``draining_hashes``. Of the
-        topic it reads the hashes of entries that are out."""
+        """The hashes that wait for their former owner, by partition and hash: the columns of the view
+        ``draining_hashes``. It reads the hashes of unacknowledged entries from the topic.
+        """
         rows = self._of_key_shared(topic, subscription, draining_rows)
         return [row | {"due_time": row["due_time"] and row["due_time"].isoformat()} for row in rows]
 

@@ -38,13 +38,14 @@ class Policies:
         self.layout, self._requester = layout, requester
 
     def set_policy(self, scope: str, name: str, value: str | int) -> None:
-        """Set a policy of a namespace, a topic, or all of the root."""
+        """Set a policy of a namespace, a topic or the whole root."""
         check_type(str, name, "name")
         self._ask_policies(scope, {name: str(value)})
 
     def get_policies(self, scope: str) -> dict[str, str]:
-        """The policies set on a namespace, a topic or the root, as texts by name; those of its namespace are not
-        repeated on a topic."""
+        """The policies set on a namespace, a topic or the root, as texts by name. For a topic those of its namespace
+        are not included.
+        """
         wanted = self._owner(scope)
         policies = read_latest(layout_of(self.layout, wanted), "policy").policies
         return {
@@ -52,7 +53,9 @@ class Policies:
         }
 
     def effective_policy(self, scope: str, name: str) -> str:
-        """A policy as it holds for a *scope*: its own, its namespace's, the root's or the default, in this order."""
+        """The value of a policy that applies to a *scope*: its own, its namespace's, the root's or the default, in this
+        order.
+        """
         check_policy(name, None)
         owner = self._owner(scope)
         owners = policy_owners(owner) if _is_topic(scope) else (owner,) if owner == BROKER else (owner, BROKER)
@@ -60,15 +63,19 @@ class Policies:
         return next((policies[each, name] for each in owners if (each, name) in policies), str(POLICIES[name]))
 
     def remove_policy(self, scope: str, name: str) -> None:
-        """Remove a policy, so that the namespace's or the default applies again; one that is not set stays so."""
+        """Remove a policy; that of the namespace applies again, or the default. Removing a policy that is not set does
+        nothing.
+        """
         self.remove_policies(scope, name)
 
     def remove_policies(self, scope: str, *names: str) -> None:
-        """Remove those of these *names*."""
+        """Remove the policies *names*."""
         self._ask_policies(scope, dict.fromkeys(checked_each(str, names, "names")))
 
     def set_message_ttl(self, scope: str, seconds: int) -> None:
-        """Entries older than so many *seconds* are acknowledged unseen, none before its deliver time; 0 = never."""
+        """Acknowledge entries older than this many *seconds* without delivery, but none before its deliver time; 0 =
+        never.
+        """
         self.set_policy(scope, "message_ttl_seconds", _limit(seconds))
 
     def remove_message_ttl(self, scope: str) -> None:
@@ -76,9 +83,12 @@ class Policies:
         self.remove_policy(scope, "message_ttl_seconds")
 
     def set_backlog_quota(self, scope: str, limit_size: int = 0, limit_time: int = 0, policy: str = HOLD) -> None:
-        """What happens, by *policy* (the policy ``backlog_quota_policy``), when the slowest subscription's backlog
-        takes more than *limit_size* bytes or is older than *limit_time* seconds (0 = no limit). A broker looks every
-        ``ttl_check_seconds``, a policy too, so that a quota takes effect, or ends, up to a minute later."""
+        """Limit the backlog of the slowest subscription to *limit_size* bytes and *limit_time* seconds of age (0 = no
+        limit).
+
+        *policy* says what happens beyond it (the policy ``backlog_quota_policy``). The broker checks every
+        ``ttl_check_seconds``, also a policy, so a quota begins and ends up to a minute later.
+        """
         limits = {"backlog_quota_bytes": _limit(limit_size), "backlog_quota_seconds": _limit(limit_time)}
         self._ask_policies(
             scope, {"backlog_quota_policy": policy, **{name: str(limit) for name, limit in limits.items()}}
@@ -89,8 +99,10 @@ class Policies:
         self.remove_policies(scope, "backlog_quota_policy", "backlog_quota_bytes", "backlog_quota_seconds")
 
     def set_retention(self, scope: str, seconds: int, size: int) -> None:
-        """How many *seconds*, and how many bytes of it (*size*), trimming keeps what is acknowledged: 0 = no limit of
-        that kind, both 0 = nothing is kept, -1 = for ever."""
+        """Set for how many *seconds* and up to how many bytes (*size*) trimming keeps acknowledged messages.
+
+        0 = no limit of that kind, both 0 = nothing is kept, -1 = for ever.
+        """
         self._ask_policies(scope, {"retention_seconds": str(seconds), "retention_bytes": str(size)})
 
     def remove_retention(self, scope: str) -> None:
@@ -98,7 +110,7 @@ class Policies:
         self.remove_policies(scope, "retention_seconds", "retention_bytes")
 
     def set_subscription_expiration_time(self, scope: str, minutes: int) -> None:
-        """Subscriptions that had no consumer for more than so many *minutes* are deleted; 0 = never."""
+        """Delete subscriptions without a consumer for more than this many *minutes*; 0 = never."""
         self.set_policy(scope, "subscription_expiration_minutes", _limit(minutes))
 
     def remove_subscription_expiration_time(self, scope: str) -> None:
@@ -106,14 +118,13 @@ class Policies:
         self.remove_policy(scope, "subscription_expiration_minutes")
 
     def set_delayed_delivery(self, scope: str, active: bool, tick_ms: int = 1000, max_delay_ms: int = 0) -> None:
-        """Whether (*active*) Shared and Key_Shared subscriptions wait for deliver times; without, messages are
-        delivered at once, those that wait already too.
+        """Set whether (*active*) Shared and Key_Shared subscriptions respect deliver times. If not, all messages are
+        delivered at once, including those that wait already.
 
-        *tick_ms* is how far apart, at least, the rounds are that the broker makes for nothing but what has come due:
-        so late a message may be where many deliver times follow each other. In Pulsar it is how early one may be;
-        nothing comes early here. Producers refuse messages whose deliver time is more than *max_delay_ms* after
-        their publish time, 0 = no limit, while deliver times count; rows that SQL inserts, and retry letters, are not
-        asked.
+        *tick_ms* is the least time between two rounds that the broker runs only for due messages. So a message may be
+        this late if many deliver times follow each other; none is early. In Pulsar it is how early a message may be.
+        Producers refuse messages whose deliver time is more than *max_delay_ms* after their publish time (0 = no limit)
+        while delays are active. Rows that SQL inserts and retry letters are not checked.
         """
         check_type(bool, active, "active")
         check_type(int, max_delay_ms, "max_delay_ms")
@@ -127,8 +138,9 @@ class Policies:
         self._ask_policies(scope, policies)
 
     def get_delayed_delivery(self, scope: str) -> dict | None:
-        """``active``, ``tickTime`` and ``maxDeliveryDelayInMillis`` as set on a namespace or topic; None where nothing
-        is."""
+        """``active``, ``tickTime`` and ``maxDeliveryDelayInMillis`` as set on a namespace or topic; None if there is no
+        setting.
+        """
         found = self.get_policies(scope)
         if DELAYED_DELIVERY_ACTIVE not in found:
             return None
@@ -147,8 +159,10 @@ class Policies:
         self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS, DELAYED_DELIVERY_MAX_DELAY_MS)
 
     def set_deduplication(self, scope: str, enabled: bool) -> None:
-        """Whether (*enabled*) what a producer sends again, by its name and sequence ids, is left out from now on; what
-        was stored before does not count. Producers that are open learn it within a quarter of a second."""
+        """Set whether (*enabled*) repeated messages are dropped by producer name and sequence id, from now on.
+
+        Messages stored before do not count. Open producers notice the change within a quarter of a second.
+        """
         check_type(bool, enabled, "enabled")
         self.set_policy(scope, DEDUPLICATION, int(enabled))
 
@@ -162,11 +176,11 @@ class Policies:
         self.remove_policy(scope, DEDUPLICATION)
 
     def set_compaction_threshold(self, scope: str, threshold: int) -> None:
-        """Above how many bytes (*threshold*) that are not compacted a broker compacts a topic by itself; 0 = never."""
+        """Set the uncompacted bytes (*threshold*) above which a broker compacts a topic automatically; 0 = never."""
         self.set_policy(scope, COMPACTION_THRESHOLD, _limit(threshold))
 
     def get_compaction_threshold(self, scope: str) -> int | None:
-        """As set on a namespace or a topic; None where nothing is."""
+        """The threshold set on a namespace or a topic; None if there is none."""
         found = self.get_policies(scope).get(COMPACTION_THRESHOLD)
         return None if found is None else policy_number(COMPACTION_THRESHOLD, found)
 
@@ -175,15 +189,19 @@ class Policies:
         self.remove_policy(scope, COMPACTION_THRESHOLD)
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
-        """Messages (*limit*) a Shared consumer of the *namespace* may hold unacknowledged; 0 = no limit."""
+        """Set how many unacknowledged messages (*limit*) a Shared consumer of the *namespace* may hold; 0 = no
+        limit.
+        """
         self.set_policy(namespace, "max_unacked_messages_per_consumer", _limit(limit))
 
     def set_max_unacked_per_subscription(self, namespace: str, limit: int) -> None:
-        """Messages (*limit*) a Shared subscription of the *namespace* may have unacknowledged; 0 = no limit."""
+        """Set how many unacknowledged messages (*limit*) a Shared subscription of the *namespace* may have; 0 = no
+        limit.
+        """
         self.set_policy(namespace, "max_unacked_messages_per_subscription", _limit(limit))
 
     def set_max_consumers_per_subscription(self, namespace: str, limit: int) -> None:
-        """Consumers (*limit*) a subscription of the *namespace* may have; 0 = no limit."""
+        """Set how many consumers (*limit*) a subscription of the *namespace* may have; 0 = no limit."""
         self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
 
     def _ask_policies(self, scope: str, policies: dict[str, str | None]) -> None:

@@ -32,9 +32,12 @@ class RawChunks:
         payload: bytes,
         producer_name: str = "raw-chunks",
     ) -> MessageId:
-        """Publish one entry, with this *payload*, that says of itself that it is chunk *chunk_id* of the *num_chunks*
-        of message *uuid* of *producer_name*, *total_size* bytes in all, true or not; without a uuid a message in one
-        piece. The topic is created if it is missing; of a partitioned one, name one partition."""
+        """Publish one entry with this *payload* that claims to be chunk *chunk_id* of the *num_chunks* of message
+        *uuid* of *producer_name*, with *total_size* bytes in all.
+
+        The claims are not checked. Without *uuid* it is a message in one piece. A missing topic is created. Name one
+        partition of a partitioned topic.
+        """
         check_type_or_none(str, uuid, "uuid")
         check_type(bytes, payload, "payload")
         check_type(str, producer_name, "producer_name")

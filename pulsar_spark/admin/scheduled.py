@@ -45,17 +45,21 @@ class ScheduledMessages:
     def scheduled(
         self, topic: str, subscription: str | None = None, *, with_payload: bool = False, **select
     ) -> Iterator[dict]:
-        """The messages that wait for their deliver time on *subscription*, or on any, partition by partition in the
-        order they come due. Read as they are taken; payloads only *with_payload*. Only those that fit *select*:
-        due at ``since`` or later and before ``until`` (datetimes), with one of the ``keys``, with these ``properties``,
-        with one of the ``ids``, as far as these are given."""
+        """Iterate over messages that wait for their deliver time on *subscription*, or on any, by partition and deliver
+        time.
+
+        Messages are read as the iterator advances, payloads only with *with_payload*. *select* keeps messages that are
+        due at ``since`` or later and before ``until`` (datetimes), with one of the ``keys``, all of the ``properties``
+        and one of the ``ids``; each is optional.
+        """
         columns = ("payload", *KEYS) if with_payload else KEYS
         for found in self._look(topic, subscription, selection(**select)):
             yield from found.rows(columns)
 
     def count_scheduled(self, topic: str, subscription: str | None = None, **select) -> dict:
-        """How many they are, in all and by subscription, and the first and the last deliver time; *select* as for
-        :meth:`scheduled`."""
+        """Count waiting messages in total and by subscription, with the first and last deliver time; *select* as for
+        :meth:`scheduled`.
+        """
         entries, waits, first, last = 0, {}, None, None
         for found in self._look(topic, subscription, selection(**select)):
             times = found.scheduled.times
@@ -79,12 +83,12 @@ class ScheduledMessages:
         tell: Callable[[int], None] = lambda entries: None,
         **select,
     ) -> dict:
-        """Let them not be delivered: ``selected`` counts them by subscription, ``done`` those of them that were
-        cancelled; the others had been delivered or acknowledged meanwhile and are as they were.
+        """Cancel the delivery of waiting messages: those that match *select* (see :meth:`scheduled`), or all of the
+        topic with *every*.
 
-        Those that fit *select* (see :meth:`scheduled`), all that wait on the topic only with *every*; the history keeps
-        the *reason*. With *dry_run* nothing is asked, and nothing done. *tell* is called with how many were asked about
-        so far.
+        The result counts ``selected`` by subscription, and as ``done`` those that were cancelled. The others were
+        delivered or acknowledged meanwhile and are unchanged. The history keeps the *reason*. With *dry_run* nothing is
+        requested or changed. *tell* is called with the number of messages requested so far.
         """
         chosen = _chosen("cancelled", selection(**select), every)
         said = {CANCEL: "true", "receipt": "true"} | ({} if reason is None else {"reason": reason})
@@ -105,9 +109,11 @@ class ScheduledMessages:
         tell: Callable[[int], None] = lambda entries: None,
         **select,
     ) -> dict:
-        """Let them be delivered at another time: *to* (a datetime, or milliseconds since 1970; one that has passed
-        means at once), or *by* so much later, or earlier. *select*, *every*, *reason* and *tell* are as for
-        :meth:`cancel_scheduled`."""
+        """Change the deliver time of waiting messages.
+
+        *to* is a datetime or milliseconds since 1970; a past time means at once. *by* moves each message by this much,
+        later or earlier. *select*, *every*, *reason* and *tell* are as for :meth:`cancel_scheduled`.
+        """
         if (to is None) == (by is None):
             raise InvalidConfiguration("to when are they moved? Give a time, or how much later, and not both")
         chosen = _chosen("moved", selection(**select), every)

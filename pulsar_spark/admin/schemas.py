@@ -27,7 +27,10 @@ class Schemas:
 
     def get_schema_info(self, topic: str, version: int | None = None) -> dict:
         """``version``, ``type``, ``name``, ``schema`` (the definition), ``properties`` and ``timestamp`` (ms) of the
-        latest version, or of a given one, deleted or not; :class:`SchemaNotFound` where there is none such."""
+        latest version, or of a given one.
+
+        A given version may have been deleted. :class:`SchemaNotFound` if it does not exist.
+        """
         check_type_or_none(int, version, "version")
         found, _ = resolve_topic(self.layout, topic)
         table = SchemaTable(self.layout)
@@ -43,7 +46,9 @@ class Schemas:
         return _described(kept[0])
 
     def get_all_schemas(self, topic: str) -> list[dict]:
-        """The same of every version since the latest deletion, oldest first."""
+        """All versions of the topic's schema since the latest deletion, oldest first, each as in
+        :meth:`get_schema_info`.
+        """
         found, _ = resolve_topic(self.layout, topic)
         return [_described(each) for each in SchemaTable(self.layout).kept(found.topic_id)]
 
@@ -55,9 +60,12 @@ class Schemas:
         properties: dict[str, str] | None = None,
         name: str | None = None,
     ) -> int:
-        """Let the topic keep a schema of that type (*schema_type*), by its definition (*schema*), a text or what JSON
-        says, with *properties* and a *name*, the type's where none is given; its version.
-        :class:`IncompatibleSchema` where it does not fit, :class:`InvalidConfiguration` for no such type."""
+        """Add a schema to a topic and return its version.
+
+        *schema_type* is its type and *schema* its definition, as a text or an object that JSON can represent, with
+        *properties* and a *name* (by default that of the type). :class:`IncompatibleSchema` if it does not fit the
+        others, :class:`InvalidConfiguration` for an unknown type.
+        """
         check_type((str, Mapping, list), schema, "schema")
         check_kept_properties(properties)
         kind = SchemaType.__members__.get(str(schema_type).upper())
@@ -69,7 +77,9 @@ class Schemas:
         return TopicSchemas(self.layout).upload(found, info, properties or {})
 
     def delete_schema(self, topic: str) -> int | None:
-        """Let the topic keep no schema for new ones to fit; the version that says so, None where it keeps none."""
+        """Delete the schemas of a topic, so that any new one fits. Returns the version of the deletion, None if there
+        was no schema.
+        """
         found, _ = resolve_topic(self.layout, topic)
         return SchemaTable(self.layout).remove(found)
 

@@ -14,8 +14,9 @@ class SetAsideVerbs:
     _requester: Requester
 
     def set_aside(self) -> list[dict]:
-        """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and the place of each,
-        oldest first."""
+        """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and place of everything the
+        broker set aside, oldest first.
+        """
         require_root(self.layout)
         return [
             {
@@ -35,13 +36,15 @@ class SetAsideVerbs:
         ]
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
-        """Have one tried again, by its ``id`` (*entry_id*), or *all_entries*; how many were. :class:`UnknownError` says
-        which failed again."""
+        """Try one entry again by its ``id`` (*entry_id*), or *all_entries*, and return their number.
+        :class:`UnknownError` names those that failed again.
+        """
         return self._ask_about("retry_set_aside", entry_id, all_entries)
 
     def drop_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
-        """Drop one request, by its ``id`` (*entry_id*), or all requests (*all_entries*); how many were. A topic or a
-        subscription is deleted instead."""
+        """Drop one request by its ``id`` (*entry_id*), or all requests (*all_entries*), and return their number. Topics
+        and subscriptions cannot be dropped; delete them instead.
+        """
         return self._ask_about("drop_set_aside", entry_id, all_entries)
 
     def _ask_about(self, kind: str, entry_id: str | None, all_entries: bool) -> int:

@@ -33,8 +33,10 @@ class Subscriptions:
         *,
         create: bool = False,
     ) -> None:
-        """Create a durable subscription at ``"earliest"`` or ``"latest"`` (*initial_position*); :class:`TopicNotFound`
-        without the topic, which *create* makes, too."""
+        """Create a durable subscription at ``"earliest"`` or ``"latest"`` (*initial_position*).
+
+        :class:`TopicNotFound` for a missing topic, unless *create* says to create it.
+        """
         if str(initial_position).lower() not in POSITIONS:
             raise InvalidConfiguration(f"initial position {initial_position!r}: give 'earliest' or 'latest'")
         check_subscription(subscription)
@@ -43,7 +45,7 @@ class Subscriptions:
         self._ask(topic, subscription, "create_subscription", {"initial_position": str(initial_position).capitalize()})
 
     def subscriptions(self, topic: str) -> list[str]:
-        """Names of the topic's subscriptions."""
+        """The names of the topic's subscriptions."""
         found, partitions = resolve_topic(self.layout, topic)
         return sorted(
             {
@@ -54,12 +56,15 @@ class Subscriptions:
         )
 
     def unsubscribe(self, topic: str, subscription: str, force: bool = False) -> None:
-        """Delete the subscription; refused while consumers are connected unless *force*."""
+        """Delete the subscription; refused while consumers are connected, unless *force*."""
         self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
 
     def skip_messages(self, topic: str, subscription: str, messages: int) -> int:
-        """Acknowledge the next *messages* of the backlog of a *topic*'s *subscription* unseen, which may be 0; how many
-        there were. Of a partitioned topic, name one partition."""
+        """Acknowledge the next *messages* (0 or more) of the backlog of a *topic*'s *subscription* without delivery,
+        and return their number.
+
+        Name one partition of a partitioned topic.
+        """
         check_count("messages", messages, least=0)
         resolve_partition(self.layout, topic, "skip on")
         return sum(
@@ -67,8 +72,9 @@ class Subscriptions:
         )
 
     def skip_lost(self, topic: str, subscription: str) -> int:
-        """Acknowledge the messages behind mark-delete that are lost (see :meth:`lost_messages`), so that nobody waits
-        for them; how many they are."""
+        """Acknowledge lost messages after mark-delete (see :meth:`lost_messages`), so that the cursor can move past
+        them, and return their number.
+        """
         check_subscription(subscription)
         found, partitions = resolve_topic(self.layout, topic)
         acknowledged = {
@@ -96,19 +102,22 @@ class Subscriptions:
         return sum(each.messages for each in lost)
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
-        """Acknowledge everything published so far."""
+        """Acknowledge every message published so far."""
         self._ask(topic, subscription, "clear_backlog")
 
     def expire_messages(self, topic: str, subscription: str, seconds: int) -> None:
-        """Acknowledge what was published more than *seconds* ago."""
+        """Acknowledge messages that were published more than *seconds* ago."""
         check_count("seconds", seconds)
         self._ask(topic, subscription, "expire", {"seconds": str(seconds)})
 
     def reset_cursor(
         self, topic: str, subscription: str, to: Literal["earliest", "latest"] | int | datetime.datetime
     ) -> None:
-        """Move the cursor *to* ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or the first
-        entry published at or after a time."""
+        """Move the cursor: *to* is ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or a
+        publish time.
+
+        A time means the first entry published at or after it.
+        """
         if isinstance(to, datetime.datetime):
             properties = {"publish_time_ms": str(int(to.timestamp() * 1000))}
         elif to in POSITIONS or (isinstance(to, int) and not isinstance(to, bool) and to >= 0):

@@ -18,8 +18,9 @@ class WaitingLetters:
     _requester: Requester
 
     def waiting_letters(self, topic: str | None = None, subscription: str | None = None) -> list[dict]:
-        """The letters that wait, the oldest first: whose, of how many messages, for which topic, why, since when and
-        when they are tried next."""
+        """The letters that could not be written so far, oldest first: owner, number of messages, topic, reason, since
+        when, next try.
+        """
         require_root(self.layout)
         wanted = None if topic is None else str(parse_topic_name(topic).partitioned_topic)
         return [
@@ -32,8 +33,9 @@ class WaitingLetters:
     def retry_waiting_letters(
         self, topic: str | None = None, subscription: str | None = None, *, letter: str | None = None
     ) -> int:
-        """Try them again now, all of them or those named, one by its *letter*; of how many messages they are. What
-        comes of it :meth:`waiting_letters` tells."""
+        """Try waiting letters again now, all or the one named *letter*, and return the number of their messages.
+        :meth:`waiting_letters` shows the outcome.
+        """
         return self._ask_waiting(
             "retry_waiting_letters", topic, subscription, {} if letter is None else {"letter": letter}
         )
@@ -46,8 +48,10 @@ class WaitingLetters:
         letter: str | None = None,
         drop_all: bool = False,
     ) -> int:
-        """Drop those named, one by its *letter*, or, with *drop_all*, all: their messages, which were acknowledged when
-        they died, get none. Of how many messages they were."""
+        """Drop one waiting *letter*, or all with *drop_all*, and return the number of their messages.
+
+        These messages were acknowledged when they died, and get no letter.
+        """
         if topic is None and letter is None and not drop_all:
             raise InvalidConfiguration(
                 "which letters are to be dropped? Name a topic or a letter, or give --all (in Python drop_all=True)"
