@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.storage.commits import commit, now_micros
@@ -92,7 +92,7 @@ class CompactedView:
             return False
         try:
             self._opened = open_table(self.path)
-        except (CorruptState, DeltaError) as broken:
+        except (CorruptState, TableNotFoundError) as broken:
             raise CorruptState(
                 f"{str(self.path)!r}: the compacted view cannot be opened ({broken}): restore it, or remove the folder "
                 "and compact the topic again, of what was not trimmed"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, TopicStopped
 from pulsar_spark.protocol.numbering import NO_POSITION
@@ -55,7 +55,7 @@ def check_features(table: AnyPath, commit: Commit) -> None:
         return
     try:
         protocol = open_table(table).protocol()
-    except (CorruptState, DeltaError) as broken:
+    except (CorruptState, TableNotFoundError) as broken:
         raise TopicStopped(
             f"commit {commit.version} asks for {commit.asks_for}, and the table cannot be opened ({broken})"
         ) from broken

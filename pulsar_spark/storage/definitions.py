@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot
 from pulsar_spark.storage import forks
@@ -132,7 +132,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
         try:
             metadata = open_table(path).metadata()
             description, table_id = metadata.description, str(metadata.id)
-        except (TableNotFoundError, CorruptState, DeltaError) as broken:
+        except (TableNotFoundError, CorruptState) as broken:
             raise CorruptState(
                 f"table {str(path)!r} is half written ({broken}): delete the folder and create it again"
             ) from broken

@@ -18,6 +18,7 @@ from pyarrow import fs
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.away import check_there
 from pulsar_spark.storage.broken_log import check_log, empty_commit
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
@@ -91,7 +92,11 @@ def reading(table: str | os.PathLike) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if is_fault_of_disk(error):
             raise
-        fault = _fault_of_files(path_of(table), error)
+        check_there(table)
+        try:
+            fault = _fault_of_files(path_of(table), error)
+        except TableNotFoundError:  # it was deleted meanwhile
+            fault = None
         if fault is None:
             raise
         raise CorruptState(f"{str(table)!r}: {fault}; {DOCTOR}") from error
@@ -106,7 +111,7 @@ def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
             return f"data file {name!r} is gone"
         if found[name] != size:
             return f"data file {name!r} has {found[name]} bytes instead of {size}"
-    if isinstance(error, pa.ArrowInvalid) or (error.errno is None and store_of(table).is_local):
+    if not isinstance(error, OSError) or (error.errno is None and store_of(table).is_local):
         return f"a data file cannot be read: {str(error).partition(chr(10))[0]}"
     return None
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.errors import DOCTOR, CorruptState, TopicNotFound
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.away import check_there
@@ -256,7 +256,9 @@ def _opening(table: str | os.PathLike) -> Iterator[None]:
         check_there(table)
         raise TopicNotFound(f"the topic at {str(table)!r} was deleted") from gone
     except DeltaError as broken:
-        raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken})") from broken
+        if is_fault_of_disk(broken):
+            raise
+        raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken}); {DOCTOR}") from broken
 
 
 def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:

@@ -1,5 +1,7 @@
 """Reading tables: what is read, and that a process may end right after."""
 
+import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,14 @@ from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage import scan
+from pulsar_spark.storage.actions import parse_commit
+from pulsar_spark.storage.checkpoints import make_checkpoint
+from pulsar_spark.storage.compacted import CompactedView
+from pulsar_spark.storage.condition import check_features
+from pulsar_spark.storage.definitions import read_definition
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.topic_files import live_files, trimmed_ledgers
 
 ENDINGS = 8
 """Opened through Python, every second process of the script below was aborted."""
@@ -88,6 +97,40 @@ def test_a_log_listed_while_others_commit_is_listed_again(table, monkeypatch, li
             scan.open_table(table)
 
 
+def test_a_disk_that_fails_for_now_makes_no_table_corrupt(table, monkeypatch):
+    """It passes: nobody is to delete or to restore anything because of it."""
+    make_checkpoint(table)
+    TableLog(table).file(0).unlink()
+    (table / "_compacted").symlink_to(table)
+    shutil.copy(TableLog(table).file(1), TableLog(table).file(0))
+
+    def open_badly(*_place, **_options):
+        raise DeltaError("Kernel error: Input/output error (os error 5)")
+
+    monkeypatch.setattr(scan, "DeltaTable", open_badly)
+    asks = parse_commit(
+        1, b'{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"]}}', table
+    )
+    for read in (
+        live_files,
+        CompactedView,
+        lambda path: trimmed_ledgers(path, [-1]),
+        lambda path: check_features(path, asks),
+    ):
+        with pytest.raises(DeltaError, match="Input/output"):
+            read(table)
+    TableLog(table).file(0).unlink()
+    with pytest.raises(DeltaError, match="Input/output"):
+        read_definition(table)
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError])
+def test_a_data_file_that_arrow_cannot_read_is_corrupt(table, error):
+    with pytest.raises(CorruptState, match="a data file cannot be read: no such thing.*pulsar-spark doctor"):
+        with scan.reading(table):
+            raise error("no such thing")
+
+
 def test_nobody_opens_or_reads_in_another_way():
     for path in (PROJECT / "pulsar_spark").rglob("*.py"):
         assert path.name == "scan.py" or "DeltaTable(" not in path.read_text(encoding="utf-8"), path
@@ -101,7 +144,11 @@ def test_nobody_opens_or_reads_in_another_way():
 
 
 def test_nobody_makes_local_frames_in_another_way():
-    callers = [
-        path for path in (PROJECT / "pulsar_spark").rglob("*.py") if ".createDataFrame(" in path.read_text("utf-8")
-    ]
+    callers = [path for path in (PROJECT / "pulsar_spark").rglob("*.py") if "createDataFrame" in called_in(path)]
     assert [path.name for path in callers] == ["session.py"]
+
+
+def called_in(path: Path) -> set[str]:
+    """The names of the methods that a module calls."""
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
+    return {function.attr for function in calls if isinstance(function, ast.Attribute)}
