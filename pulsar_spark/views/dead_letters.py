@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from pulsar_spark.protocol.letters import CAUSE, UNKNOWN_CAUSE
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.reprocessing import Reprocessing
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import dataset_of, read_rows, reading
 from pulsar_spark.storage.topics import Topic
 
 _COLUMNS = ["properties", "publish_time", "chunk_id", "num_chunks_from_msg"]
@@ -17,13 +17,15 @@ def count_letters(layout: Layout, topic: Topic) -> list[dict]:
     """A row for each cause, most letters first: ``cause``, ``letters``, ``sent`` (those that some job has sent back),
     ``first_time`` and ``last_time`` of writing. A letter in chunks is one, by its last; payloads are not read."""
     letters, times = Counter(), defaultdict(list)
-    for batch in dataset_of(topic.path).to_batches(columns=_COLUMNS):
-        is_last = pc.equal(pc.add(batch["chunk_id"], 1), batch["num_chunks_from_msg"])
-        whole = batch.filter(pc.fill_null(is_last, True))
-        for properties, time in zip(whole["properties"].to_pylist(), whole["publish_time"].to_pylist(), strict=True):
-            cause = dict(properties or ()).get(CAUSE, UNKNOWN_CAUSE)
-            letters[cause] += 1
-            times[cause] = [min([*times[cause], time]), max([*times[cause], time])]
+    with reading(topic.path):
+        for batch in dataset_of(topic.path).to_batches(columns=_COLUMNS):
+            is_last = pc.equal(pc.add(batch["chunk_id"], 1), batch["num_chunks_from_msg"])
+            whole = batch.filter(pc.fill_null(is_last, True))
+            columns = (whole[name].to_pylist() for name in ("properties", "publish_time"))
+            for properties, time in zip(*columns, strict=True):
+                cause = dict(properties or ()).get(CAUSE, UNKNOWN_CAUSE)
+                letters[cause] += 1
+                times[cause] = [min([*times[cause], time]), max([*times[cause], time])]
     sent = _sent(layout, topic)
     return [
         {
@@ -43,5 +45,5 @@ def _sent(layout: Layout, topic: Topic) -> Counter:
     if not table.exists():
         return Counter()
     is_its = (pc.field("kind") == "sent") & (pc.field("topic_id") == topic.topic_id)
-    rows = dataset_of(table.path).to_table(columns=["message_id", "cause"], filter=is_its).to_pylist()
+    rows = read_rows(table.path, ["message_id", "cause"], is_its).to_pylist()
     return Counter(dict((row["message_id"], row["cause"]) for row in rows).values())

@@ -18,6 +18,8 @@ from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.views.dead_letters import count_letters
 from tests.support.plain_broker import PlainBroker
 
 NAMED = re.compile(r"'pulsar-spark doctor'.*'pulsar-spark repair'")
@@ -147,6 +149,16 @@ def test_a_round_of_which_a_file_is_torn_is_the_one_error(torn, tear):
         with pytest.raises(CorruptState, match=NAMED) as met:
             meet()
         assert "cursor_ledger'" in str(met.value)
+
+
+@pytest.mark.parametrize("tear", OF_FILES, ids=lambda tear: tear.__name__)
+def test_letters_of_which_a_file_is_torn_are_the_one_error(torn, tear):
+    """As ``pulsar-spark dlq count`` counts them; it takes any topic."""
+    layout = Layout(torn)
+    topic = read_topic(layout, "t")
+    tear(TableLog(topic.path))
+    with pytest.raises(CorruptState, match=NAMED):
+        count_letters(layout, topic)
 
 
 @pytest.mark.parametrize("tear", [checkpoint, checkpoint_that_is_not_there], ids=lambda tear: tear.__name__)
