@@ -103,8 +103,11 @@ class LeaseFile(Generic[Said]):
                 given[name] = text_of(said, name)
             elif name == "until":
                 given[name] = self._until(said)
+            elif name == "pid":
+                given[name] = process_id_of(said)
             else:
-                given[name] = process_id_of(said) if name == "pid" else whole_number_of(said, name, 0, MAX_LONG)
+                most = LAST_INSTANT * 1000 if name.endswith("_ms") else MAX_LONG
+                given[name] = whole_number_of(said, name, 0, most)
         return self._kind(**given)
 
     def _until(self, said: dict[str, Any]) -> float:

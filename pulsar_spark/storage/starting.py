@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import NotARoot
 from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS
@@ -29,7 +30,7 @@ RENEW_SECONDS = LEASE_SECONDS / 4
 STARTS, QUERY = "a broker starts", "a broker starts its query again"
 log = logging.getLogger(__name__)
 _signs: dict[str, "StartingSign"] = {}
-_lock = threading.Lock()
+_lock = forks.module_lock()
 
 
 class Starting(NamedTuple):

@@ -69,9 +69,11 @@ def test_a_sign_whose_process_is_gone_says_nothing(made, layout):
     eventually(lambda: starting(layout) is not None)
     end_starting(layout)
     gone = {"what": STARTS, "since_ms": 1, "host": socket.gethostname(), "pid": 2**22 + 1, "until": time.time() + 60}
-    for content in (json.dumps(gone), "{", "[]", ""):
+    beyond_the_calendar = gone | {"pid": os.getpid(), "since_ms": 1 << 60}
+    for content in (json.dumps(gone), json.dumps(beyond_the_calendar), "{", "[]", ""):
         (layout.bundle_folder() / "starting.json").write_text(content)
         assert starting(layout) is None
+        assert status(made) == (3, "no broker serves\n")
 
 
 def test_what_waits_for_it_is_not_told_to_start_another(made, layout, caplog):
