@@ -9,7 +9,10 @@ from tests.support.costs import function_of, read_costs
 
 REPOSITORY = Path(__file__).parents[1]
 MOST_SECONDS = 3.0
-DEAR = {"tests/docs/test_site.py::test_the_site_is_built_without_a_warning": "builds all pages once"}
+DEAR = {
+    "tests/broker/test_split_crashes.py::test_without_power_after_any_sync": "a split without power at each sync",
+    "tests/docs/test_site.py::test_the_site_is_built_without_a_warning": "builds all pages once",
+}
 """Cases of the default suite that may take longer, and why."""
 
 

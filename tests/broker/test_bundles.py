@@ -222,6 +222,7 @@ def test_repair_is_of_all_bundles(root, layout):
     assert admin.doctor() == []
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("step", ["append_requests", "_clone", "add_bundle", "removed_consumer_row"])
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_split_that_comes_to_no_end_is_whole_or_is_none(root, monkeypatch, step, is_after):

@@ -356,6 +356,7 @@ PUT_OFF = [Letter(-1, 0, -1, 1), Letter(-1, 1, 0, 1), Letter(-1, 1, 2, 1)]
 DIED = [Letter(-1, 3, -1, 1), Letter(-1, 4, -1, 2)]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("write", ["the round", "the first letters", "the second letters"])
 def test_a_crash_at_any_write_leaves_one_letter_and_one_acknowledgement(engine_with_work, monkeypatch, write, when):

@@ -102,6 +102,7 @@ def writes_of_a_split(root: Path) -> int:
     return counted.writes - 4
 
 
+@pytest.mark.default
 def test_without_power_after_any_sync(used, tmp_path):
     write_durability(used, "fsync")
 

@@ -189,6 +189,7 @@ def hold_too_much(engine: SparkEngine) -> None:
     engine.round([On(TOPICS["ill"]).flow("A", 45)], 50_000)
 
 
+@pytest.mark.default
 def test_a_broker_that_starts_knows_what_the_one_before_it_knew(engine, monkeypatch):
     serve_ill(engine, monkeypatch)
     serve_plain(engine)

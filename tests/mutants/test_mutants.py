@@ -6,6 +6,8 @@ from functools import cache
 from tests.mutants.mutant import PROJECT
 from tests.mutants.report import Judged, row, written
 from tests.mutants.table import MUTANTS
+from tests.support.costs import Cost, function_of, read_costs
+from tests.support.suites import MOST_SECONDS
 
 
 @cache
@@ -29,6 +31,22 @@ def _problems(mutant) -> list[str]:
 def test_each_mutant_applies_and_names_tests_that_are_there():
     assert [problem for mutant in MUTANTS for problem in _problems(mutant)] == []
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 66
+
+
+def test_the_default_suite_sees_each_mutant():
+    costs = read_costs()
+    unseen = [mutant.name for mutant in MUTANTS if not any(_is_default(test, costs) for test in mutant.tests.split())]
+    assert unseen == [], "mark one of its tests 'default', or make it cheaper"
+
+
+def _is_default(test: str, costs: dict[str, Cost]) -> bool:
+    """Whether the function of a test is cheap, or marked as one of the default suite."""
+    file, _, name = function_of(test).partition("::")
+    if function_of(test) not in costs or costs[function_of(test)].seconds <= MOST_SECONDS:
+        return True
+    tree = ast.parse((PROJECT / file).read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
+    return any(ast.unparse(mark) == "pytest.mark.default" for each in functions for mark in each.decorator_list)
 
 
 def test_a_table_takes_the_place_of_the_one_before():
