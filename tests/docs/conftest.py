@@ -18,7 +18,7 @@ def an_empty_folder(tmp_path, monkeypatch):
     tools = tmp_path / "tools"
     tools.mkdir()
     command = tools / "pulsar-spark"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m pulsar_spark "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m pulsar_spark.cli "$@"\n')
     command.chmod(0o755)
     folder = tmp_path / "work"
     folder.mkdir()

@@ -39,6 +39,7 @@ def _has_commands_that_are_known(page: Path) -> None:
         words = words[: words.index(">")] if ">" in words else words
         command, rest = command_of(words)
         assert command is not typer.main.get_command(app), line
+        assert not isinstance(command, TyperGroup) or not rest or rest[0].startswith("-"), line  # no such subcommand
         if rest or not isinstance(command, TyperGroup):
             try:
                 command.make_context(line, rest)

@@ -17,6 +17,17 @@ AVOIDED = {
     r"\bnobody need\b": "nobody needs to",
     r"\bin vain\b(?!;)": "without success",
     r"\bof its own accord\b": "by itself",
+    r"\b(?:goes|go) before\b": "say which one counts, or comes first",
+    r"\band their kind\b": "and similar",
+    r"\bknow(?:s)? why\b": "records why",
+    r"\b(?:go|goes|going) on from\b": "continue",
+    r"\ba slip\b": "misspelt, a mistake",
+    r"\bconcerns itself\b": "name what it concerns",
+    r"\bnoth?ing of\b": "none of, no",
+    r"\bWho(?:ever)? (?:has|needs|reads|did|gives)\b": "name the person or the program",
+    r"\bwhat (?:waits|is there|was asked|came due|died)\b": "name it: messages that wait, ...",
+    r"\bof (?:ours|yours)\b": "our, your; of your own",
+    r"\bis asked of\b": "who asks what",
     r"\bsimply|obviously|of course|just\b": "leave it out",
 }
 """Phrases that make a reader go back, or add nothing, and what to write."""
