@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from pulsar_spark.frames.value_readers import BITS, Reader, decimal_of, each_reader, fits, instant_reader
-from pulsar_spark.frames.value_types import EXACT, members
+from pulsar_spark.frames.value_types import EXACT, UUID_TEXT, members
 from pulsar_spark.protocol.avro_resolution import AvroField, AvroType
 
 
@@ -29,7 +29,7 @@ def _json_reader(kind: AvroType, path: str) -> Reader:
         arms = members(kind)
         if len(arms) < 2:
             return _json_reader(arms[0], path) if arms else _json_leaf(AvroType("null"), path)
-        return _json_member_reader([json_reader(arm, path) for arm in arms], path)
+        return _json_member_reader(arms, [json_reader(arm, path) for arm in arms], path)
     if kind.kind == "record":
         return _json_record_reader(kind, path)
     if kind.kind in ("array", "map"):
@@ -57,19 +57,33 @@ def _default(field: AvroField, reader: Reader) -> Any:
         return None
 
 
-def _json_member_reader(readers: list[Reader], path: str) -> Reader:
-    """Of a union of several types: JSON does not say which was written, so it is the first that fits."""
+def _json_member_reader(arms: list[AvroType], readers: list[Reader], path: str) -> Reader:
+    """Of a union of several types. JSON does not say which was written: the first that can read the value, and before
+    all others one whose values look like it."""
     nothing = {f"member{number}": None for number in range(len(readers))}
 
     def read(value: Any) -> dict[str, Any]:
-        for number, reader in enumerate(readers):
+        for number in sorted(range(len(arms)), key=lambda number: not _is_like(value, arms[number])):
             try:
-                return nothing | {f"member{number}": reader(value)}
+                return nothing | {f"member{number}": readers[number](value)}
             except ValueError:
                 continue
         raise _wrong(value, path)
 
     return read
+
+
+def _is_like(value: Any, arm: AvroType) -> bool:
+    """Whether a value looks as those of a type are written: a record with its fields, a double with a point."""
+    if arm.kind == "record":
+        return isinstance(value, dict) and set(value) == set(arm.fields)
+    if arm.kind == "enum":
+        return value in arm.symbols
+    if arm.logical == "uuid":
+        return isinstance(value, str) and UUID_TEXT.fullmatch(value) is not None
+    if isinstance(value, Decimal):
+        return arm.kind in ("float", "double")
+    return type(value) is not int or arm.kind in BITS
 
 
 def _json_leaf(kind: AvroType, path: str) -> Reader:

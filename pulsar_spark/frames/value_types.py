@@ -7,6 +7,7 @@ is a DATE, an instant a TIMESTAMP, one without a zone a TIMESTAMP_NTZ, a decimal
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from decimal import Context, Inexact, InvalidOperation, Overflow
 
@@ -40,6 +41,7 @@ _LOGICAL = {
 }
 EXACT = Context(prec=100, traps=[InvalidOperation, Overflow, Inexact])
 """For decimals of any column: it rounds none."""
+UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _MOST_DIGITS = 38
 """Of a decimal of Spark."""
 _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}

@@ -6,7 +6,6 @@ number of days. Names say which field of a struct is which, whatever its order. 
 its field: a null that may not be, microseconds where milliseconds are stored, a symbol that an enumeration has not.
 """
 
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import types as T
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
-from pulsar_spark.frames.value_types import EXACT, arrow_type, members, spark_type_of
+from pulsar_spark.frames.value_types import EXACT, UUID_TEXT, arrow_type, members, spark_type_of
 from pulsar_spark.protocol.avro_resolution import AvroType
 from pulsar_spark.protocol.schema_info import SchemaType
 
@@ -43,7 +42,6 @@ _TAKEN = {
     "local-timestamp-micros": (T.TimestampNTZType, *_LONGS),
 }
 """The types of columns that lose nothing, by the logical type, or the kind of what is stored."""
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 
 class Misfit(ValueError):
@@ -163,7 +161,7 @@ def _leaf_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | No
     if kind.kind == "null":
         return _check(lambda value: False, f"{place} is not null, and the schema has nothing but null for it")
     if kind.logical == "uuid":
-        return _check(_UUID.fullmatch, f"{place} holds a text that is no uuid")
+        return _check(UUID_TEXT.fullmatch, f"{place} holds a text that is no uuid")
     if kind.logical.startswith("time") or kind.logical.startswith("local"):
         return _instant_writer(given, kind, place)
     if kind.kind == "enum" and (is_json or place.is_strict):

@@ -242,6 +242,30 @@ def test_members_that_have_names():
     assert read(payloads, kind) == values
 
 
+@pytest.mark.parametrize(
+    "kind, number, value",
+    [
+        (["double", "long"], 1, 2**53 + 1),
+        (["double", "long"], 0, 1e16),
+        ([logical("bytes", "decimal", precision=4, scale=2), "long"], 1, 5),
+        ([logical("bytes", "decimal", precision=4, scale=2), "double"], 1, 0.5),
+        ([logical("bytes", "decimal", precision=4, scale=2), "double"], 0, Decimal("0.50")),
+        ([logical("string", "uuid"), "string"], 1, "hello"),
+        ([{"type": "enum", "name": "E", "symbols": ["A"]}, "string", "int"], 1, "B"),
+        ([{"type": "enum", "name": "E", "symbols": ["A"]}, "string", "int"], 2, 5),
+        (RECORDS, 0, {"b": 1}),
+        (RECORDS, 1, {"a": 2}),
+        (RECORDS[::-1], 1, {"b": 1}),
+        ([{"type": "map", "values": "int"}, RECORDS[0]], 0, {"c": 1}),
+    ],
+)
+def test_json_of_a_union_is_read_as_the_member_that_it_is_like(kind, number, value):
+    column = column_type(info(kind))
+    values = [{f"member{each}": value if each == number else None for each in range(len(kind))}]
+    payloads = encoder_of(column, kind, JSON).payloads(pa.array([{"a": each} for each in values], column))
+    assert read(payloads, kind, JSON) == values
+
+
 def test_one_of_two_numbers_is_the_wider_one():
     for given, kind, value in (
         ("bigint", ["int", "long"], 5),
