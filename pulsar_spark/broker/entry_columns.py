@@ -1,8 +1,7 @@
-"""What entries of a topic partition say in one column, as far as rounds ask for it: each is read once, in one go with
-the others that a round asks for, and kept while a cursor needs it.
+"""Values of one column of a topic partition's entries: read when a round asks, and kept while a cursor needs them.
 
-In blocks of which a bounded number is kept, so that what a broker holds does not grow with the topic: what was dropped
-is read again when it is asked for.
+A round reads all that it lacks in one go. Values are kept in blocks, of which there is a largest number, so that a
+broker's memory does not grow with the topic. Values of dropped blocks are read again.
 """
 
 from collections import OrderedDict
@@ -22,13 +21,13 @@ _LEAST = 1 << 6
 
 
 class _Block(NamedTuple):
-    """Of the entries from the first of a block on, as far as anybody asked, the values, and which are known."""
+    """The values of a block's entries from the first on, as far as somebody asked, and which of them are known."""
 
     values: np.ndarray
     is_known: np.ndarray
 
     def reaching(self, size: int) -> "_Block":
-        """With room for so many."""
+        """The block with room for *size* entries."""
         missing = size - len(self.is_known)
         if missing <= 0:
             return self
@@ -46,13 +45,13 @@ class EntryColumn:
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
 
     def between(self, first: int, last: int) -> np.ndarray:
-        """What the entries at *first*..*last* say, which must be numbered."""
+        """The values of the entries at *first*..*last*, which must be numbered."""
         if last < first:
             return self._none.values
         return self.at(np.arange(first, last + 1))
 
     def at(self, positions: np.ndarray) -> np.ndarray:
-        """What the entries at *positions* say, which ascend."""
+        """The values of the entries at *positions*, which ascend."""
         found = np.empty(len(positions), self._none.values.dtype)
         unknown = [np.empty(0, np.int64)]
         for number, here in _by_block(positions):
@@ -69,7 +68,7 @@ class EntryColumn:
         return found
 
     def let_go(self, position: int) -> None:
-        """Nobody asks for what lies before that position any more."""
+        """Drop values of entries before *position*: nobody asks for them any more."""
         for number in [number for number in self._blocks if (number + 1) * BLOCK_ENTRIES <= position]:
             del self._blocks[number]
 

@@ -201,20 +201,19 @@ class AcknowledgementTracker:
         return self._receipt
 
     def give_back(self, positions: set[int] | range, delay_ms: int, in_line: InLine | None = None) -> None:
-        """Give entries back after a delay, or one of which it is known where it stands: later ones of their hashes
-        wait."""
+        """Give entries back after a delay; *in_line* is the place of a single one. Later ones of their hashes wait."""
         with self._lock:
             if self._key_order is not None:
                 self._key_order.give_back(positions, in_line)
             self._give_back(positions, delay_ms)
 
     def let_die(self, positions: set[int]) -> None:
-        """Give back what was delivered too often: it does not come again."""
+        """Give back entries that were delivered too often: the broker writes their letters."""
         with self._lock:
             self._give_back(positions, 0)
 
     def give_back_unseen(self, position: int, in_line: InLine) -> None:
-        """Give an entry back that the application was not shown, so that it comes behind others of its hash. The caller
+        """Give back an entry that the application was not shown, so that it comes after others of its hash. The caller
         holds the lock."""
         is_first = not self._unseen
         self._unseen.add(position)
@@ -286,8 +285,8 @@ class AcknowledgementTracker:
         return rows
 
     def end(self, error: PulsarSparkError) -> None:
-        """The entries are gone, and with them all that is said of them, now and later; who waits for a receipt, or for
-        a letter, gets *error*."""
+        """Drop acknowledgements and negative ones, now and later, because the entries are gone. Callers that wait for a
+        receipt or a letter get *error*."""
         with self._lock:
             self._ended_by = error
             self._forget()

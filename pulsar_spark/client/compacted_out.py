@@ -2,10 +2,10 @@
 those of a delivery and others ahead of it, so that the next deliveries are of entries that stay. Without that a topic
 of which one entry in a thousand stays would take a round for each.
 
-A deletion that a compaction took is not passed over where the consumer may know its key (semantics 0.34): who began at
-the first message, and read the view of then, knows no key that had none in it; whoever goes on from a place behind it
-hears of every deletion that follows. They lie in the topic still, since trimming takes nothing that the subscription
-has not acknowledged."""
+A deletion that a compaction took is delivered where the consumer may know its key (semantics 0.34). A consumer that
+begins at the first message reads the view, and cannot know a key that has no value there. One that begins later hears
+of every deletion from there on. Deletions are still in the topic, because trimming keeps what the subscription has not
+acknowledged."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from pulsar_spark.storage.compacted_entries import CompactedEntries
 AHEAD = 1000
 """So far it is looked ahead, in entries that stay: a queue full."""
 AHEAD_FOR_DELETIONS = 100_000
-"""So far, in entries, where deletions are looked for among them."""
+"""How far it looks ahead, in entries, where it has to look for deletions."""
 
 
 class CompactedOut:
@@ -27,8 +27,8 @@ class CompactedOut:
         self._told_for, self._told_until = (-1, -1), -1
         """Generation and horizon, and up to which position was told for them."""
         self._knows_none_until: int | None = None
-        """Up to which ledger no deletion matters, because no key is known that it deletes; None before the first
-        delivery."""
+        """Deletions up to this ledger are passed over, because the consumer knows none of their keys; None before the
+        first delivery."""
 
     def without(self, delivery: Delivery, positions: range | np.ndarray) -> range | np.ndarray:
         """Those of a delivery's *positions* that stay, or are not compacted."""
@@ -59,8 +59,8 @@ class CompactedOut:
         return np.concatenate([kept, np.arange(max(first, end), last + 1)])
 
     def _deletions(self, first: int, begin: int, until: int) -> np.ndarray:
-        """Where deletions lie from *first* to *until* that the consumer is to hear of; those from *begin* on are looked
-        for."""
+        """The positions from *first* to *until* of deletions that the consumer has to hear of. From *begin* on they are
+        looked for; those before are known."""
         subscription, known = self._subscription, 0
         topic, partition = subscription.topic, subscription.partition
         if self._knows_none_until:

@@ -82,11 +82,11 @@ class Delivery:
         )
 
     def is_taken(self) -> None:
-        """It waits in the queue no longer."""
+        """Note that it left the queue."""
         self.subscription.taken = self._behind(self.subscription.taken)
 
     def _behind(self, taken: tuple[int, int]) -> tuple[int, int]:
-        """Its round and the last place of what is *taken* of that, once it is too."""
+        """The round and last place taken, after *taken*, once this delivery is taken too."""
         return self.round, max(self.last_place, taken[1]) if taken[0] == self.round else self.last_place
 
     @property
@@ -171,9 +171,10 @@ class Delivery:
 
 
 def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
-    """The last deliveries of one subscription's *queue*, whole, that can be named by the first round and the first
-    place there: so many *messages*, or somewhat more; fewer where that is all. What is of a lane and was not looked up
-    stays, with all before it."""
+    """The last deliveries of one subscription's *queue* with at least so many *messages*, if there are so many.
+
+    Deliveries stay whole, and a round and a place name the first of them. One of a lane that was not looked up stays in
+    the queue, with all before it."""
     if not queue or messages <= 0:
         return []
     taken, before = queue[0].subscription.taken, []

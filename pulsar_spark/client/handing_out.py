@@ -27,8 +27,8 @@ from pulsar_spark.storage.topics import Topic
 
 _POSITION = attrgetter("_position")
 _MOST_GUARDED = 20
-"""So many messages are looked at in one go while some come too early: whenever the application gives one back, those
-left are looked at once more."""
+"""Messages that are looked at in one go while some may come too early. Those left are looked at again whenever the
+application gives one back."""
 
 
 class HandingOut:
@@ -146,8 +146,8 @@ class HandingOut:
         return ready
 
     def may_still_be_handed_out(self, message: Message) -> bool:
-        """May a message that was taken, and that nobody got, be handed out now? It is given back if it comes too early
-        by now."""
+        """Whether a message that was taken but reached nobody can be handed out now. One that has become too early is
+        given back."""
         try:
             in_line = self._in_line([message])
         except TopicNotFound:  # it is deleted, which the broker will say
@@ -162,8 +162,8 @@ class HandingOut:
         return self.key_order is not None and self.key_order.is_guarding
 
     def _in_line(self, messages: list[Message]) -> dict[int, InLine] | None:
-        """Where the entry of each of the first of *messages* stands, by position, if some may come too early; then it
-        is known of what was given back, too."""
+        """The places of the first *messages*, by position; None where none can come too early. Hashes of entries that
+        were given back are looked up with them."""
         if not self._is_guarding:
             return None
         with self.lock:
@@ -181,7 +181,7 @@ class HandingOut:
         return found
 
     def _in_key_order(self, delivery: Delivery, messages: list[Message], in_line: dict[int, InLine]) -> list[Message]:
-        """Those of which nothing earlier was given back; the entries of the others are."""
+        """The *messages* before which no other of their hash was given back; the others are given back themselves."""
         order, in_order = self.key_order, []
         for message in messages:
             position = message._position

@@ -1,11 +1,10 @@
-"""Order per key after a give-back: on Key_Shared a client hands out nothing of a hash of which it gave something back
-before that came again.
+"""Order per key on Key_Shared after a message was given back: later messages of its hash wait until it has come again.
 
-From the round on that reads of a give-back the broker keeps back what comes later of its hash (semantics 0.22). What it
-had sent before comes too early: it is given back, too, unseen, so that it comes again behind the other, to whoever owns
-the hash by then. A delivery says which requests its round had read, which tells the two apart. The broker alone knows
-what became of what was given back: it may come to another consumer, become a dead letter or be acknowledged by
-somebody; here nothing waits for it, so nothing waits for ever. (Pulsar's client hands out what is in its queue.)
+The broker holds back later entries of the hash from the round on that reads the give-back (semantics 0.22). Entries
+that it sent before come too early. The client gives them back too, unseen, so that they come again after the first one,
+to the owner of the hash at that time. A delivery says which requests its round had read, so the client can tell the two
+apart. The entry itself is not waited for: it may come to another consumer, become a dead letter or be acknowledged by
+somebody else. (Pulsar's client hands out what is in its queue.)
 """
 
 import itertools
@@ -31,29 +30,30 @@ class UnderWay:
 
 
 class InLine(NamedTuple):
-    """Where an entry stands: among those of its hash at this *place*, which is its position, or its number in the due
-    lane, behind all positions, as the broker has it."""
+    """The *place* of an entry among those of its hash, as the broker orders them: its position, or in the due lane its
+    number, which is above all positions."""
 
     sticky_hash: int
     place: int
 
 
 class _Guard(NamedTuple):
-    """What stands behind a *place* is too early in rounds that have not read the requests."""
+    """Entries after a *place* are too early if their round has not read the requests."""
 
     place: int
     requests: UnderWay
 
 
 class KeyOrder:
-    """Of one consumer on one topic partition; for callers that hold the subscription's lock."""
+    """What one consumer gave back on one topic partition; callers hold the subscription's lock."""
 
     def __init__(self):
         self._guards: dict[int, _Guard] = {}
         self._returned: dict[int, UnderWay] = {}
         self._unknown: dict[int, UnderWay] = {}
         self._next, self._arrived = UnderWay(), -1
-        """What is given back and was not sent yet; and how far the round had read whose entries are handed out."""
+        """The give-backs that are not sent yet; and up to which version the round had read whose entries are handed
+        out."""
 
     @property
     def is_guarding(self) -> bool:
@@ -66,7 +66,7 @@ class KeyOrder:
         return sorted(self._unknown)
 
     def give_back(self, positions: Iterable[int], in_line: InLine | None = None) -> None:
-        """Note what is given back, and where it stands if that is known."""
+        """Note entries that are given back, and the place of the entry if that is known."""
         for position in positions:
             self._returned[position] = self._next
             if in_line is None:
@@ -89,12 +89,12 @@ class KeyOrder:
         self._guards[in_line.sticky_hash] = _Guard(place, requests)
 
     def send(self) -> UnderWay:
-        """What was given back until now is sent."""
+        """Note that all give-backs so far are sent with the next commit."""
         requests, self._next = self._next, UnderWay()
         return requests
 
     def arrives(self, requests_version: int) -> None:
-        """What is handed out from now on was sent by rounds that had read so far, or further."""
+        """Note that entries handed out from now on come from rounds that had read this version, or a later one."""
         if requests_version == self._arrived:
             return
         self._arrived = requests_version
@@ -102,15 +102,15 @@ class KeyOrder:
         self._returned = {at: each for at, each in self._returned.items() if each.version > requests_version}
 
     def is_returned(self, position: int, requests_version: int) -> bool:
-        """Is an entry, as a round sent it that had read so far, given back already?"""
+        """Whether an entry was given back after the round that sent it, which had read up to this version."""
         requests = self._returned.get(position)
         return requests is not None and requests.version > requests_version
 
     def is_early(self, in_line: InLine, requests_version: int) -> bool:
-        """Is an entry sent before something of its hash that was given back and stands before it?"""
+        """Whether an earlier entry of its hash was given back, which the round that sent this one had not read."""
         guard = self._guards.get(in_line.sticky_hash)
         return guard is not None and in_line.place > guard.place and guard.requests.version > requests_version
 
     def forget(self) -> None:
-        """Everything the consumer held comes again."""
+        """Forget all give-backs: everything that the consumer held comes again."""
         self._guards, self._returned, self._unknown, self._next = {}, {}, {}, UnderWay()

@@ -40,7 +40,7 @@ class Places:
         self._gone: dict[str, PartitionSubscription] = {}
 
     def remove(self, subscription: PartitionSubscription) -> None:
-        """The consumer has this partition no more. What it received of it may still be named, to no effect."""
+        """Remove a partition from the consumer. Its messages can still be named, without effect."""
         self._subscriptions = [each for each in self._subscriptions if each is not subscription]
         self._by_partition = {place: each for place, each in self._by_partition.items() if each is not subscription}
         self._gone[subscription.topic_name] = subscription

@@ -47,7 +47,7 @@ _RETRY_SECONDS = 0.2
 
 class PublishRules(NamedTuple):
     """What holds of each publish of a producer: ``check()`` raises where it may publish no more; which messages the
-    topic has already; the version of the schema by which it writes, None without one; who is told that it waits."""
+    topic has already; the version of the schema by which it writes, None without one; and the client's logger."""
 
     check: Callable[[], None]
     deduplication: Deduplication
@@ -85,7 +85,7 @@ class Publisher(Worker):
         self.grow(topic)
         self._under_way: list[Entry] = []
         self._logger, self._is_said = rules.logger, False
-        """Whether it was said that the root is away."""
+        """Whether it has logged that the root is away."""
         self._start()
 
     def grow(self, topic: Topic) -> None:

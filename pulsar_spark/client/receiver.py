@@ -26,7 +26,7 @@ from pulsar_spark.storage.away import is_away
 JOINED_ENTRIES = 1000
 """Deliveries are read together up to about so many entries."""
 ROOT_SECONDS = 0.5
-"""Between two tries to read from a root that was there and is not now."""
+"""Between two tries to read from a root that is away."""
 
 
 def _nothing() -> None:
@@ -223,7 +223,7 @@ class Receiver:
             self._channel.hurry(-1)
 
     def _wait_for_root(self) -> None:
-        """What could not be read is read a little later."""
+        """Read again a little later what could not be read because the root is away."""
         self._read_again()
         self._is_root_away = True
         self._channel.call_later(ROOT_SECONDS, self._try_again)
@@ -280,7 +280,7 @@ class Receiver:
                 raise found
 
     def _take_first(self) -> Delivery | None:
-        """What arrived first, which waits no longer."""
+        """Take the first delivery from the queue; None without one."""
         with self._condition:
             if not self._arrived:
                 return None

@@ -86,9 +86,9 @@ class PartitionSubscription(HandingOut):
         self._queued = 0
         self._is_watched = False
         self._stale: UnderWay | None = None
-        """Asks for all that a round sent which had not read it."""
+        """The request after which deliveries of rounds that had not read it are dropped."""
         self.taken = -1, -1
-        """The last round of which something was taken from the queue, and the last place of that."""
+        """The last round from which something was taken from the queue, and the last place of it that was taken."""
         self._last_delivered = -1
         self._newest: dict[int, Delivery] = {}
         self._newest_of_lanes: list[Delivery] = []
@@ -167,7 +167,7 @@ class PartitionSubscription(HandingOut):
         return self.row("redeliver_all"), stale.committed
 
     def give_back(self, positions: set[int], delay_ms: int, message: Message | None = None) -> None:
-        """Give entries back, or that of a *message*; later ones of their keys wait where order is kept."""
+        """Give entries back, or the entry of a *message*. Where order is kept later ones of their keys wait."""
         if self.key_order is None:
             self.tracker.give_back(positions, delay_ms)
         else:
@@ -269,7 +269,7 @@ class PartitionSubscription(HandingOut):
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
 
     def _is_made_anew(self) -> bool:
-        """Is the topic another one of the same name by now, whose messages are not those that are looked up here?"""
+        """Whether the topic was deleted and another one of its name was made."""
         try:
             return read_topic(self._consumer._client._layout, self.topic.name).topic_id != self.topic.topic_id
         except TopicNotFound:
@@ -366,8 +366,7 @@ class PartitionSubscription(HandingOut):
             self._newest.update(dict.fromkeys(delivery.positions, delivery))
 
     def end(self, error: PulsarSparkError) -> None:
-        """There is nothing to receive here any more, because of *error*: what waits is not shown, and what the
-        application says of what it received is of no use to anybody."""
+        """End because of *error*: queued messages are dropped, and acknowledgements have no effect any more."""
         with self.lock:
             self.error = error
             self.is_connected = False

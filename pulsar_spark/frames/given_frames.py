@@ -1,4 +1,4 @@
-"""What callers give and return as frames: Spark's own, or refused with what makes one of it."""
+"""Checks of frames that callers give or return: Spark's are taken, others refused with the code that converts them."""
 
 from pyspark.sql import DataFrame
 
@@ -29,7 +29,7 @@ def shown(frame: object) -> str:
 
 
 def spark_frame(frame: object, name: str) -> str:
-    """What makes a DataFrame of Spark of *frame*, as code."""
+    """The code that converts *frame* to a DataFrame of Spark."""
     if hasattr(frame, "to_spark"):
         return f"{name}.to_spark()"
     return (

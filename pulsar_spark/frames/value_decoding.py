@@ -1,4 +1,4 @@
-"""Values of a batch of payloads, in a Python worker: Avro by ``fastavro``, JSON by ``json``, and why there is none."""
+"""Decoding payloads in a Python worker, Avro by ``fastavro``, JSON by ``json``: a value or an error for each."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def avro_reading(info: SchemaInfo, writers: Mapping[int, SchemaInfo]) -> Reading
 
 
 class ValueDecoder:
-    """Reads payloads to values of the type *kind*; what went wrong is said with the value it has not."""
+    """Reads payloads as values of the type *kind*; where that fails there is an error in the place of the value."""
 
     def __init__(self, kind: pa.DataType, read: _Read):
         self._kind, self._read = pa.struct({VALUE: kind, VALUE_ERROR: pa.string()}), read

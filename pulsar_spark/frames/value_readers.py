@@ -122,14 +122,14 @@ def fits(value: int, kind: str) -> bool:
 
 
 def decimal_of(number: int, kind: AvroType) -> Decimal:
-    """A decimal of so many of its last digit; ValueError for one of too many digits."""
+    """The decimal of an unscaled *number*; ValueError for too many digits."""
     if abs(number) >= 10**kind.precision:
         raise ValueError(f"a decimal has more than {kind.precision} digits")
     return EXACT.scaleb(Decimal(number), -kind.scale)
 
 
 def instant_reader(kind: AvroType) -> Reader | None:
-    """Of an instant microseconds, of a time of day nanoseconds."""
+    """What makes microseconds of an instant, and nanoseconds of a time of day, as they are stored."""
     if kind.logical == "time-micros":
         return _nanos
     if kind.logical in ("timestamp-millis", "local-timestamp-millis"):

@@ -86,7 +86,7 @@ def kinds(kind: AvroType) -> Iterator[AvroType]:
 
 
 def has_members(kind: AvroType) -> bool:
-    """Whether there is a union in *kind* that is a struct of members."""
+    """Whether *kind* has a union whose column is a struct of members."""
     return any(each.kind == "union" and len(members(each)) > 1 for each in kinds(kind))
 
 
@@ -130,7 +130,7 @@ def _stored_leaf(kind: pa.DataType) -> pa.DataType:
 
 
 def mapped(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with others for those that hold none: what *leaf* gives for them."""
+    """A type in which *leaf* has replaced every type that holds no other."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(mapped(field.type, leaf)) for field in kind])
     if pa.types.is_list(kind):

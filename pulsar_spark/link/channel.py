@@ -262,7 +262,7 @@ class Channel(Worker):
             self._fail(failure)
 
     def _gives_up(self) -> bool:
-        """Is a request that cannot be written to be given up? What keeps it is said meanwhile."""
+        """Whether to give up a request that cannot be written; logs why it cannot."""
         self._broker.look()
         return self._is_stopping
 

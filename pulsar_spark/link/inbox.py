@@ -70,8 +70,8 @@ class Subscriber(Protocol):
     """What rows are dispatched to: one consumer on one topic partition. All calls come from the channel's thread."""
 
     wants_due_first: bool
-    """Does what came due go before all else of a round? Not where the order of keys counts: what was given back goes
-    before that."""
+    """Whether entries that came due go before all others of a round. They do not where keys are kept in order: there
+    entries that were given back go first."""
 
     def on_reset(self) -> None:
         """The cursor was moved."""
@@ -225,7 +225,7 @@ class Inbox:
                 )
 
     def _comes_later(self, delivery: dict) -> bool:
-        """Does a delivery come behind those of its round that came due, for who wants these first?"""
+        """Whether a delivery goes after those of its round that came due, because its consumer wants these first."""
         subscriber = self._subscriber(delivery) if delivery["lane"] != DUE_LANE else None
         return subscriber is not None and subscriber.wants_due_first
 

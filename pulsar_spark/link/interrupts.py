@@ -70,14 +70,14 @@ def stop_listening() -> None:
 
 
 def end_program() -> None:
-    """The program ends, and its clients are closed by that alone."""
+    """Note that the program ends, and that this closes its clients."""
     global _is_over
     _is_over = True
 
 
 def stay_to_the_end() -> None:
-    """Return unless the program ends: then a daemon thread stays in its call, and goes with the process. What closed
-    its client is nothing that the thread did, and would only be a traceback."""
+    """Keep a daemon thread in its call while the program ends; otherwise return at once. Nothing that the thread did
+    closed its client, so an error would only be a traceback at the end of the program."""
     while _is_over and threading.current_thread().daemon:
         time.sleep(1.0)
 

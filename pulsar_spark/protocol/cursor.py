@@ -27,7 +27,7 @@ IS_UNSEEN = "is_unseen"
 give back what came too early for the order of a key. They come again at once, and that counts as no redelivery."""
 
 UNSEEN = {IS_UNSEEN: "true"}
-"""The properties of such a request that says no more."""
+"""The properties of a request that has only :data:`IS_UNSEEN`."""
 
 SINCE_ROUND = "since_round"
 """Property of a request to redeliver all: only what this round delivered to the consumer from the request's ``first``

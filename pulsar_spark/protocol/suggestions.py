@@ -1,4 +1,4 @@
-"""Names that somebody perhaps meant who gave one that nothing has: the end of a refusal's text."""
+"""Suggestions for names that do not exist ("did you mean"), for the ends of errors' texts."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _MOST_NAMED = 3
 
 
 def close_names(name: str, known: Iterable[str]) -> list[str]:
-    """Those of *known* that *name* may be a slip of, the closest first; capitals do not count.
+    """The *known* names that are similar to *name*, the closest first, whatever their case.
 
     >>> close_names("fligths", ["flights", "orders", "Flight"])
     ['flights', 'Flight']
@@ -26,7 +26,7 @@ def close_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """The end of a refusal that names what was perhaps meant; nothing where there is no such name.
+    """The end of an error's text that suggests *names*; empty without any.
 
     >>> did_you_mean(["flights"]), did_you_mean([])
     ("; did you mean 'flights'?", '')

@@ -1,8 +1,8 @@
-"""Roots that were there and are not now: a mount that dropped leaves an empty folder in a root's place, or none.
+"""Roots that are away: they were there and are not now, as when a mount drops and leaves an empty folder or none.
 
-Such a root comes back, and as it was. So nothing is made in its place meanwhile, and whoever needs it waits:
-:class:`RootAway` is taken for a fault of the disk, which passes. A root counts as there before for as long as somebody
-in this process has it open who saw it. Roots in object stores do not go away.
+Such a root comes back as it was. So nothing is made in its place, and its users wait: :class:`RootAway` is a fault of
+the disk, which passes. A root can only be away while a client, broker or Admin of this process that saw it has it open.
+Roots in object stores do not go away.
 """
 
 import os
@@ -20,14 +20,14 @@ _lock = forks.module_lock()
 
 
 def saw_root(layout: Layout) -> None:
-    """The root is there; *layout* is of somebody who has it open."""
+    """Note that the root is there, and that the owner of *layout* has it open."""
     if layout.store.is_local:
         with _lock:
             _seen.setdefault(str(layout.root), weakref.WeakSet()).add(layout)
 
 
 def left_root(layout: Layout) -> None:
-    """Whoever *layout* is of has the root open no more."""
+    """Note that the owner of *layout* has closed the root."""
     with _lock:
         users = _seen.get(str(layout.root))
         if users is not None:
@@ -37,13 +37,13 @@ def left_root(layout: Layout) -> None:
 
 
 def is_away(place: str | os.PathLike) -> bool:
-    """Was the root there before that a *place* is, or lies in, and is it not now?"""
+    """Whether *place* is, or lies in, a root that was there before and is not now."""
     root = _root_of(place)
     return root is not None and not os.path.isdir(f"{root}/{BUNDLES}/{DEFAULT_BUNDLE}/{CURSOR_LEDGER.name}/_delta_log")
 
 
 def root_away(place: AnyPath | str) -> RootAway:
-    """What is raised where :func:`is_away`."""
+    """The error to raise where :func:`is_away` is true."""
     return RootAway(
         f"root {str(_root_of(place) or place)!r} was there and is not now: mount it again, and what uses it goes on by "
         "itself; nothing is made in its place"
@@ -51,13 +51,13 @@ def root_away(place: AnyPath | str) -> RootAway:
 
 
 def check_there(place: AnyPath | str) -> None:
-    """:class:`RootAway` where :func:`is_away`."""
+    """Raise :class:`RootAway` where :func:`is_away` is true."""
     if is_away(place):
         raise root_away(place)
 
 
 def _root_of(place: AnyPath | str) -> str | None:
-    """The root that *place* is or lies in, of those that somebody has open."""
+    """The root that *place* is or lies in, if it is open in this process."""
     path = path_of(place)
     if not _seen or not isinstance(path, Path):
         return None

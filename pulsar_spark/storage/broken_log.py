@@ -1,5 +1,4 @@
-"""Finding what is broken in a table's log: commits that are empty, cut off, no commit or missing, and checkpoints that
-cannot be read."""
+"""Finding what is broken in a table's log: commits that are missing or cannot be read, and unreadable checkpoints."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -63,8 +62,9 @@ def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
 
 
 def empty_commit(path: AnyPath, until: int) -> int | None:
-    """The first commit behind the last checkpoint, up to version *until*, whose file is empty, as a power loss leaves
-    it: ``deltalake`` passes over it without a word. None for a sound log, and in a store, which puts whole files."""
+    """The first empty commit after the last checkpoint, up to version *until*; None without one and in object stores.
+
+    A power loss can leave one, and ``deltalake`` silently passes over it."""
     store, log = store_of(path), TableLog(path)
     if not store.is_local:
         return None
@@ -82,7 +82,7 @@ def empty_commit(path: AnyPath, until: int) -> int | None:
 
 
 def check_log(path: AnyPath) -> None:
-    """:class:`CorruptState` for a log of which something is broken."""
+    """Raise :class:`CorruptState`, which names what is broken, unless the log is sound."""
     for version, why in broken_commits(path):
         if TableLog(path).has(version):
             TableLog(path).commit(version)  # which says so as to everybody who follows the log

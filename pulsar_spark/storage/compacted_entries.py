@@ -3,8 +3,8 @@ that reads compacted. Up to the horizon of its partition an entry is what the co
 were compacted out are missing, as if they had been deleted: whoever reads passes over them, acknowledged. Behind it the
 topic follows as it is.
 
-A deletion, a message with a key and nothing in it, has no place in the view. Those that somebody looked for are read
-from the topic, for whom to hear of."""
+A deletion, which is a message with a key and without content, has no place in the view. Deletions that
+:meth:`CompactedEntries.look_for_deletions` found are read from the topic."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,7 +73,7 @@ class CompactedEntries:
             return view.horizon(partition), found
 
     def look_for_deletions(self, table, partition: int, parts: Iterable[tuple[Run, list[tuple[int, int]]]]) -> None:
-        """Find the entries among *parts*, runs and stretches of their positions, that have a deletion."""
+        """Find the entries with a deletion among *parts*, which are runs with stretches of their positions."""
         found = [
             rows["position"].to_numpy()
             for run, spans in parts
@@ -84,7 +84,7 @@ class CompactedEntries:
             self._deletions[str(table), partition] = np.unique(np.concatenate([known, *found]))
 
     def deletions(self, table, partition: int, first: int, last: int) -> np.ndarray:
-        """Those that were found at *first*..*last*, in order."""
+        """The positions of deletions that were found at *first*..*last*, in order."""
         with self._lock:
             known = self._deletions.get((str(table), partition), _NONE)
         return known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")]

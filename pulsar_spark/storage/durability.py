@@ -63,12 +63,12 @@ def read_durability(root: str | os.PathLike) -> str:
 
 
 def settings_fault(root: str | os.PathLike) -> str | None:
-    """Why the file of the settings cannot be read; None where it can, or need not be there."""
+    """Why the file of the settings cannot be read; None where it can, or where there is none."""
     return _parsed(settings_path(root))[1] if store_of(root).is_local else None
 
 
 def _parsed(path: AnyPath) -> tuple[str, str | None]:
-    """What a file of settings says, and why it cannot be read."""
+    """The durability that holds by the file of the settings, and why the file cannot be read, if so."""
     try:
         value = text_of(parse_object(read_small(path)), _NAME)
         if value not in DURABILITIES:

@@ -31,7 +31,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def module_lock() -> threading.Lock:
-    """A lock of all of a process, which is free in a copy of the process, whichever thread held it at the fork."""
+    """A lock for a module, which is free in a forked child even where a thread of the parent held it."""
     lock = threading.Lock()
     os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does with its own
     return lock

@@ -6,8 +6,8 @@ object store it is replaced if it still says what was read, and neither clocks n
 gone when it has let go, or when nothing was renewed for as long as a lease lasts, as seen on the clock of who looks,
 which therefore has to look for that long.
 
-A file that cannot be read so counts as a lease that has ended: the log says so, and who takes the lease next keeps what
-lay there beside (see small_file).
+A file that cannot be read as a lease counts as one that has ended. That is logged, and the next holder keeps the file
+under another name (see small_file).
 """
 
 import json
@@ -35,7 +35,7 @@ Said = TypeVar("Said", bound=NamedTuple)
 LAST_INSTANT = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
 FARTHEST_SECONDS = 24 * 60 * 60
-"""Where clocks are compared, no clock goes ahead by more: a lease that claims to last longer is none."""
+"""Clocks of machines differ by less: where they are compared, a lease that ends later than that is unreadable."""
 
 
 class LeaseFile(Generic[Said]):
@@ -93,7 +93,7 @@ class LeaseFile(Generic[Said]):
             return None, False
 
     def _fields(self, said: dict[str, Any]) -> Said:
-        """The fields of the kind; what a newer release says besides is passed over."""
+        """The fields of the kind; others, which a newer release may write, are ignored."""
         given: dict[str, Any] = {}
         for name, of_type in self._kind.__annotations__.items():
             if name in self._kind._field_defaults:
@@ -125,7 +125,7 @@ class LeaseFile(Generic[Said]):
 
 
 def _holder_of(said: object, name: str) -> dict[str, Any]:
-    """The broker that a lease names besides its holder."""
+    """The broker that a lease names in another field than its holder."""
     if not isinstance(said, dict):
         raise ValueError(f"{name!r} is {said!r:.60}, not an object")
     return {"broker_id": text_of(said, "broker_id"), "host": text_of(said, "host"), "pid": process_id_of(said)}

@@ -1,6 +1,6 @@
-"""Namespaces of a root: which there are, and what was perhaps meant by a topic or namespace that is not there.
+"""Namespaces of a root: which exist, and suggestions for names of topics and namespaces that do not.
 
-One is there that was made, has a topic, or has a policy; the default one always is.
+A namespace exists once it was created or has a topic or a policy; the default one always exists.
 """
 
 from pulsar_spark.errors import NamespaceNotFound
@@ -30,13 +30,13 @@ def _has_policy(layout: Layout, namespace: str) -> bool:
 
 
 def namespace_hint(layout: Layout, pair: tuple[str, str]) -> str:
-    """What was perhaps meant by a namespace that is not there, as the end of a text."""
+    """Suggestions for a namespace that does not exist, as the end of an error's text."""
     return did_you_mean(map("/".join, _close_namespaces(layout, pair)))
 
 
 def topic_hint(layout: Layout, name: TopicName) -> str:
-    """What was perhaps meant by a topic that is not there, as the end of a text: one of its namespace, or of a
-    namespace that is called nearly so, or one of the same name in another."""
+    """Suggestions for a topic that does not exist, as the end of an error's text: a similar name in its namespace, else
+    in a namespace of a similar name, else the same name in any namespace."""
     there = layout.topics(name.tenant, name.namespace)
     found = [name._replace(local_name=each) for each in _close_topics(name, there)]
     if not found:
@@ -60,5 +60,5 @@ def _close_namespaces(layout: Layout, pair: tuple[str, str]) -> list[tuple[str, 
 
 
 def _close_topics(name: TopicName, there: list[TopicName]) -> list[str]:
-    """Local names of those that are called nearly so, a partition like its topic."""
+    """Local names of topics with a similar name; a partition counts as its topic."""
     return close_names(name.partitioned_topic.local_name, (each.local_name for each in there))

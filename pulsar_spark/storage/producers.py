@@ -29,7 +29,7 @@ FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
 """So long a producer of another machine, of an earlier boot, or in an object store, counts as there, and how
 often it says so there."""
 WAITING_SECONDS, SAYS_SO_SECONDS = 60, 10
-"""The same of one that waits, which others wait for."""
+"""How long a waiting producer counts as there, and how often it says so: others wait for it."""
 _APPLICATION = "pulsar_spark.waiting_producer"
 
 
@@ -72,8 +72,8 @@ class TopicProducers:
             yield
 
     def enter(self, *, is_waiting: bool = False) -> None:
-        """Be there for others from now on; again, to wait no more. Who waits has a place in the topic's log, which it
-        keeps however often it enters."""
+        """Let others see this producer from now on; a second call ends the waiting. A waiting producer has a place in
+        the topic's log, which it keeps however often it enters."""
         self.leave()
         with _but_for_the_disk():
             if is_waiting and self._waits_since is None:
@@ -82,12 +82,12 @@ class TopicProducers:
             self._held = hold(self._folder / uuid.uuid4().hex, {**self._said, **more})
 
     def is_first(self) -> bool:
-        """Of those that wait, does none do so for longer?"""
+        """Whether no other producer has waited longer."""
         mine = float("inf") if self._waits_since is None else self._waits_since
         return all(other.waits_since > mine for other in self.others() if other.is_waiting)
 
     def go_on_waiting(self) -> None:
-        """Say now and then that it does."""
+        """Renew the sign that it waits, every :data:`SAYS_SO_SECONDS`."""
         if time.monotonic() >= self._said_so + SAYS_SO_SECONDS:
             self._said_so = time.monotonic()
             self.renew()
@@ -128,7 +128,7 @@ class TopicProducers:
     def send_away(self) -> None:
         """The others are there no more."""
         for path in self._files():
-            with contextlib.suppress(IsADirectoryError):  # which is no producer
+            with contextlib.suppress(IsADirectoryError):  # a folder is no producer
                 path.unlink(missing_ok=True)
 
     def _files(self) -> list[AnyPath]:

@@ -1,10 +1,9 @@
-"""What publish commits say of the entries in their files: of a column that is the same in all rows, its value.
+"""Values of columns from the statistics in publish commits, without opening the data files.
 
-A commit's statistics are the least and the greatest value of a column. In a file of one message, or of one batch where
-its entry is asked about, they agree, and are the value. So who wants to know little of very many messages that were
-sent one at a time reads a commit for each, which costs a tenth of what opening a Parquet file does. Only commits of
-this package are believed: what it rounds makes the two differ, where another writer's may agree and be rounded. Source:
-the Delta protocol, "Per-file Statistics".
+Statistics have the least and the greatest value of a column. In a file of one message, or of one batch, they are often
+equal, and then they are the value of all rows. Reading a commit costs a tenth of opening a Parquet file, which counts
+where very many messages were sent one at a time. Only commits of this package are believed: where it rounds, the two
+differ, while those of another writer may be equal and rounded. Source: the Delta protocol, "Per-file Statistics".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.table_specs import MESSAGES
 
 MOST_ENTRIES = 64
-"""It is not worth to ask of files with more entries: few of them are many."""
+"""Files with more entries are opened: there are never very many of them."""
 AT_ONCE = 16
 """Calls of a store under way at once."""
 
@@ -34,8 +33,8 @@ T, R = TypeVar("T"), TypeVar("R")
 
 
 def said_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
-    """Of each of *runs* the values of *columns* that all rows of its file have, as their commit says; None where it
-    does not, and where the file is not there as large as it says. What happened to the rows since is not asked."""
+    """For each of *runs* the values of *columns* that all rows of its file have, by its commit. None where the commit
+    does not tell, or the file is not there in that size. Later changes of the rows are not looked at."""
 
     def of_commit(members: list[Run]) -> list[Values | None]:
         files = _files_of(TableLog(table), members[0].ledger_id)
@@ -47,8 +46,8 @@ def said_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> 
 
 
 def least_said(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetime | None]:
-    """Of each of *runs* an instant before which no row of its file has one in *column*, as its commit says; None where
-    it does not."""
+    """For each of *runs* a lower bound of the instants in *column* of its file, by its commit; None where the commit
+    does not tell."""
 
     def of_run(run: Run) -> datetime | None:
         file = _files_of(TableLog(table), run.ledger_id).get(run.path)
@@ -58,7 +57,7 @@ def least_said(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetim
 
 
 def _each(table: AnyPath, read: Callable[[T], R], asked: Sequence[T]) -> Iterator[R]:
-    """What *read* gives of each of *asked*; in a store of many at once."""
+    """The result of *read* for each of *asked*, several at a time in an object store."""
     if store_of(table).is_local or len(asked) < 2:
         yield from map(read, asked)
         return
@@ -67,7 +66,7 @@ def _each(table: AnyPath, read: Callable[[T], R], asked: Sequence[T]) -> Iterato
 
 
 def _files_of(log: TableLog, version: int) -> dict[str, AddedFile]:
-    """The files that a commit added, by path; none of one that is no longer in the log, or is not ours."""
+    """The files that a commit added, by path; none where the commit left the log, or is of another writer."""
     try:
         commit = log.commit(version)
     except CorruptState:
@@ -93,7 +92,7 @@ def _values(file: AddedFile, columns: Iterable[str]) -> Values | None:
 
 
 def _value(file: AddedFile, name: str) -> object | None:
-    """The value of a column in all rows; null, too, where the file has no such column."""
+    """The value of a column in all rows; None for null, and where the file has no such column."""
     kind = MESSAGES.schema.field(name).type
     nulls = file.null_counts.get(name, _UNKNOWN if pa.types.is_string(kind) else file.rows)
     if not file.rows or nulls not in (0, file.rows):
@@ -114,7 +113,7 @@ def _value(file: AddedFile, name: str) -> object | None:
 
 
 def _instant(said: str) -> datetime:
-    """ValueError for one that may stand for any that Python's calendar does not have."""
+    """The instant; ValueError where it may stand for one beyond Python's calendar."""
     found = instant_of(said)
     if found is None or is_beyond_calendar(found):
         raise ValueError(said)

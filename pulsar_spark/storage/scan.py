@@ -61,8 +61,8 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
 
 
 def check_opens(path: str | os.PathLike) -> None:
-    """:class:`CorruptState` for a table that Spark cannot open because something of its log is torn; for who lets Spark
-    read it, which may know features that we do not."""
+    """Raise :class:`CorruptState` where the log of a table is torn, before Spark reads the table. Features that only
+    Spark knows are no fault."""
     try:
         open_table(path)
     except CorruptState:
@@ -70,7 +70,7 @@ def check_opens(path: str | os.PathLike) -> None:
 
 
 def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
-    """What to raise for a table that ``deltalake`` cannot open: a fault of the disk as it is."""
+    """The error to raise for a table that ``deltalake`` cannot open; a fault of the disk is raised as it is."""
     if is_fault_of_disk(error):
         return error
     try:
@@ -84,9 +84,8 @@ def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
 
 @contextlib.contextmanager
 def reading(table: str | os.PathLike) -> Iterator[None]:
-    """Let whatever is met in the block that is broken in a *table*, its log or a data file that is gone or torn, be
-    :class:`CorruptState`, which names it. What passes is raised as it is: a fault of the disk, and a file that left the
-    table, which whoever opens it again does without."""
+    """Turn errors of the block that a torn log or data file of *table* causes into :class:`CorruptState`, which names
+    it. Faults of the disk, and a missing file that is no longer the table's, are raised as they are."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -171,6 +170,6 @@ def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
 
 
 def read_rows(path: str | os.PathLike, columns: list[str] | None = None, only: "Expression | None" = None) -> pa.Table:
-    """*columns* of those rows of a table that are asked for, in its latest version."""
+    """*columns* of the rows of a table in its latest version; *only* is a filter."""
     with reading(path):
         return dataset_of(path).to_table(columns=columns, filter=only)

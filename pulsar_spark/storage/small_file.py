@@ -1,8 +1,8 @@
-"""Small JSON files of a root, each replaced whole: what they say, and what becomes of one that says nothing.
+"""Small JSON files of a root: reading them, and what to do with one that cannot be read.
 
-Anything may lie under such a name: a folder, a pipe, half a text, numbers that no machine has. Whoever reads one gets
-a JSON object, or a ValueError with the cause in words, and then goes by what holds without the file. The log says so
-once. Whoever writes next keeps what lies there beside, under a name that says so.
+Anything may lie under such a name: a folder, a pipe, half a text, an impossible number. Readers get a JSON object, or a
+ValueError with the cause in words. Then they go on as if there were no file, and log that once. The next writer keeps
+the unreadable file under another name (:func:`keep_aside`).
 """
 
 import json
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 
 def read_small(path: AnyPath) -> bytes:
-    """The bytes of the file; none of what is no file, and at most one more than there may be. FileNotFoundError where
-    nothing lies there."""
+    """The bytes of the file, at most :data:`MOST_BYTES` and one; no bytes of a folder or a pipe. FileNotFoundError
+    without it."""
     return store_of(path).read_small(path, MOST_BYTES)
 
 
@@ -74,15 +74,15 @@ def process_id_of(said: dict) -> int:
 
 
 def say_unreadable(path: AnyPath, content: bytes, why: object, instead: str) -> None:
-    """Log once for each content of the file why it cannot be read, and what holds *instead*."""
+    """Log *why* the file cannot be read and what holds *instead*, once for each content."""
     if _said.get(str(path)) != hash(content):
         _said[str(path)] = hash(content)
         log.warning("%r cannot be read (%s): %s", str(path), why, instead)
 
 
 def keep_aside(path: AnyPath) -> AnyPath:
-    """Keep what lies there under another name, for who replaces it next; that name. A folder is moved, a file has both
-    names until it is replaced."""
+    """Keep what lies at *path* under another name, which is returned. A folder is moved; a file has both names until
+    the caller replaces it."""
     store, aside = store_of(path), path.with_name(f"{path.name}.broken-{time.time_ns()}")
     if store.is_local and not stat.S_ISREG(os.lstat(path).st_mode):
         os.rename(path, aside)

@@ -1,9 +1,9 @@
-"""The sign of a broker that is on its way: who starts, since when, and what it is at.
+"""The sign of a broker that is starting: which process, since when, and what it is doing.
 
-A broker has Spark to start, its tables to read and its query to begin before it serves, which takes from ten seconds to
-minutes; and Spark may end its query, which is then started again. The sign is a lease beside that of the root's first
-bundle, renewed by a thread, so it is gone when its process is. Of several brokers that start at once it says one.
-Whether a broker serves is what the lease of a bundle says, never this.
+Before a broker serves it starts Spark, reads its tables and begins its query, which takes ten seconds to minutes. Spark
+may also end the query, which is then started again. The sign is a lease beside that of the root's first bundle. A
+thread renews it, so it ends with its process. Where several brokers start at once it names one of them. It never says
+whether a broker serves: the lease of a bundle says that.
 """
 
 import datetime
@@ -34,7 +34,7 @@ _lock = forks.module_lock()
 
 
 class Starting(NamedTuple):
-    """What the sign says: ``what`` goes on since then (Unix time), in which process of which machine."""
+    """The content of the sign: ``what`` goes on, since ``since_ms`` (Unix time), and in which process of which host."""
 
     what: str
     since_ms: int
@@ -43,15 +43,15 @@ class Starting(NamedTuple):
     until: float
 
     def told(self) -> str:
-        """For people: what goes on, and since when."""
+        """The same as a text for people."""
         began = datetime.datetime.fromtimestamp(self.since_ms / 1000, datetime.UTC)
         seconds = max(0, round(time.time() - self.since_ms / 1000))
         return f"{self.what} (since {began:%H:%M:%S} UTC, {shown_seconds(seconds)}; process {self.pid} on {self.host})"
 
 
 def starting(layout: Layout) -> Starting | None:
-    """The broker of the root that is on its way; None where none is. Who asks looks once, so clocks are compared
-    wherever the root lies: it decides nothing."""
+    """The starting broker of the root; None without one. It compares clocks, also in an object store, because nothing
+    is decided by it."""
     said = _file(layout).read()
     if said is None or said.until <= time.time():
         return None
@@ -59,7 +59,7 @@ def starting(layout: Layout) -> Starting | None:
 
 
 class StartingSign:
-    """That of this process, for one root. A thread of its own writes it, so that a slow disk holds up no start."""
+    """The sign of this process for one root. A thread writes it, so that a slow disk does not delay the start."""
 
     def __init__(self, layout: Layout, what: str):
         self._file, self._what, self._since_ms = _file(layout), what, time.time_ns() // 1_000_000
@@ -68,7 +68,7 @@ class StartingSign:
         self._thread.start()
 
     def end(self) -> None:
-        """The broker serves, stands by or stops."""
+        """Withdraw the sign: the broker serves, stands by or stops."""
         self._ended.set()
         self._thread.join(LEASE_SECONDS)
 
@@ -88,8 +88,8 @@ class StartingSign:
 
 
 def announce_start(root: str | os.PathLike) -> None:
-    """Say, before Spark is there, that a broker of *root* is on its way, and make the root, which is refused then if it
-    can be none. A disk that fails for now is the broker's to bear."""
+    """Make the root and put up the sign, before Spark is there. A folder that can be no root is refused at once; with
+    a disk that fails for now the broker deals later."""
     layout = Layout(root)
     try:
         prepare_root(layout)
@@ -100,7 +100,7 @@ def announce_start(root: str | os.PathLike) -> None:
 
 
 def begin_starting(layout: Layout, what: str = STARTS) -> None:
-    """Say that a broker of this process is on its way, until :func:`end_starting`; said before, it stays as it is."""
+    """Put up the sign of this process until :func:`end_starting`; one that is there stays as it is."""
     if layout.bundle_folder().is_dir():
         with _lock:
             if str(layout.root) not in _signs:
@@ -108,7 +108,7 @@ def begin_starting(layout: Layout, what: str = STARTS) -> None:
 
 
 def end_starting(layout: Layout) -> None:
-    """It serves, stands by or stops; nothing where it was not said."""
+    """Withdraw the sign of this process, if there is one."""
     with _lock:
         sign = _signs.pop(str(layout.root), None)
     if sign is not None:
