@@ -48,7 +48,7 @@ class BundleVerbs:
         wanted, bundles = parse_range(bundle), bundles_of(self.layout)
         if wanted not in bundles.ranges:
             raise InvalidConfiguration(
-                f"bundle {bundle!r} is none of the root: it has {', '.join(map(str, bundles.ranges))}"
+                f"bundle {bundle!r} does not exist in this root, which has {', '.join(map(str, bundles.ranges))}"
             )
         folder = bundles.folders[bundles.ranges.index(wanted)]
         return [str(half) for half in split_bundle(Layout(self.layout.root, folder), at)]

@@ -116,17 +116,17 @@ class Doctor:
         bundles = layouts_of(self.layout)
         holder = next(filter(None, (BundleLease(bundle, "repair").sure_holder() for bundle in bundles)), None)
         if dry_run:
-            return Repaired(DELAY_INDEX.name, None, True, "it would be made anew from the topics")
+            return Repaired(DELAY_INDEX.name, None, True, "it would be rebuilt from the topics")
         if holder is None:
             for bundle in bundles:
                 remove_index(bundle)
-            return Repaired(DELAY_INDEX.name, None, True, "removed: the next broker makes it anew from the topics")
+            return Repaired(DELAY_INDEX.name, None, True, "removed: the next broker rebuilds it from the topics")
         (reply,) = self._requester.ask([{"kind": "rebuild_delay_index"}])
         return Repaired(
             DELAY_INDEX.name,
             None,
             True,
-            f"broker {holder.broker_id!r} makes it anew from {reply.text} topics; what is there serves until then",
+            f"broker {holder.broker_id!r} rebuilds it from {reply.text} topics; the present index serves until then",
         )
 
     def get_durability(self) -> str:
@@ -144,7 +144,7 @@ def _older_layout(layout: Layout) -> list[Finding]:
     """What a migration would change in a root whose tables are sound."""
     done, root = migrate_by_hand(layout, dry_run=True), str(layout.root)
     if done.before == done.after:
-        text = "the topic lacks what layout {} brought, and is served without"
+        text = "the topic lacks the additions of layout {}, and is served without them"
         return [
             Finding("older_layout", each.table, root, None, each.error or text.format(each.version), MIGRATE)
             for each in done.changes

@@ -111,8 +111,8 @@ class PartitionMessages:
             if position in parts:
                 return last
         raise InvalidMessage(
-            f"position {position} of topic {self._name!r} is a chunk of a message that is not complete: look at "
-            "'pulsar-spark chunks list'"
+            f"position {position} of topic {self._name!r} is a chunk of an incomplete message: "
+            "see 'pulsar-spark chunks list'"
         )
 
     def _read(self, first: int, last: int) -> Iterator[Message]:
@@ -143,7 +143,7 @@ def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[Partition
     if is_id and at.partition() >= 0:
         partition, (found, partitions) = at.partition(), resolve_topic(layout, topic)
         if partition not in partitions:
-            raise InvalidMessage(f"message id {at} is of another partition than {topic!r}")
+            raise InvalidMessage(f"message id {at} belongs to another partition than {topic!r}")
     else:
         found, partition = resolve_partition(layout, topic, "look at")
     messages = PartitionMessages(layout_of(layout, found.name), found, partition)

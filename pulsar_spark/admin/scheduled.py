@@ -115,7 +115,7 @@ class ScheduledMessages:
         later or earlier. *select*, *every*, *reason* and *tell* are as for :meth:`cancel_scheduled`.
         """
         if (to is None) == (by is None):
-            raise InvalidConfiguration("to when are they moved? Give a time, or how much later, and not both")
+            raise InvalidConfiguration("no new time for the messages: give either a time, or how much later")
         chosen = _chosen("moved", selection(**select), every)
         if isinstance(to, datetime.datetime):
             to = deliver_millis(aware(to))
@@ -186,8 +186,7 @@ class ScheduledMessages:
 def _chosen(what: str, chosen: Selection, every: bool) -> Selection:
     if chosen.is_all and not every:
         raise InvalidConfiguration(
-            f"which messages are to be {what}? Name times, keys, properties or ids, or give --all (in Python "
-            "every=True)"
+            f"no messages selected to be {what}: give times, keys, properties or ids, or --all (in Python every=True)"
         )
     return chosen
 

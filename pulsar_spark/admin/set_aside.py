@@ -50,8 +50,8 @@ class SetAsideVerbs:
     def _ask_about(self, kind: str, entry_id: str | None, all_entries: bool) -> int:
         if (entry_id is None) != all_entries:
             raise InvalidConfiguration(
-                "name one that is set aside, as 'pulsar-spark set-aside list' shows it, or give --all (in Python "
-                "all_entries=True)" + ("" if entry_id is None else f", not both: {entry_id!r}")
+                "give the id of an entry that 'pulsar-spark set-aside list' shows, or --all "
+                "(in Python all_entries=True)" + ("" if entry_id is None else f", not both: {entry_id!r}")
             )
         require_root(self.layout)
         (reply,) = self._requester.ask(

@@ -54,7 +54,7 @@ class WaitingLetters:
         """
         if topic is None and letter is None and not drop_all:
             raise InvalidConfiguration(
-                "which letters are to be dropped? Name a topic or a letter, or give --all (in Python drop_all=True)"
+                "no letters selected to drop: give a topic or a letter, or --all (in Python drop_all=True)"
             )
         return self._ask_waiting(
             "drop_waiting_letters",

@@ -275,7 +275,7 @@ def _pattern_of(topic: str) -> re.Pattern[str]:
     try:
         return re.compile(topic)
     except re.error as wrong:
-        raise InvalidTopicName(f"topic pattern {topic!r} is no regular expression: {wrong}") from wrong
+        raise InvalidTopicName(f"topic pattern {topic!r} is not a regular expression: {wrong}") from wrong
 
 
 def _attempt(opening: ProducerOpening) -> blocking_producer.Producer | None:

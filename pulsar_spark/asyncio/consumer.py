@@ -191,7 +191,7 @@ class Consumer(Described):
             version = await asyncio.wait_for(future, timeout)
         except TimeoutError:
             raise Timeout(
-                f"the root could not be written within {shown_seconds(timeout)}: the consumer's lease will end"
+                f"the root could not be written within {shown_seconds(timeout)}: the consumer ends with its lease"
             ) from None
         if version < 0:
             raise consumer._channel.failure

@@ -30,7 +30,7 @@ def schemas_of(given: Sequence[str]) -> dict[str, str]:
         if not namespace or not schema:
             raise InvalidConfiguration(f"--schema {each!r}: give <tenant>/<namespace>=<schema>")
         if namespace in found:
-            raise InvalidConfiguration(f"--schema names namespace {namespace!r} twice: give it one schema")
+            raise InvalidConfiguration(f"--schema has namespace {namespace!r} twice: give it one schema")
         found[namespace] = schema
     return found
 

@@ -43,7 +43,7 @@ progress_console = Console(stderr=True)
 def chosen(enable: bool | None) -> bool:
     """What ``--enable/--disable`` says, one of which has to be given."""
     if enable is None:
-        raise InvalidConfiguration("is it on or off? Give --enable or --disable")
+        raise InvalidConfiguration("neither on nor off: give --enable or --disable")
     return enable
 
 

@@ -107,7 +107,7 @@ def produce(
         "deliver_after": parse_seconds("--deliver-after", deliver_after),
     }
     if deliver_at and deliver_after is not None:
-        raise InvalidConfiguration("--deliver-at and --deliver-after both say when to deliver: choose one")
+        raise InvalidConfiguration("--deliver-at and --deliver-after exclude each other: choose one")
     contents = _contents(messages, file, separator, times)
     keyed = (_split_key(payload, key, os.fsencode(key_separator) if key_separator else None) for payload in contents)
     made = _what_is_made(Layout(root), topic)
@@ -177,7 +177,7 @@ def _check_text(what: str, text: str | None) -> None:
     try:
         (text or "").encode()
     except UnicodeEncodeError as broken:
-        raise InvalidConfiguration(f"{what} {text!r} is no text that UTF-8 can hold: give another") from broken
+        raise InvalidConfiguration(f"{what} {text!r} cannot be encoded as UTF-8: give another") from broken
 
 
 def _milliseconds(text: str | None) -> int | None:

@@ -41,11 +41,11 @@ def upload(topic: Topic, root: Root, file: File, as_json: Json = False):
         said = json.loads(file.read_text(encoding="utf-8"))
         kind, schema, properties = said["type"], said.get("schema", ""), said.get("properties") or {}
         if not all(isinstance(value, str) for value in properties.values()):
-            raise TypeError("a property is no text")
+            raise TypeError("a property is not a text")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
         raise InvalidConfiguration(
-            f"{str(file)!r} says no schema ({type(wrong).__name__}: {wrong}): give a file of JSON with 'type' and "
-            "'schema', and texts as 'properties'"
+            f"{str(file)!r} has no schema ({type(wrong).__name__}: {wrong}): give a JSON file with 'type', "
+            "'schema' and, as texts, 'properties'"
         ) from wrong
     version = admin(root).create_schema(topic, kind, schema, properties, said.get("name"))
     if as_json:

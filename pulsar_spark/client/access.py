@@ -21,7 +21,7 @@ class Access:
         self._mode, self._name, self._topic = settings.access_mode, settings.producer_name, str(topic.name)
         if self.is_alone and len(partitions) < len(topic.partition_indexes):
             raise OperationNotSupported(
-                f"access_mode {self._mode.name}: a topic is had as a whole; name {self._topic!r} and no partition of it"
+                f"access_mode {self._mode.name} applies to a whole topic: give {self._topic!r} instead of a partition"
             )
         self.claim = ExclusiveClaim(topic.path, self._topic, self._name)
         self._producers = TopicProducers(topic.path, self._name, partitions)
@@ -73,13 +73,15 @@ class Access:
     def _share(self) -> None:
         topic, others, holder = self._topic, self._producers.others(), self.claim.holder()
         if holder is not None:
-            raise ProducerBusy(f"producer {holder!r} has topic {topic!r} for itself: wait until it is closed")
+            raise ProducerBusy(f"producer {holder!r} has exclusive access to topic {topic!r}: wait until it is closed")
         for other in others:
             if other.is_waiting:
-                raise ProducerBusy(f"producer {other.name!r} waits to have topic {topic!r} for itself: let it go first")
+                raise ProducerBusy(
+                    f"producer {other.name!r} waits for exclusive access to topic {topic!r}: wait until it is closed"
+                )
             if other.name == self._name:
                 raise ProducerBusy(
-                    f"there is a producer {self._name!r} on topic {topic!r}: close it, or give another name"
+                    f"topic {topic!r} already has a producer {self._name!r}: close it, or give another name"
                 )
         self._producers.enter()
 
@@ -88,8 +90,8 @@ class Access:
         if others or not self.claim.take(is_fencing=is_fencing):
             other = others[0].name if others else self.claim.holder() or ""
             raise ProducerFenced(
-                f"producer {other!r} is on topic {self._topic!r}: close it, or take the topic from it with access_mode "
-                "ExclusiveWithFencing"
+                f"topic {self._topic!r} has producer {other!r}: close it, or take the topic over with "
+                "access_mode ExclusiveWithFencing"
             )
         self._producers.send_away()
         self._producers.enter()

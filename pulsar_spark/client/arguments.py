@@ -68,7 +68,7 @@ def check_properties(properties: object) -> None:
     check_type(dict, properties, "properties")
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError(f"argument properties: {name!r} = {value!r} is not a text for a text")
+            raise ValueError(f"argument properties: {name!r} = {value!r}: name and value must be texts")
 
 
 def check_kept_properties(properties: object) -> None:
@@ -84,7 +84,7 @@ def check_utf8(text: str, name: str) -> None:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as broken:
-            raise ValueError(f"argument {name}: {text!r} is no text that UTF-8 can hold") from broken
+            raise ValueError(f"argument {name}: {text!r} cannot be encoded as UTF-8") from broken
 
 
 def public_call(method: Method) -> Method:

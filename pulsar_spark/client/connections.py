@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pulsar_spark.client.arguments import check_type, check_type_or_none, given
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 
-WHY_NO_CREDENTIALS = "a folder has no TLS, authentication or listeners; the file system says who may read and write"
+WHY_NO_CREDENTIALS = "a folder has no TLS, authentication or listeners; the permissions of the file system apply"
 
 
 class Authentication:
@@ -184,9 +184,9 @@ def check_service_url(service_url: object, **options: tuple[object, object]) -> 
         return
     for name, (value, default) in options.items():
         if value != default:
-            raise ValueError(f"argument {name}: give it in the ServiceInfo, where the address is one")
+            raise ValueError(f"argument {name}: give it in the ServiceInfo instead")
     raise OperationNotSupported(
-        f"{type(service_url).__name__}: a root is one folder, which fails over to no other: give its 'delta:<root>'"
+        f"{type(service_url).__name__}: a root is one folder without failover: give its URL 'delta:<root>'"
     )
 
 

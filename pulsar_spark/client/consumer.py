@@ -84,7 +84,7 @@ class Consumer(Described, Acknowledging):
             self._request["dead_letter_topic"] = letter_topics.dead
         self._subscriptions = self._subscriptions_of(topics)
         if len({(each.topic.topic_id, each.partition) for each in self._subscriptions}) < len(self._subscriptions):
-            raise InvalidConfiguration(f"topics {topic_name!r}: some partition is named twice")
+            raise InvalidConfiguration(f"topics {topic_name!r} contain a partition twice")
         if not settings.receiver_queue_size and self._subscriptions:
             self._receiver.set_without_queue(self._subscriptions[0])
         self._places = Places(self._subscriptions, topic_name, client._timeout)
@@ -174,7 +174,7 @@ class Consumer(Described, Acknowledging):
         for subscription in added:
             subscription.joined()
         self._channel.logger.info(
-            "%s: consumer %r has %d partitions more", self._receiver.name, self.consumer_name(), len(added)
+            "%s: consumer %r reads %d new partitions", self._receiver.name, self.consumer_name(), len(added)
         )
 
     def _lose(self, subscription: PartitionSubscription, error: PulsarSparkError) -> None:
@@ -190,10 +190,10 @@ class Consumer(Described, Acknowledging):
         if any(each.topic.topic_id == topic.topic_id for each in self._subscriptions):
             return
         if self._subscriptions or self._follows_pattern:
-            self._channel.logger.warning("%s: %s: the consumer goes on without it", self._receiver.name, error)
+            self._channel.logger.warning("%s: %s: the consumer continues without it", self._receiver.name, error)
             return
         if topic.partitions or len(self._topics) > 1:
-            error = AlreadyClosed(f"{error}, and nothing is left of {self._topic_name!r} to receive from")
+            error = AlreadyClosed(f"{error}; the consumer of {self._topic_name!r} has no partition left")
         self._channel.logger.error("%s: the consumer is closed: %s", self._receiver.name, error)
         self._receiver.fail(error)
 
@@ -390,4 +390,4 @@ class Consumer(Described, Acknowledging):
     def _check_no_listener(self) -> None:
         self._receiver.check_open()
         if self._listener is not None:
-            raise InvalidConfiguration("a consumer with a message listener receives through it only")
+            raise InvalidConfiguration("a consumer with a message listener passes messages only to that")

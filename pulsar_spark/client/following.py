@@ -63,7 +63,7 @@ class Following(Worker):
             try:
                 look()
             except (PulsarSparkError, OSError, DeltaError) as error:
-                self._logger.warning("topics were not looked at, which is tried again: %s", error)
+                self._logger.warning("new topics could not be listed; the client tries again: %s", error)
 
     def _wait(self) -> Callable[[], None] | None:
         """The look whose time has come; None when it is over."""

@@ -39,7 +39,7 @@ class Joining:
         except MessagesLost as lost:
             return lost
         except UnreadableMessage as wrong:
-            wrong = UnreadableMessage(f"{wrong}; acknowledge it to be rid of it")
+            wrong = UnreadableMessage(f"{wrong}; acknowledge the message to skip it")
             return last._joined(None, first_chunk, unreadable(wrong, last.message_id().of_chunks(first_chunk)))
         return None if payload is None else last._joined(payload, first_chunk)
 

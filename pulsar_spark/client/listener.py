@@ -45,9 +45,7 @@ class Listener:
                 except AlreadyClosed:
                     return
                 except (UnreadableMessage, MessagesLost) as error:
-                    self._owner._client._logger.error(
-                        "the listener gets no message that is lost or cannot be read: %s", error
-                    )
+                    self._owner._client._logger.error("the listener skips a lost or unreadable message: %s", error)
                     continue
                 if message is not None and self._may_call():
                     self._is_calling = True

@@ -113,7 +113,7 @@ class _NotReceived:
     """Stands for the block of a message that a program made by itself."""
 
     def __getattr__(self, name: str) -> Any:
-        raise InvalidMessage("this Message was made by the program, so it says nothing: use one that was received")
+        raise InvalidMessage("this Message was created by the program and has no content: use a received message")
 
 
 class Message:
@@ -280,8 +280,8 @@ class MessageBatch:
     def parse_from(self, data: bytes, size: int) -> list[Message]:
         """Raises :class:`OperationNotSupported` for any *data* and any number of messages (*size*)."""
         raise OperationNotSupported(
-            "MessageBatch: a batch is rows of its topic's table here, there are no bytes of it: receive or read its "
-            "messages, each is one of its own"
+            "MessageBatch: a batch is stored as rows of its topic's table here, not as bytes: receive or "
+            "read its messages one by one"
         )
 
 

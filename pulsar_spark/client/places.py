@@ -64,7 +64,8 @@ class Places:
                 subscription = delivery.subscription
             if subscription is None:
                 raise InvalidMessage(
-                    f"message {message.message_id()} of {message.topic_name()!r} is not one of {self._topic_name!r}"
+                    f"message {message.message_id()} of {message.topic_name()!r} does not belong "
+                    f"to {self._topic_name!r}"
                 )
             return Place(
                 subscription,
@@ -111,7 +112,7 @@ class Places:
         ]
         if not fitting:
             raise InvalidMessage(
-                f"message id {message_id}{f' of {name!r}' if name else ''} is not one of {self._topic_name!r}"
+                f"message id {message_id}{f' of {name!r}' if name else ''} does not belong to {self._topic_name!r}"
             )
         if len(fitting) > 1:
             raise _without_topic(message_id)
@@ -136,6 +137,6 @@ def await_numbering(ledgers: LedgerIndex, subscription: PartitionSubscription, l
 
 def _without_topic(message_id: MessageId) -> OperationNotSupported:
     return OperationNotSupported(
-        f"message id {message_id} does not say which topic it is of: give the message that was received, its id, or "
+        f"message id {message_id} does not contain its topic: give the received message, its id, or "
         "MessageId.deserialize(bytes, topic)"
     )

@@ -125,7 +125,7 @@ class Publisher(Worker):
                 self._fail(
                     self._under_way,
                     UnknownError(
-                        "the message could not be turned into a row: see the traceback of the publisher's thread"
+                        "the message could not be converted to a row: see the traceback of the publisher's thread"
                     ),
                 )
                 self._under_way = []
@@ -241,8 +241,8 @@ class Publisher(Worker):
                     self._fail(
                         [entry._replace(messages=[message])],
                         InvalidMessage(
-                            f"{name} {text!r:.80} cannot be written as UTF-8: it has half of a surrogate pair; "
-                            "send it as bytes in the payload"
+                            f"{name} {text!r:.80} cannot be encoded as UTF-8: it contains half of a surrogate "
+                            "pair; send it as bytes in the payload"
                         ),
                     )
             if written:

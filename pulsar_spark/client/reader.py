@@ -115,9 +115,8 @@ class Reader(Described):
             elif messageid != MessageId.earliest:
                 if messageid.partition() not in self._partitions:
                     raise InvalidConfiguration(
-                        f"message id {messageid} is of no partition that is read: read {self._names} from the "
-                        "earliest or latest, "
-                        "or one partition by its own name"
+                        f"message id {messageid} belongs to no partition that is read: read {self._names} "
+                        "from the earliest or latest, or one partition by its name"
                     )
                 self._start_id = messageid
             first = 1 if self._start_id is None else self._start_id.ledger_id()
@@ -136,7 +135,7 @@ class Reader(Described):
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         if self._listener is not None:
-            raise InvalidConfiguration("a reader with a listener reads through it only")
+            raise InvalidConfiguration("a reader with a listener passes messages only to that")
         message = self._take(None if timeout_millis is None else timeout_millis / 1000)
         if message is None:
             raise Timeout(f"no message within {timeout_millis} ms")

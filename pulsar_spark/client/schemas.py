@@ -119,7 +119,7 @@ class TopicSchemas:
             policies, name = self._policies(str(topic.name)), str(topic.name)
             if not is_upload and not takes_new_schemas(policies, name):
                 raise IncompatibleSchema(
-                    f"topic {name!r} does not keep this schema, and takes no new ones: upload it with "
+                    f"topic {name!r} does not have this schema, and does not accept new ones: upload it with "
                     "'pulsar-spark schemas upload', or set the policy is_allow_auto_update_schema to 1"
                 )
             why = refusal(kept, info, strategy_of(policies, name))
@@ -132,8 +132,8 @@ class TopicSchemas:
         name = str(topic.name)
         if self._table.kept(topic.topic_id) and wants_schemas(self._policies(name), name):
             raise IncompatibleSchema(
-                f"topic {name!r} keeps a schema and takes no producers without one: create the producer with its "
-                "schema, or set the policy schema_validation_enforced to 0"
+                f"topic {name!r} has a schema and accepts no producers without one: create the producer with "
+                "its schema, or set the policy schema_validation_enforced to 0"
             )
 
     def _policies(self, topic: str) -> dict[tuple[str, str], str]:

@@ -23,7 +23,7 @@ def check_target(target: object) -> None:
     if isinstance(target, bool) or not isinstance(target, (MessageId, int)):
         raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(target)}")
     if isinstance(target, int) and not 0 <= target <= LATEST_MS:
-        raise InvalidConfiguration(f"seek: {target} is no time in ms since 1970: give one from 0 to {LATEST_MS}")
+        raise InvalidConfiguration(f"seek: {target} is not a time in ms since 1970: give one from 0 to {LATEST_MS}")
 
 
 def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:

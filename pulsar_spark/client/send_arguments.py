@@ -81,7 +81,7 @@ def deliver_at_ms(deliver_at: object, deliver_after: object, now_ms: int) -> int
         deliver_at = now_ms + deliver_after // timedelta(milliseconds=1)
     if deliver_at is not None and abs(deliver_at) > MAX_MS:
         given = f"deliver_at {deliver_at!r}" if deliver_after is None else f"deliver_after {str(deliver_after)!r}"
-        raise InvalidMessage(f"{given} is beyond what 64 bits hold: give milliseconds since 1970, {MAX_MS} at most")
+        raise InvalidMessage(f"{given} exceeds 64 bits: give milliseconds since 1970, at most {MAX_MS}")
     return deliver_at
 
 

@@ -82,4 +82,4 @@ class ChunkedSend(Answered):
     def give_up(self) -> None:
         """Ctrl-C ended the call that was putting the chunks into the queue: nobody is told, and no more are sent."""
         with self._lock:
-            self.error = self.error or AlreadyClosed("the message was given up by Ctrl-C before all of it was queued")
+            self.error = self.error or AlreadyClosed("Ctrl-C stopped the send before the whole message was queued")

@@ -185,8 +185,8 @@ class Sending:
         if not most_ms or waits_ms <= most_ms:
             return None
         return NotAllowedError(
-            f"a message that waits {shown_seconds(waits_ms / 1000)} for its deliver time is above the maximum of "
-            f"{most_ms} ms of {self._topic_name!r}: deliver it earlier, or raise the maximum "
+            f"a delay of {shown_seconds(waits_ms / 1000)} is above the maximum of {most_ms} ms of "
+            f"{self._topic_name!r}: deliver it earlier, or raise the maximum "
             "(set-delayed-delivery --max-delay)"
         )
 
@@ -228,8 +228,8 @@ class Sending:
         while limit > 0 and self._pending + count > limit and not self._is_closed:
             if not self._settings.block_if_queue_full:
                 return ProducerQueueIsFull(
-                    f"producer {self._name!r} has {self._pending} of at most {limit} messages and chunks pending, and "
-                    f"this needs {count} more: wait for some, set block_if_queue_full or raise max_pending_messages"
+                    f"producer {self._name!r} has {self._pending} of at most {limit} messages and chunks "
+                    f"pending, and needs {count} more: wait, set block_if_queue_full or raise max_pending_messages"
                 )
             self._close_batches()
             self._condition.notify_all()

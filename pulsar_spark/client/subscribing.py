@@ -194,7 +194,7 @@ class Subscribing:
         if not isinstance(topic, re.Pattern):
             return self._join(_topic_names(topic), settings)
         if isinstance(topic.pattern, bytes):
-            raise ValueError("argument topic: a pattern of a text expected, not of bytes")
+            raise ValueError("argument topic: the pattern must be a text, not bytes")
         if mode is RegexSubscriptionMode.NonPersistentOnly:
             raise OperationNotSupported(
                 "regex_subscription_mode NonPersistentOnly: there are no non-persistent topics here, a topic is a table"
@@ -207,7 +207,7 @@ class Subscribing:
         """A connected consumer of all topics the pattern fits, now and, looked for every *period* seconds, later."""
         if settings.retry_enable:
             raise InvalidConfiguration(
-                f"topic pattern {str(pattern)!r}: with retry_enable topics are named, as their retry letter topic is"
+                f"topic pattern {str(pattern)!r}: retry_enable needs a topic or a list of topics, not a pattern"
             )
         settings.queue_size(2)  # refuses the size 0: however many topics fit now, there may be more
         consumer = self._join([], settings, pattern)
@@ -217,7 +217,7 @@ class Subscribing:
             try:
                 return topic.topic_id not in known and not self._schemas.check_consumer(topic, settings.schema)
             except IncompatibleSchema as refused:
-                self._logger.warning("topic %s, which fits %s, is not consumed: %s", topic.name, pattern, refused)
+                self._logger.warning("topic %s matches %s but is not consumed: %s", topic.name, pattern, refused)
                 return False
 
         def join(found: list[Topic]) -> None:

@@ -261,7 +261,7 @@ class PartitionSubscription(HandingOut):
                 self._refused = type(reply.error)
                 self._channel.logger.log(
                     logging.INFO if isinstance(reply.error, ServiceUnitNotReady) else logging.WARNING,
-                    "%s: not subscribed again, tried every second: %s: %s",
+                    "%s: could not subscribe again, next try in a second: %s: %s",
                     self._label,
                     type(reply.error).__name__,
                     reply.error,

@@ -78,13 +78,13 @@ class TableView(Described):
         try:
             value = self._removed if latest is None else self._schema.decode_message(latest)
         except Exception as wrong:  # whatever a schema of the application's raises
-            self._log("has a value that its schema cannot decode, which no listener hears of", key, wrong)
+            self._log("has a value that its schema cannot decode; listeners are not called", key, wrong)
             return
         for callback in list(self._heard):
             try:
                 callback(key, value)
             except Exception as wrong:  # whatever the application raises
-                self._log("has a listener that failed", key, wrong)
+                self._log("called a listener, which failed", key, wrong)
 
     def _log(self, what: str, key: str, wrong: Exception) -> None:
         name = type(wrong).__name__

@@ -150,8 +150,8 @@ def _wrong(total: int, said: Iterable[int | None]) -> str | None:
 def _unreadable(topic: Topic, message: ChunkedMessage, wrong: str) -> UnreadableMessage:
     where = "" if message.partition < 0 else f" of partition {message.partition}"
     return UnreadableMessage(
-        f"the message of topic {str(topic.name)!r} that ends at position {message.last}{where} cannot be put together: "
-        f"{wrong}; it stays unacknowledged: skip it to be rid of it"
+        f"the message of topic {str(topic.name)!r} that ends at position {message.last}{where} cannot be put "
+        f"together: {wrong}; it stays unacknowledged until you skip it"
     )
 
 

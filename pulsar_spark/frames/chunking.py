@@ -41,10 +41,7 @@ def check_chunking(chunking: bool, max_message_size: int | str | None, chunk_max
     if chunk_max_message_size is not None:
         check_count("chunk_max_message_size", chunk_max_message_size)
         if not chunking:
-            raise InvalidConfiguration(
-                f"chunk_max_message_size {chunk_max_message_size!r} says nothing to a publish that does not split: "
-                "give chunking=True, too"
-            )
+            raise InvalidConfiguration(f"chunk_max_message_size {chunk_max_message_size!r} needs chunking=True")
 
 
 class Chunking(NamedTuple):

@@ -193,7 +193,7 @@ class Consuming:
                     f"subscription {self._options.subscription!r} of {str(self._topic.name)!r} was {event.text}"
                 )
             log.warning(
-                "%s lost what it held (%s): it subscribes again", self._line, event.text or "the cursor was moved"
+                "%s lost its messages (%s): it subscribes again", self._line, event.text or "the cursor was moved"
             )
             self._begin_anew()
 
@@ -232,7 +232,7 @@ class Consuming:
             return
         self._line.flow(self._rewinding.due_permits())
         if self._rewinding.is_over(self._line.layout, self._topic.topic_id, self._options.subscription):
-            log.info("%s: what it gave back was acknowledged meanwhile: it subscribes again", self._line)
+            log.info("%s: the messages that it gave back were acknowledged meanwhile: it subscribes again", self._line)
             self._begin_anew()
 
     def _handle(self, delivery: Delivery) -> None:
@@ -320,11 +320,11 @@ class Consuming:
             self._stopping.set()
         elif self._backlog is not None:
             self._backoff.error = error
-            what = "the next run gets them again"
+            what = "the next run receives them again"
         else:
             self._backoff.failed(error)
             pause = self._backoff.seconds_left
-            what = f"error {self._backoff.failures} in a row, the function is called again in {shown_seconds(pause)}"
+            what = f"error {self._backoff.failures} in a row, the next call is in {shown_seconds(pause)}"
         log.warning(
             "%s: the function raised, %d messages of round %d are given back; %s",
             self._line,

@@ -74,7 +74,7 @@ class Consumption(Described, Consuming):
         self._ask_to_stop()
         if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
             log.warning(
-                "%s: its function has not returned within %s of being told to stop, and is not waited for any longer",
+                "%s: its function did not return within %s after stop(); stop() does not wait any longer",
                 self._line,
                 shown_seconds(timeout),
             )
@@ -121,7 +121,7 @@ class Consumption(Described, Consuming):
                 self._ended.set()
                 self._line.hang_up()
         log.info(
-            "%s consumes (%s); a subscription that is new starts at %s",
+            "%s consumes (%s); a new subscription starts at %s",
             self._line,
             self._options.subscription_type,
             self._options.initial_position,

@@ -116,7 +116,8 @@ def answer(
     wrongly. *exact* gives the delivery with positions for those of its ranges of lanes that are asked for."""
     if is_other_frame(result):
         raise InvalidMessage(
-            f"the function returned {shown(result)}: return a DataFrame of Spark, or nothing to acknowledge everything"
+            f"the function returned {shown(result)}: return a Spark DataFrame of outcomes, or "
+            "None to acknowledge everything"
         )
     rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
     decided = {row["partition"] for row in rows}
@@ -170,7 +171,7 @@ def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
     if needed - set(result.columns):
         raise InvalidMessage(
             f"the returned frame lacks {sorted(needed - set(result.columns))}: it has {result.columns}; "
-            "return nothing to acknowledge everything"
+            "return None to acknowledge everything"
         )
     partition = F.col("partition") if "partition" in result.columns else F.lit(min(partitions))
     batch_index = F.col("batch_index") if "batch_index" in result.columns else F.lit(None).cast("int")

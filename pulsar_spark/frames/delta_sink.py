@@ -64,8 +64,8 @@ class DeltaSink:
     def __init__(self, path: str | os.PathLike, name: str, transform: Callable[[DataFrame], DataFrame] | None):
         if str(path).startswith(SCHEMES):
             raise OperationNotSupported(
-                f"to_delta({str(path)!r}): the target lies in an object store, where Spark's writer of Delta tables "
-                "may take a version that is another's: give a local folder, or write in a function of your own"
+                f"to_delta({str(path)!r}): the target lies in an object store, where two writers of Delta "
+                "tables may take one version: give a local folder, or write in your own function"
             )
         self._path = path_of(path).expanduser().absolute()
         self._name = name
@@ -77,7 +77,7 @@ class DeltaSink:
     def open(self, layout: Layout, topic_id: str, subscription: str) -> None:
         """Called by the consumer before it subscribes."""
         if self._history is not None and self._history.key != (topic_id, subscription):
-            raise InvalidConfiguration("one sink serves one topic and subscription: make another with to_delta")
+            raise InvalidConfiguration("a sink serves only one topic and subscription: create another with to_delta")
         self._history = History(layout, topic_id, subscription)
 
     def __call__(self, messages: DataFrame, delivery: Delivery) -> None:
@@ -107,8 +107,7 @@ class DeltaSink:
         if not is_committed and (open_table(self._path).transaction_version(app_id) or 0) >= FENCED:
             raise NotConnected(
                 f"consumer {delivery.consumer_id!r} lost its lease while it wrote to {str(self._path)!r}, and "
-                "another took its messages over: "
-                "nothing was written twice; consume again"
+                "another consumer took its messages over: nothing was written twice; consume again"
             )
 
     def _written_before(self, delivery: Delivery) -> dict[int, list[tuple[int, int]]]:

@@ -9,7 +9,7 @@ def check_frame(frame: object, name: str, *, is_streaming: bool | None = None) -
     """:class:`InvalidConfiguration` unless *frame*, the argument *name*, is a DataFrame of Spark, and a stream or none
     where *is_streaming* says which."""
     if not isinstance(frame, DataFrame):
-        raise InvalidConfiguration(f"{name} is {shown(frame)}, no DataFrame of Spark: give {spark_frame(frame, name)}")
+        raise InvalidConfiguration(f"{name} is {shown(frame)}, not a Spark DataFrame: give {spark_frame(frame, name)}")
     if is_streaming is not None and frame.isStreaming != is_streaming:
         it_is, use = ("a stream", "publish_stream") if frame.isStreaming else ("no stream", "publish")
         raise InvalidConfiguration(f"{name} is {it_is}: publish it with {use}")

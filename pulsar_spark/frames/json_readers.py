@@ -132,4 +132,4 @@ def _json_decimal(value: Any, kind: AvroType, path: str) -> Decimal:
 
 
 def _wrong(value: Any, path: str) -> ValueError:
-    return ValueError(f"field {path!r} is not of the schema: a {type(value).__name__}")
+    return ValueError(f"field {path!r} does not fit the schema: it is a {type(value).__name__}")

@@ -124,12 +124,12 @@ class Line:
         try:
             self.membership.join_added(self._added, self._timeout, self._share([*self._partitions, *self._added]))
         except (Timeout, ServiceUnitNotReady) as late:
-            log.warning("%s: partitions %s were added and are not consumed yet: %s", self, self._added, late)
+            log.warning("%s: new partitions %s are not consumed yet: %s", self, self._added, late)
             return
         added, self._added = self._added, []
         self._partitions = [*self._partitions, *added]
         self.options = self.options._replace(initial_position="Earliest")
-        log.info("%s consumes partitions %s too, which were added", self, added)
+        log.info("%s also consumes the new partitions %s", self, added)
 
     def hurry(self, change: int) -> None:
         """Hear of what comes sooner, or as late as before; see ``Channel.hurry``."""

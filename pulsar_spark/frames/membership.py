@@ -74,8 +74,8 @@ class SubscribeOptions(NamedTuple):
         )
         if key_shared_policy is not None and not options.is_key_shared:
             raise InvalidConfiguration(
-                f"key_shared_policy says nothing to a subscription of type {options.subscription_type!r}: leave it "
-                f"out, or subscribe as {KEY_SHARED}"
+                f"key_shared_policy does not apply to a subscription of type {options.subscription_type!r}: "
+                f"leave it out, or subscribe as {KEY_SHARED}"
             )
         return options
 

@@ -86,24 +86,24 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
         )
     missing = sorted(set(properties_from) - set(given))
     if missing:
-        raise InvalidMessage(f"properties_from names {missing}, which the frame has not: it has {sorted(given)}")
+        raise InvalidMessage(f"properties_from names {missing}, but the frame has only {sorted(given)}")
     unknown = sorted(set(given) - {"payload", "properties", *_OPTIONAL, *_ALIASES} - set(properties_from))
     if unknown:
         raise InvalidMessage(
-            f"columns {unknown} have no place in a message: drop them, or keep them as properties with "
-            f"properties_from={unknown}"
+            f"columns {unknown} are not columns of a message: drop them, or make them properties "
+            f"with properties_from={unknown}"
         )
     for alias, name in _ALIASES.items():
         if alias in given and name in given and not {alias, name} & set(properties_from):
             raise InvalidMessage(f"columns {alias!r} and {name!r} mean the same: drop one of them")
     times = [name for name in _DELIVER_TIMES if name in given and name not in properties_from]
     if len(times) > 1:
-        raise InvalidMessage(f"columns {times} each say when messages are delivered: drop all but one of them")
+        raise InvalidMessage(f"columns {times} all set the deliver time: drop all but one of them")
     for name in (*_ALIASES, *MESSAGE_KEYS):
         flag = f"{_ALIASES.get(name, name)}_b64_encoded"
         holds_bytes = isinstance(given.get(name), T.BinaryType) and name not in properties_from
         if holds_bytes and flag in given and flag not in properties_from:
-            raise InvalidMessage(f"column {name!r} holds bytes, which are encoded on the way: drop the column {flag!r}")
+            raise InvalidMessage(f"column {name!r} holds bytes, which publish encodes: drop the column {flag!r}")
 
 
 def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
@@ -117,7 +117,7 @@ def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
         F.concat(
             F.lit(f"{name} with the bytes '"),
             F.substring(F.hex(key), 1, 80),
-            F.lit(f"' (hexadecimal) is no text that UTF-8 can hold: give a {name} of type binary"),
+            F.lit(f"' (hexadecimal) is not UTF-8: give a {name} of type binary"),
         ),
     )
     text = key.cast("string")
@@ -141,7 +141,7 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
         F.concat(
             F.lit(f"{name} '"),
             column.cast("string"),
-            F.lit(f"' is beyond what 64 bits hold: give an instant {MAX_MS} milliseconds after 1970 at most"),
+            F.lit(f"' exceeds 64 bits: give an instant at most {MAX_MS} milliseconds after 1970"),
         ),
     )
     return F.when(is_beyond, beyond.cast("timestamp")).otherwise(instant)
@@ -223,7 +223,8 @@ def _checked_properties(properties: Column) -> Column:
         ),
     )
     unreadable = refusal(
-        "InvalidMessage", F.lit("column 'properties' has a text that UTF-8 cannot hold: encode it, as with base64")
+        "InvalidMessage",
+        F.lit("column 'properties' has a text that is not valid UTF-8: encode it, for instance with base64"),
     )
     texts = F.concat(F.map_keys(properties), F.map_values(properties))
     return (

@@ -31,8 +31,8 @@ def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | No
         return partial(CryptoKeyReader, given.public_key_path, given.private_key_path)
     if isinstance(given, CryptoKeyReader) or not callable(given):
         raise InvalidConfiguration(
-            f"crypto_key_reader is a {type(given).__name__}: give a CryptoKeyReader of two paths, or a function "
-            "without arguments that makes your own where the keys are used, so that none is in the plan"
+            f"crypto_key_reader is a {type(given).__name__}: give a CryptoKeyReader of two paths, or a "
+            "function without arguments that creates your own on each worker, so that no key is in the plan"
         )
     return given
 

@@ -58,8 +58,8 @@ class Encoding(NamedTuple):
             return messages, given
         if twice := sorted(given.intersection(ENCODING_COLUMNS)):
             raise InvalidConfiguration(
-                f"columns {twice} say that payloads are stored compressed or encrypted already: drop them, or ask for "
-                "neither"
+                f"columns {twice} say that payloads are already compressed or encrypted: drop them, or ask "
+                "for no compression and encryption"
             )
         stored = messages.withColumn("stored", self._function()(F.col("payload")))
         names = [name for name in messages.columns if name != "payload"]

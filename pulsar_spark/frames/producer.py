@@ -147,7 +147,7 @@ def publish(
     *clock* gives the current time.
     """
     if (app_id is None) != (app_version is None):
-        raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
+        raise InvalidConfiguration("app_id and app_version together identify a transaction: give both or neither")
     check_frame(frame, "frame", is_streaming=False)
     layout = layout_for_frames(frame.sparkSession, root)
     now = clock().astimezone()  # one without a zone is in the machine's
@@ -213,8 +213,8 @@ def _what_is_gone(layout: Layout, topic: Topic, gone: FileNotFoundError) -> Inva
     if not is_there:
         return TopicNotFound(f"topic {str(topic.name)!r} was deleted meanwhile: nothing was published")
     return InvalidConfiguration(
-        f"topic {str(topic.name)!r}: a file that a task wrote is not there for the driver ({gone}); nothing was "
-        "published: let the root be a folder that all machines see under the same path"
+        f"topic {str(topic.name)!r}: the driver cannot see a file that a task wrote ({gone}); nothing was "
+        "published: use a root that all machines see under the same path"
     )
 
 
@@ -235,7 +235,7 @@ def publish_stream(
     """
     refused = {"app_version", "publish_id"} & set(options)
     if refused:
-        raise InvalidConfiguration(f"{sorted(refused)} cannot be chosen for a stream: each micro-batch has its own")
+        raise InvalidConfiguration(f"{sorted(refused)} cannot be set for a stream: each micro-batch has its own")
     check_frame(frame, "frame", is_streaming=True)
     message_columns(with_payloads(frame, options.get("schema")), options.get("properties_from", ()))
     checked_scheme(options.get("hashing_scheme", DEFAULT_HASHING_SCHEME))
@@ -253,7 +253,8 @@ def publish_stream(
         options.setdefault("quota", BacklogQuota(layout, found))
     elif app_id is None:  # micro-batches are published by a process of Spark's, which is not told of the query
         raise InvalidConfiguration(
-            "a stream through Spark Connect does not know its query's id: give app_id, another one for each checkpoint"
+            "through Spark Connect a stream does not know the id of its query: give an app_id, a "
+            "different one for each checkpoint"
         )
 
     def publish_batch(batch: DataFrame, batch_id: int) -> None:

@@ -135,7 +135,7 @@ def reprocess_dead_letters(
 
 def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, chunk_letters: int) -> None:
     if rate is not None and rate <= 0:
-        raise InvalidConfiguration(f"rate {rate!r}: give messages a second above 0, or none")
+        raise InvalidConfiguration(f"rate {rate!r}: give messages per second above 0, or None")
     for name, value in (("max_replays", max_replays), ("limit", limit), ("chunk_letters", chunk_letters)):
         if value is not None:
             check_count(name, value)

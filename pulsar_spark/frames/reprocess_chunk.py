@@ -32,7 +32,7 @@ def fixed_letters(letters: DataFrame, fix: Fix | None) -> DataFrame:
     something else."""
     fixed = letters if fix is None else fix(letters)
     if not isinstance(fixed, DataFrame):
-        raise InvalidMessage(f"the fix returned {shown(fixed)}: return Spark's DataFrame of the letters to be sent")
+        raise InvalidMessage(f"the fix returned {shown(fixed)}: return a Spark DataFrame of the letters to send")
     missing = [name for name in ("message_id", *SENT_COLUMNS) if name not in fixed.columns]
     if missing:
         raise InvalidMessage(
@@ -116,7 +116,7 @@ def _refused_letter() -> Column:
         F.concat(
             F.lit("the fix returned letter "),
             F.coalesce("message_id", F.lit("null")),
-            F.lit(" twice, or it is none of those it was given: return each letter once at most"),
+            F.lit(" twice, or did not get it: return each letter at most once"),
         ),
     ).cast("bigint")
 

@@ -125,6 +125,6 @@ def _destination(letter: Letter, topic: str, to: str) -> str | None:
         return str(parse_topic_name(found))
     except InvalidTopicName as cannot_be:
         raise InvalidTopicName(
-            f"subscription {shown(letter.subscription)}, on which letters died, can have no retry letter topic: send "
-            f"them to {ORIGIN!r}, or to '{TOPIC}NAME' ({cannot_be})"
+            f"subscription {shown(letter.subscription)}, on which letters died, cannot have a retry letter "
+            f"topic: send them to {ORIGIN!r}, or to '{TOPIC}NAME' ({cannot_be})"
         ) from None

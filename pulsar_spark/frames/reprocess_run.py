@@ -130,13 +130,14 @@ class Run:
             self._job = self._table.read_job(self._job_id)
         if self._job.topic_id != self._topic.topic_id:
             raise InvalidConfiguration(
-                f"job {self._job_id!r} was for topic {self._job.topic!r}, in its life then: choose another job id"
+                f"job {self._job_id!r} was for topic {self._job.topic!r} before it was deleted and created "
+                "again: choose another job id"
             )
         changed = sorted(name for name, value in self._settings.items() if self._job.settings[name] != value)
         if changed:
             raise InvalidConfiguration(
-                f"job {self._job_id!r} was started with another {' and '.join(changed)}: give the same again, or "
-                "choose another job id"
+                f"job {self._job_id!r} was started with another {' and '.join(changed)}: give the same value, "
+                "or choose another job id"
             )
         self._claims = self._table.read_claims(self._job_id)
 

@@ -52,8 +52,8 @@ def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
         found, _ = resolve_topic(layout, name)
         if (found.topic_id, subscription) not in connected:
             log.warning(
-                "no consumer of subscription %r reads %s: the letters sent there wait for one with retry_enable, "
-                "or for a DataFrame consumer of that topic",
+                "no consumer of subscription %r reads %s: letters sent there wait for a consumer with "
+                "retry_enable, or for a DataFrame consumer of that topic",
                 subscription,
                 name,
             )

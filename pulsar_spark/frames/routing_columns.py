@@ -55,8 +55,8 @@ def _given_or(routed: Column, columns: set[str], partitions: list[int]) -> Colum
                 F.lit("partition "),
                 given.cast("string"),
                 F.lit(
-                    f" is none of this publish, which writes to {partitions[0]} to {partitions[-1]}: correct the "
-                    "column or leave it out"
+                    f"  does not exist: this publish writes to {partitions[0]} to {partitions[-1]}; correct "
+                    "the column or leave it out"
                 ),
             ),
         )

@@ -57,9 +57,8 @@ def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
             former.stop(timeout)
             if former.is_active:
                 raise ConsumerBusy(
-                    f"consumer {consumer_name!r} of subscription {seat.subscription!r} runs in this process and "
-                    "its function has not returned "
-                    f"within {shown_seconds(timeout)}: consume again when it has"
+                    f"consumer {consumer_name!r} of subscription {seat.subscription!r} runs in this process "
+                    f"and its function did not return within {shown_seconds(timeout)}: consume again after it has"
                 )
 
 
@@ -70,6 +69,6 @@ def explained(refused: ConsumerBusy, seat: Seat) -> ConsumerBusy:
         return refused
     return type(refused)(
         f"{refused}. It is consumer {holder.consumer_name!r} of this process, started at "
-        f"{holder.start_time:%H:%M:%S} UTC: stop() it "
-        "(active_consumptions() lists it), or give consumer_name: the same name again replaces the one that runs"
+        f"{holder.start_time:%H:%M:%S} UTC: stop() it (active_consumptions() lists it), or consume with a "
+        "consumer_name: a new consumer replaces the running one of that name"
     )

@@ -99,8 +99,8 @@ def _error(errors: dict, topic: Topic, entries: int) -> UnreadableMessage:
     where = "" if partition < 0 else f" of partition {partition}"
     others = "" if entries == 1 else f", the first of {entries} such entries,"
     return named(kind)(
-        f"the message of topic {str(topic.name)!r} at position {position}{where}{others} cannot be read: {text}; it is "
-        "not handed over and stays unacknowledged: give what is missing and consume again, or skip it"
+        f"the message of topic {str(topic.name)!r} at position {position}{where}{others} cannot be read: "
+        f"{text}; it is not passed to the function and stays unacknowledged: correct this and consume again, or skip it"
     )
 
 

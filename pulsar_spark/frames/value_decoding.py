@@ -17,7 +17,7 @@ from pulsar_spark.schema.schema_avro import fastavro, parsed_writer
 
 VALUE, VALUE_ERROR = "value", "value_error"
 """Columns of a message's value, and of why there is none; both null for a null value."""
-WRONG_JSON = "the payload is no JSON of the schema"
+WRONG_JSON = "the payload is not JSON that fits the schema"
 _Read = Callable[[bytes, int | None], Any]
 
 
@@ -84,7 +84,7 @@ def _json_read(info: SchemaInfo) -> _Read:
         try:
             found = json.loads(payload.decode(), parse_float=Decimal)
             if not isinstance(found, dict):
-                raise ValueError("it is no object")
+                raise ValueError("it is not an object")
             return reader(found)
         except (ValueError, RecursionError) as wrong:
             raise ValueError(f"{WRONG_JSON}: {wrong}") from None

@@ -24,7 +24,7 @@ from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import Schema
 from pulsar_spark.schema.schema_avro import fastavro
 
-_NO_UTF8 = "column 'value' holds a text that UTF-8 cannot hold"
+_NO_UTF8 = "column 'value' has a text that is not valid UTF-8"
 
 
 def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:
@@ -41,7 +41,7 @@ def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:
     names = [name.lower() for name in frame.columns]
     if VALUE not in given or "payload" in names or names.count(VALUE) > 1:
         raise InvalidMessage(
-            f"the frame has the columns {sorted(given)}: with a schema give one column 'value', and no 'payload'"
+            f"the frame has the columns {sorted(given)}: with a schema it needs 'value', and no 'payload'"
         )
     return frame.withColumn("payload", _payload(info, given[VALUE])).drop(VALUE)
 
@@ -51,11 +51,11 @@ def _payload(info: SchemaInfo, given: T.DataType) -> Column:
     if form is SchemaType.STRING:
         return _text(given)
     if form not in (SchemaType.AVRO, SchemaType.JSON):
-        raise InvalidConfiguration(f"a schema of type {form.name} writes no column: use AVRO, JSON or STRING")
+        raise InvalidConfiguration(f"a schema of type {form.name} cannot encode a column: use AVRO, JSON or STRING")
     value_type(info.schema())  # refused where there is none
     kind = parse_definition(info.schema())
     if form is SchemaType.JSON and kind.kind != "record":
-        raise InvalidConfiguration("a JSON schema that is no record has no column: give a record")
+        raise InvalidConfiguration("a JSON schema that is not a record has no column type: give a record")
     value_writer(given, kind, Place(form, is_strict=False))
     if isinstance(given, T.NullType):
         return F.lit(None).cast("binary")
@@ -128,4 +128,4 @@ class ValueEncoder:
                     self._strict(found)
         except UnicodeDecodeError:
             raise Misfit(_NO_UTF8) from None
-        raise Misfit(f"a value is not of the schema ({type(failed).__name__})")
+        raise Misfit(f"a value does not fit the schema ({type(failed).__name__})")

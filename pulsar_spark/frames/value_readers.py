@@ -77,7 +77,7 @@ def _arm(arms: list[AvroType], name: str, value: Any) -> int:
     for number, arm in enumerate(arms):
         if arm.kind in wider or _is_of(arm, value):
             return number
-    raise ValueError(f"the schema's union has no member for what was written as {name or type(value).__name__}")
+    raise ValueError(f"the schema's union has no member of the written type {name or type(value).__name__}")
 
 
 def _is_of(arm: AvroType, value: Any) -> bool:

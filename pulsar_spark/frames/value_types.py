@@ -104,15 +104,15 @@ def arrow_type(kind: AvroType, within: tuple[str, ...] = ()) -> pa.DataType:
     if kind.logical == "decimal":
         if kind.precision > _MOST_DIGITS:
             raise InvalidConfiguration(
-                f"a decimal of '{kind.precision}' digits has no column, which has {_MOST_DIGITS} at most: decode the "
-                "payloads in a function of yours"
+                f"a decimal of '{kind.precision}' digits has no column type (at most {_MOST_DIGITS} digits): "
+                "decode the payloads in your own function"
             )
         return pa.decimal128(kind.precision, kind.scale)
     if kind.kind != "record":
         return _LOGICAL.get(kind.logical, _PLAIN[kind.kind])
     if kind.name in within:
         raise InvalidConfiguration(
-            f"record {kind.name!r} holds itself, so it has no column: decode the payloads in a function of yours"
+            f"record {kind.name!r} contains itself, so it has no column type: decode the payloads in your own function"
         )
     return pa.struct([(name, arrow_type(each.type, (*within, kind.name))) for name, each in kind.fields.items()])
 

@@ -154,14 +154,14 @@ def _leaf_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | No
     is_json = place.form is SchemaType.JSON
     if is_json and kind.kind in ("bytes", "fixed"):
         raise InvalidConfiguration(
-            f"{place} holds bytes, of which JSON has none: give its field in the schema the type String"
+            f"{place} holds bytes, which JSON does not have: give its field the type String in the schema"
         )
     if not isinstance(given, _TAKEN[kind.logical or kind.kind]):
         raise _refused(given, kind, place)
     if kind.kind == "null":
-        return _check(lambda value: False, f"{place} is not null, and the schema has nothing but null for it")
+        return _check(lambda value: False, f"{place} is not null, but the schema allows only null")
     if kind.logical == "uuid":
-        return _check(UUID_TEXT.fullmatch, f"{place} holds a text that is no uuid")
+        return _check(UUID_TEXT.fullmatch, f"{place} holds a text that is not a uuid")
     if kind.logical.startswith("time") or kind.logical.startswith("local"):
         return _instant_writer(given, kind, place)
     if kind.kind == "enum" and (is_json or place.is_strict):
@@ -196,7 +196,7 @@ def _instant_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer |
 
     def write(value: int) -> int:
         if value % divisor:
-            raise Misfit(f"{place} is no whole number of {unit}, which the schema stores: round it with date_trunc")
+            raise Misfit(f"{place} is not a whole number of {unit}, the unit of the schema: round it with date_trunc")
         return value // divisor
 
     return write
@@ -233,5 +233,5 @@ def _refused(given: T.DataType, kind: AvroType, place: Place) -> InvalidMessage:
     wanted = spark_type_of(arrow_type(kind)).simpleString()
     stored = kind.logical or kind.kind
     return InvalidMessage(
-        f"{place} is a {given.simpleString()}, of which a value may be lost as {stored}: cast it to {wanted}"
+        f"{place} is a {given.simpleString()}, whose values may not fit {stored}: cast it to {wanted}"
     )

@@ -52,7 +52,7 @@ def decode_values(
     if schema is None:
         kept = table.kept(found.topic_id)
         if not kept:
-            raise IncompatibleSchema(f"topic {str(found.name)!r} keeps no schema: give one with schema=")
+            raise IncompatibleSchema(f"topic {str(found.name)!r} has no schema: give one with schema=")
         info = kept[-1].info
     else:
         info = schema.schema_info()
@@ -61,10 +61,12 @@ def decode_values(
         raise InvalidConfiguration(f"the frame has no column {sorted(missing)}, only {messages.columns}")
     if info.schema_type() is SchemaType.STRING:
         text = F.try_validate_utf8(F.col("payload").cast("string"))
-        error = F.when(text.isNull() & F.col("payload").isNotNull(), F.lit("the payload is no text in UTF-8"))
+        error = F.when(text.isNull() & F.col("payload").isNotNull(), F.lit("the payload is not UTF-8"))
         return messages.withColumns({VALUE: text, VALUE_ERROR: error})
     if info.schema_type() not in (SchemaType.AVRO, SchemaType.JSON):
-        raise InvalidConfiguration(f"values of type {info.schema_type().name} have no column: use AVRO, JSON or STRING")
+        raise InvalidConfiguration(
+            f"values of type {info.schema_type().name} have no column type: use AVRO, JSON or STRING"
+        )
     if info.schema_type() is SchemaType.JSON:
         return _from_json(messages, info)
     writers = {each.version: each.info for each in table.versions(found.topic_id) if not each.is_removed}
@@ -88,7 +90,7 @@ def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
     wanted = spark_type_of(column_type(info))
     kind = parse_definition(info.schema())
     if kind.kind != "record":
-        raise InvalidConfiguration("a JSON schema that is no record has no column: give a record")
+        raise InvalidConfiguration("a JSON schema that is not a record has no column type: give a record")
     if has_members(kind) or any(each.logical for each in kinds(kind)):
         return _read_by_workers(messages, info, json_reading(info))
     asked = T.StructType([*wanted.fields, T.StructField(_CORRUPT, T.StringType())])

@@ -52,7 +52,7 @@ class BrokerWatch:
             return
         if self.is_away:
             self.is_away = False
-            self._logger.warning("root %r is back: what waited goes on", str(self._root))
+            self._logger.warning("root %r is back: waiting work continues", str(self._root))
         before, coming = self._holder, None
         try:
             self._holder, self._has_no_lease = self._lease.holder(), not self._lease.path.is_file()
@@ -77,7 +77,7 @@ class BrokerWatch:
         self._was_there = self._holder is not None
 
     def _say_none(self, before: Holder | None, coming: Starting | None, was_coming: bool) -> None:
-        nothing = "nothing is delivered and nothing is answered until"
+        nothing = "nothing is delivered or answered until"
         if coming is not None:
             if not was_coming:
                 self._logger.warning(
@@ -85,8 +85,8 @@ class BrokerWatch:
                 )
         elif before is not None:
             self._logger.warning(
-                "the broker %s of root %r is gone: %s one is back; requests wait; start one with pulsar-spark broker "
-                "--root %s",
+                "the broker %s of root %r is gone: %s a broker is back; requests wait; start one with "
+                "pulsar-spark broker --root %s",
                 before.broker_id,
                 str(self._root),
                 nothing,
@@ -94,7 +94,7 @@ class BrokerWatch:
             )
         elif self._was_there is None or was_coming:
             self._logger.warning(
-                "no broker serves root %r: %s one does; start one with pulsar-spark broker --root %s",
+                "no broker serves root %r: %s a broker does; start one with pulsar-spark broker --root %s",
                 str(self._root),
                 nothing,
                 self._root,
@@ -104,7 +104,7 @@ class BrokerWatch:
         if not self.is_away:
             self.is_away = True
             self._logger.warning(
-                "root %r was there and is not now: nothing is delivered and nothing is answered until it is back; "
+                "root %r has disappeared: nothing is delivered or answered until it is back; "
                 "requests wait; mount it again",
                 str(self._root),
             )

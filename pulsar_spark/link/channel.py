@@ -255,7 +255,7 @@ class Channel(Worker):
             failure = AlreadyClosed("the client is closed")
         except PulsarSparkError as error:
             failure = error
-            self.logger.error("the line to the broker of root %r is down for good: %s", str(self._root), error)
+            self.logger.error("the connection to the broker of root %r has ended: %s", str(self._root), error)
         finally:
             leave(self._rounds, self)
             self._presence.end()
@@ -387,4 +387,4 @@ class Channel(Worker):
         if self._inbox.has_consumers:
             self.submit([self.make("close")])
         for subscriber in self._inbox.subscribers():
-            subscriber.on_removed("it was away for longer than the log is kept")
+            subscriber.on_removed("it was away for longer than commits stay in the log")

@@ -129,7 +129,7 @@ class BacklogQuota:
     def _when(self) -> str:
         """When the broker sees that it is no longer so."""
         seconds = policy_number(CHECK_SECONDS, policy_text(self._policies, self._name, CHECK_SECONDS))
-        return f"; a broker looks every {shown_seconds(seconds)} (policy {CHECK_SECONDS})"
+        return f"; a broker checks every {shown_seconds(seconds)} (policy {CHECK_SECONDS})"
 
     def look(self) -> None:
         """Learn the policies as they are now."""

@@ -102,7 +102,7 @@ class _SharedTable:
             rows = pa.concat_tables([part.rows for part in parts])
             version = self._table.append(rows, partial(self._wait, parts))
         except FileNotFoundError:
-            error = ConnectError(f"{self.path!r} was deleted or made again: open a new client")
+            error = ConnectError(f"{self.path!r} was deleted, or deleted and created again: open a new client")
         except PulsarSparkError as given:
             error = given
         finally:

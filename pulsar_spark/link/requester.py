@@ -122,7 +122,9 @@ def _check_texts(request: dict) -> None:
     for name, value in texts.items():
         is_text = value is None or isinstance(value, str)
         if not is_text or value is not None and value.encode("utf-8", "replace").decode() != value:
-            raise InvalidConfiguration(f"{request['kind']}: {name} {value!r} is no text: give one that UTF-8 can hold")
+            raise InvalidConfiguration(
+                f"{request['kind']}: {name} {value!r} is not a text that can be encoded as UTF-8"
+            )
 
 
 def require_root(layout: Layout) -> None:

@@ -68,5 +68,5 @@ def what_to_do(root: AnyPath) -> str:
     """What to do where no broker is heard: wait for one that starts, or start one."""
     coming = starting(Layout(root))
     if coming is not None:
-        return f"{coming.told()}: ask again when it serves"
+        return f"{coming.told()}: try again when it serves"
     return f"start one with 'pulsar-spark broker --root {root}'"

@@ -71,17 +71,17 @@ def uncompress(stored: bytes, compression: str, uncompressed_size: int | None) -
     codec = COMPRESSIONS.get(compression)
     if codec is None:
         raise DecompressionError(
-            f"compression {shown(compression)} is not known, only {', '.join(COMPRESSIONS)}: read it with the release "
-            "that wrote it"
+            f"compression {shown(compression)} is unknown, only {', '.join(COMPRESSIONS)} are known: read it "
+            "with the release that wrote it"
         )
     if uncompressed_size is None or uncompressed_size < 0:
         raise DecompressionError(
-            f"the message does not say its uncompressed size ({shown(uncompressed_size)}), so it is not decompressed"
+            f"the message has no valid uncompressed size ({shown(uncompressed_size)}), so it is not decompressed"
         )
     if uncompressed_size > (most := most_uncompressed(len(stored))):
         raise DecompressionError(
-            f"the message says that its {len(stored)} bytes of {compression} become {uncompressed_size}, above the "
-            f"{most} that so many may become: nothing was decompressed"
+            f"the message says that its {len(stored)} bytes of {compression} become {uncompressed_size}, more "
+            f"than the allowed {most}: nothing was decompressed"
         )
     payload = codec.uncompress(stored, uncompressed_size)
     if payload is None:

@@ -59,7 +59,7 @@ class Encryptor:
         """The payload encrypted; :class:`CryptoError` where the data key is too old and a public key cannot be had,
         :class:`MessageTooBig` for one of 2 GiB."""
         if len(payload) > _MOST_BYTES:
-            raise MessageTooBig(f"a payload of {len(payload)} bytes cannot be encrypted: {_MOST_BYTES} are the most")
+            raise MessageTooBig(f"a payload of {len(payload)} bytes cannot be encrypted: the maximum is {_MOST_BYTES}")
         with self._lock:
             if self._clock() - self._since >= DATA_KEY_SECONDS:
                 self._renew()
@@ -90,7 +90,7 @@ class Decryptor:
         if self._reader is None:
             raise CryptoError(f"the message is encrypted (keys {names}) and there is no crypto_key_reader: give one")
         if param is None:
-            raise CryptoError(f"the message is encrypted (keys {names}) and does not say its encryption_param")
+            raise CryptoError(f"the message is encrypted (keys {names}) but has no encryption_param")
         reasons = []
         for each in keys:
             try:

@@ -33,16 +33,17 @@ def public_key_names(encryption_key: str | Sequence[str] | None, *, has_reader: 
         isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
     ):
         raise ValueError(
-            f"argument encryption_key: {encryption_key!r} is no name of a public key, nor a list of such names"
+            f"argument encryption_key: {encryption_key!r} is neither the name of a public key nor a list of names"
         )
     if names and not has_reader:
         raise InvalidConfiguration(
-            f"encryption_key {encryption_key!r} needs a crypto_key_reader, which has the public key: nothing would be "
-            "encrypted"
+            f"encryption_key {encryption_key!r} needs a crypto_key_reader that has the public key; without it "
+            "nothing would be encrypted"
         )
     if has_reader and not names:
         raise InvalidConfiguration(
-            "crypto_key_reader needs an encryption_key, the name of the public key: nothing would be encrypted"
+            "crypto_key_reader needs an encryption_key, the name of the public key; without it "
+            "nothing would be encrypted"
         )
     return list(names or ())
 
@@ -104,7 +105,7 @@ def _parsed(pem: bytes) -> object:
     return serialization.load_pem_private_key(pem, password=None)
 
 
-_NOT_A_KEY = "the {} key {!r} is no key in PEM that can be used ({}): give an RSA key without a password"
+_NOT_A_KEY = "the {} key {!r} is not a usable PEM key ({}): give an RSA key without a password"
 
 
 def _asked(ask, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
@@ -133,7 +134,7 @@ def _rsa(key: object, kind: str, name: str) -> object:
     _, rsa = _cryptography()
     if not isinstance(key, rsa.RSAPublicKey | rsa.RSAPrivateKey):
         raise CryptoError(
-            f"the {kind} key {name!r} is a {type(key).__name__}: only RSA keys are understood, make one with "
+            f"the {kind} key {name!r} is a {type(key).__name__}: only RSA keys are supported, create one with "
             "'openssl genrsa -out private.pem 2048' and 'openssl rsa -in private.pem -pubout -out public.pem'"
         )
     return key

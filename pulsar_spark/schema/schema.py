@@ -122,7 +122,7 @@ class JsonSchema(Schema):
 
     def __init__(self, record_cls: type | None, schema_definition: dict[str, Any] | None = None) -> None:
         if not isinstance(record_cls, type) and (record_cls is not None or schema_definition is None):
-            raise TypeError(f"JsonSchema takes a class, such as a Record, not {record_cls!r}")
+            raise TypeError(f"JsonSchema needs a class, such as a Record, not {record_cls!r}")
         if record_cls is not None and not issubclass(record_cls, Record):
             super().__init__(record_cls, SchemaType.BYTES, None, "JSON")
         else:
@@ -153,7 +153,7 @@ class JsonSchema(Schema):
         if not isinstance(found, dict):
             named = "dict" if self._record_cls is None else self._record_cls.__name__
             raise TypeError(
-                f"a payload of {len(data)} bytes is no JSON object: {type(self).__name__} makes a {named} of one"
+                f"a payload of {len(data)} bytes is not a JSON object: {type(self).__name__} makes a {named} of one"
             )
         if self._parsed is not None and (not is_plain or any(text in data for text in _NO_NUMBERS)):
             found = from_json(found, self._parsed, self._record_cls)
@@ -177,4 +177,4 @@ def _plain(value: Any) -> Any:
         return sorted(value)
     if hasattr(value, "__dict__"):
         return dict(value.__dict__)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be represented in JSON")

@@ -68,7 +68,7 @@ def test_what_is_no_text_is_not_sent(admin, layout):
             lambda: admin.retry_waiting_letters(letter=b"x"),
             lambda: admin.drop_waiting_letters(letter="\ud800"),
         ):
-            with pytest.raises(InvalidConfiguration, match="is no text"):
+            with pytest.raises(InvalidConfiguration, match="is not a text that can be encoded"):
                 wrong()
         for no_topic in (0, [], {}, ""):
             with pytest.raises(InvalidTopicName):

@@ -294,7 +294,7 @@ def test_bundles_are_listed_and_split_by_a_command(root):
     (one,) = json.loads(say(root, "bundles", "list", "--json"))
     assert one["bundle"] == str(WHOLE) and one["broker"] is None
     assert say(root, "bundles", "split", str(WHOLE)) == f"{WHOLE} is split into {LOWER} and {UPPER}\n"
-    with pytest.raises(InvalidConfiguration, match="is none of the root: it has"):
+    with pytest.raises(InvalidConfiguration, match="does not exist in this root, which has"):
         Admin(f"delta:{root}").split_bundle(str(WHOLE))
     assert [each["bundle"] for each in Admin(f"delta:{root}").bundles()] == [str(LOWER), str(UPPER)]
 

@@ -349,13 +349,13 @@ def test_repair_asks_the_broker_or_removes_the_index_where_none_serves(root):
     admin = Admin(f"delta:{root}")
     with PlainBroker(root):
         (dry,) = admin.repair("delay-index", dry_run=True)
-        assert dry["text"] == "it would be made anew from the topics"
+        assert dry["text"] == "it would be rebuilt from the topics"
         (done,) = admin.repair("delay-index")
-        assert done["is_done"] and "makes it anew from 0 topics; what is there serves until then" in done["text"]
+        assert done["is_done"] and "rebuilds it from 0 topics; the present index serves until then" in done["text"]
     _, folder = (table := DelayTable(Layout(root))).new_folder()
     assert folder.exists()
     (done,) = admin.repair("delay_index")
-    assert done["text"] == "removed: the next broker makes it anew from the topics" and not table.path.exists()
+    assert done["text"] == "removed: the next broker rebuilds it from the topics" and not table.path.exists()
 
 
 def test_a_large_run_is_pending_until_it_is_indexed_in_the_background(indexed, monkeypatch):

@@ -80,7 +80,7 @@ def test_what_waits_for_it_is_not_told_to_start_another(made, layout, caplog):
     create_topic(layout, "t")
     begin_starting(layout)
     eventually(lambda: starting(layout) is not None)
-    with pytest.raises(pulsar.Timeout, match="a broker starts .*: ask again when it serves"):
+    with pytest.raises(pulsar.Timeout, match="a broker starts .*: try again when it serves"):
         Admin(f"delta:{made}", timeout_seconds=0.1).create_subscription("t", "s")
     clock = [0.0]
     with caplog.at_level(logging.INFO):

@@ -96,7 +96,7 @@ def test_letters_are_tried_again_or_dropped(serving):
 
 
 def test_dropping_all_must_be_said(engine):
-    with pytest.raises(InvalidConfiguration, match="Name a topic or a letter, or give --all"):
+    with pytest.raises(InvalidConfiguration, match="give a topic or a letter, or --all"):
         run(engine, "dlq", "drop-waiting")
     for command in ("retry", "drop"):
         with pytest.raises(InvalidConfiguration, match="--all"):

@@ -308,7 +308,7 @@ def test_a_claim_that_was_let_go_is_not_renewed(lonely_client):
 
 def test_a_topic_is_had_as_a_whole(lonely_client, service_url):
     Admin(service_url).create_partitioned_topic("p", 2)
-    with pytest.raises(pulsar.OperationNotSupported, match="as a whole"):
+    with pytest.raises(pulsar.OperationNotSupported, match="a whole topic"):
         lonely_client.create_producer("p-partition-0", access_mode=MODE.Exclusive)
     assert lonely_client.create_producer("p", access_mode=MODE.Exclusive).send(b"x")
     with pytest.raises(pulsar.ProducerBusy):

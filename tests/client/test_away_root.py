@@ -61,7 +61,7 @@ def test_who_was_connected_waits_says_so_once_and_goes_on(client, broker, root, 
         sending = threading.Thread(target=lambda: sent.append(producer.send(b"meanwhile")), daemon=True)
         sending.start()
         consumer.acknowledge(message)
-        eventually(lambda: said(caplog, "was there and is not now: nothing is delivered"), 60)
+        eventually(lambda: said(caplog, "has disappeared: nothing is delivered"), 60)
         eventually(lambda: said(caplog, "waits, until the send timeout"), 60)
         assert nothing_comes(consumer, 20) and not consumer.is_connected() and not sent
     sending.join(60)

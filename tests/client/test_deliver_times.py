@@ -40,9 +40,9 @@ def test_what_has_passed_is_at_once_and_what_has_not_waits(client, broker):
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"deliver_at": LAST + 1}, f"deliver_at {LAST + 1} is beyond"),
-        ({"deliver_at": 1 << 64}, "deliver_at 18446744073709551616 is beyond"),
-        ({"deliver_at": -(1 << 63)}, "deliver_at -9223372036854775808 is beyond"),
+        ({"deliver_at": LAST + 1}, f"deliver_at {LAST + 1} exceeds 64 bits"),
+        ({"deliver_at": 1 << 64}, "deliver_at 18446744073709551616 exceeds 64 bits"),
+        ({"deliver_at": -(1 << 63)}, "deliver_at -9223372036854775808 exceeds 64 bits"),
         ({"deliver_after": timedelta.max}, "deliver_after '999999999 days"),
         ({"deliver_after": timedelta.min}, "deliver_after '-999999999 days"),
         *(({name: True}, f"argument {name}: int") for name in ("deliver_at", "event_timestamp", "sequence_id")),

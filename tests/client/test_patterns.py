@@ -161,7 +161,7 @@ def test_a_consumer_of_nothing_leaves_without_a_broker(lonely_client):
 
 
 def test_a_bytes_pattern_is_refused(lonely_client):
-    with pytest.raises(ValueError, match="not of bytes"):
+    with pytest.raises(ValueError, match="not bytes"):
         lonely_client.subscribe(re.compile(b"order-.*"), "s")
 
 

@@ -132,4 +132,4 @@ def test_the_command_line_says_what_the_refusal_says(engine, messages):
     exceed(engine, "producer_exception")
     with pytest.raises(ProducerBlockedQuotaExceededException) as refused:
         say(engine.layout.root, "produce", TOPIC, *messages)
-    assert "let its subscriptions catch up, or raise the quota; a broker looks every 60 s" in str(refused.value)
+    assert "let its subscriptions catch up, or raise the quota; a broker checks every 60 s" in str(refused.value)

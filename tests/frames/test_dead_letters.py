@@ -250,7 +250,7 @@ def test_a_fix_repairs_and_what_it_drops_stays_for_the_next_job(spark, layout, w
     ("fix", "says"),
     [
         (lambda letters: letters.unionByName(letters), "twice"),
-        (lambda letters: letters.withColumn("message_id", F.lit("(1,9,-1,-1)")), "none of those"),
+        (lambda letters: letters.withColumn("message_id", F.lit("(1,9,-1,-1)")), "did not get it"),
         (lambda letters: letters.drop("ordering_key"), "ordering_key"),
         (lambda letters: None, "NoneType"),
     ],

@@ -124,7 +124,7 @@ def test_a_frame_without_outcomes_is_refused(spark):
 def test_a_frame_that_is_not_sparks_is_refused_and_acknowledges_nothing():
     table = pa.table({"position": [1], "outcome": ["negative_acknowledge"]})
     for frame in (table, table.to_pandas()):
-        with pytest.raises(InvalidMessage, match="return a DataFrame of Spark"):
+        with pytest.raises(InvalidMessage, match="return a Spark DataFrame"):
             answer(DELIVERY, frame)
     assert answer(DELIVERY, [5]) == answer(DELIVERY, None)
 

@@ -307,7 +307,7 @@ def test_what_is_given_back_too_often_dies_and_the_rest_of_its_key_goes_on(serve
 
 def test_a_policy_is_for_key_shared_alone_and_refusals_leave_nobody_behind(served):
     policy = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(0, 9)])
-    with pytest.raises(InvalidConfiguration, match="says nothing to a subscription of type 'Shared'"):
+    with pytest.raises(InvalidConfiguration, match="does not apply to a subscription of type 'Shared'"):
         run(served, Handled(), "a", subscription_type="Shared", key_shared_policy=policy)
     with pytest.raises(ValueError, match="key_shared_policy"):
         run(served, Handled(), "a", key_shared_policy={"mode": "sticky"})

@@ -75,7 +75,7 @@ def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(served, monkey
     with pytest.raises(KeyError), consume(None, served.layout.root, "t", "s", stuck) as consumption:
         assert called.wait(60)
         raise KeyError
-    assert "its function has not returned within 0.2 s" in caplog.text
+    assert "its function did not return within 0.2 s" in caplog.text
     release.set()
     assert consumption.await_termination(10)
 
@@ -124,7 +124,7 @@ def test_who_lost_what_it_held_says_so_and_goes_on(served, caplog):
         served.end_lease(consumption._line.membership.consumer_id)
         eventually(lambda: len(served.asked("subscribe")) == 2)
         assert consumption.is_active
-    assert "lost what it held (lease ended): it subscribes again" in caplog.text
+    assert "lost its messages (lease ended): it subscribes again" in caplog.text
 
 
 @pytest.mark.parametrize("given", ["Sole", None])

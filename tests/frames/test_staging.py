@@ -131,7 +131,7 @@ def test_files_that_tasks_write_where_the_driver_sees_none_are_named(spark, root
     else:
         monkeypatch.setattr(DataFrameWriter, "parquet", lose(DataFrameWriter.parquet))
     rows = spark.createDataFrame([(b"1",)], "payload binary")
-    with pytest.raises(InvalidConfiguration, match="is not there for the driver .*under the same path"):
+    with pytest.raises(InvalidConfiguration, match="the driver cannot see a file .*under the same path"):
         publish(rows, root, "t", sort_by_key=not is_by_tasks)
     assert told and TableLog(topic.path).latest() == 0 and left(topic) == []
 

@@ -116,7 +116,7 @@ def test_json_and_text_by_a_consumer(spark, root, client):
         assert consumption.await_termination(60)
     *said, wrong, nothing = got
     assert said == [{"customer": "0", "words": ["x"]}, {"customer": "1", "words": ["x"]}]
-    assert "no JSON" in wrong and nothing is None
+    assert "not JSON" in wrong and nothing is None
     (row,) = decode_values(read_messages(spark, root, "s"), root, "s").collect()
     assert (row["value"], row["value_error"], row["schema_version"]) == ("grüße", None, 0)
 
@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused_and_publishes_nothing(spark, root, client)
         with pytest.raises(error):
             publish(frame, root, "t", schema=schema)
     assert Admin(f"delta:{root}").stats("t")["msgInCounter"] == 0
-    with pytest.raises(IncompatibleSchema, match="keeps no schema"):
+    with pytest.raises(IncompatibleSchema, match="has no schema"):
         client.create_producer("other").send(b"x")
         decode_values(read_messages(spark, root, "other"), root, "other")
     with pytest.raises(InvalidConfiguration, match="schema_version"):
@@ -188,7 +188,7 @@ def test_what_does_not_fit_is_refused_and_publishes_nothing(spark, root, client)
     "definition, what",
     [
         ('{"type": "bytes", "logicalType": "decimal", "precision": 39}', "39"),
-        ('{"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}', "holds itself"),
+        ('{"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}', "contains itself"),
     ],
 )
 def test_definitions_without_a_column(definition, what):

@@ -105,7 +105,7 @@ def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
             lake = ("--root", str(root), "--topic", "orders", "--subscription", "lake", "--target", str(target))
             assert eventually(lambda: b" serves " in log.read_bytes(), 120), log.read_text()
             said = run("consume", *lake, "--available-now")
-            assert any("(Exclusive); a subscription that is new starts at Earliest" in line for line in logs)
+            assert any("(Exclusive); a new subscription starts at Earliest" in line for line in logs)
             assert " INFO " not in said
             assert f"done: 50 messages of orders lake acknowledged, 50 rows written to {target}" in said
             end_a_service(tmp_path / "consume.log", *lake)

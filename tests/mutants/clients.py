@@ -191,7 +191,7 @@ MUTANTS = (
         "begins-again-without-a-word",
         "a client that was away for longer than the log is kept waits for what nobody sends again",
         "link/channel.py",
-        '            subscriber.on_removed("it was away for longer than the log is kept")',
+        '            subscriber.on_removed("it was away for longer than commits stay in the log")',
         "            pass",
         "tests/client/test_channel.py::test_a_consumer_that_was_let_go_while_its_client_was_away_for_too_long_comes_back",
     ),

@@ -138,7 +138,7 @@ def test_what_would_be_taken_for_a_bomb_is_not_compressed():
 
 
 def test_an_unknown_compression_is_named():
-    with pytest.raises(DecompressionError, match="compression 'BROTLI' is not known, only LZ4, ZLIB, ZSTD, SNAPPY"):
+    with pytest.raises(DecompressionError, match="compression 'BROTLI' is unknown, only LZ4, ZLIB, ZSTD, SNAPPY"):
         uncompress(b"x", "BROTLI", 1)
     with pytest.raises(InvalidConfiguration, match="compression 'gzip': give one of NONE, LZ4, ZLIB"):
         compression_name("gzip")

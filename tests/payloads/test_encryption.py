@@ -111,7 +111,7 @@ def test_keys_from_files(tmp_path):
         (lambda stored: stored._replace(payload=b""), "ciphertext .* was changed"),
         (lambda stored: stored._replace(param=bytes(12)), "was changed"),
         (lambda stored: stored._replace(param=b""), "was changed"),
-        (lambda stored: stored._replace(param=None), "does not say its encryption_param"),
+        (lambda stored: stored._replace(param=None), "has no encryption_param"),
         (lambda stored: stored._replace(keys=(EncryptionKey("a", b"x"),)), "data key was not wrapped for this"),
         (lambda stored: stored._replace(keys=(EncryptionKey("c", b"x"),)), "gave no private key 'c': KeyError"),
     ],
@@ -133,7 +133,7 @@ def test_wrong_and_missing_keys_are_named_each():
     said = str(failed.value)
     for part in (
         "'a': the data key was not wrapped for this private key",
-        "'b': the private key 'b' is no key in PEM",
+        "'b': the private key 'b' is not a usable PEM key",
         "'c': the crypto key reader gave a str as private key",
         "'d': the private key 'd' is a ECPrivateKey: only RSA keys",
         "'e': the crypto key reader gave no private key 'e': KeyError",
@@ -207,7 +207,7 @@ def test_names_of_keys_as_clients_and_frames_take_them():
 
 @pytest.mark.parametrize("given", ["", 7, [""], ["a", None], {"a": 1}, b"a"])
 def test_what_is_no_name_of_a_key_is_refused_by_name(given):
-    with pytest.raises(ValueError, match=re.escape(f"encryption_key: {given!r} is no name")):
+    with pytest.raises(ValueError, match=re.escape(f"encryption_key: {given!r} is neither the name")):
         public_key_names(given, has_reader=True)
 
 
