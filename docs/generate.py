@@ -103,23 +103,45 @@ def tables() -> str:
     )
 
 
+POLICY_GROUPS = {
+    "Limits of consumers and messages": ("max_", "active_consumer"),
+    "Time to live, quotas, retention": ("message_ttl", "ttl_", "backlog_", "retention_", "subscription_expiration"),
+    "Delayed delivery": ("delayed_",),
+    "Key_Shared": ("subscription_key_shared", "key_shared"),
+    "Deduplication and compaction": ("deduplication", "compaction", "topic_compaction"),
+    "Housekeeping and history": ("housekeeping", "history", "time_travel"),
+    "Schemas": ("schema", "is_allow"),
+}
+"""Headings of the page of policies, and how the names below each begin."""
+
+
 def policies() -> str:
-    """Every policy: name, default, unit, values, effect."""
+    """Every policy: name, default, unit, values, effect, and from when on it holds."""
     from pulsar_spark.protocol import policy_descriptions
     from pulsar_spark.protocol.policies import POLICIES, values_of
 
-    rows = [
-        f"| `{name}` | {default} | {policy_descriptions.description(name).unit} | {cell(values_of(name))} | {cell(policy_descriptions.description(name).text)} |"
-        for name, default in POLICIES.items()
-    ]
+    def row(name: str) -> str:
+        unit = policy_descriptions.description(name).unit
+        default = " ".join(filter(None, (str(POLICIES[name]), unit if unit != "on/off" else "")))
+        since = policy_descriptions.holds_from(name)
+        effect = policy_descriptions.effect(name) + (f" Holds from {since} on." if since != "the next round" else "")
+        return (
+            f"| `{name}` | {default} | {cell(effect)} | {cell(values_of(name)).removeprefix('a whole number from ')} |"
+        )
+
+    tables = []
+    for title, beginnings in POLICY_GROUPS.items():
+        names = [name for name in POLICIES if name.startswith(beginnings)]
+        tables += [f"## {title}", "", "| policy | default | what it does | values |", "|---|---|---|---|"]
+        tables += [*map(row, names), ""]
     return "\n".join(
         [
             "# Policies\n",
             FRESH + "\n",
-            "A policy of a topic goes before that of its namespace, which goes before that of the root (named `broker`), which goes before the default. A change holds from the broker's next round on, unless the last column says otherwise.\n",
-            "| policy | default | unit | values | what it does |",
-            "|---|---|---|---|---|",
-            *rows,
+            "Every policy can be set for a topic, a namespace, or the root (named `broker`). A topic takes a policy from itself if it is set there, else from its namespace, else from the root, else the default.\n",
+            "A change holds from the next round on, unless the table says otherwise. *Check* is every `ttl_check_seconds`, *trim* is `pulsar-spark maintain trim`, *first consumer* is the first one that connects to a subscription without consumers.\n",
+            *tables,
+            "## Set and remove",
             "",
             "```text",
             "pulsar-spark policies set public/default message_ttl_seconds 86400",

@@ -301,8 +301,8 @@ def redelivery() -> Picture:
         (480, 290),
         (760, 290),
         (760, 256),
-        said="returned once more than the policy allows",
-        at=(730, 308),
+        said="returned once more\nthan the policy allows",
+        at=(690, 308),
     )
     picture.arrow((650, 228), (690, 228))
     picture.text(670, 186, "too many times", 12, GREY)
@@ -351,7 +351,7 @@ def key_shared() -> Picture:
     picture.text(
         370,
         292,
-        "A still has two messages of x. The next two wait, and C\ngets them when A has acknowledged or returned its own.\nz is not concerned: C gets it at once.",
+        "A still has two messages of x. The next two wait, and C\ngets them when A has acknowledged or returned its own.\nKey z does not drain: C gets it at once.",
         12,
         GREY,
         "start",
@@ -386,7 +386,7 @@ def delayed() -> Picture:
     picture.text(
         40,
         250,
-        "Waiting messages cost a few bytes of disk each and no memory. A round reads the buckets up to now, and no others.",
+        "Waiting messages cost a few bytes of disk each and almost no memory. A round reads only the buckets up to now.",
         13,
         anchor="start",
     )

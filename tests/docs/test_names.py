@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from pulsar_spark.cli import app
+from pulsar_spark.protocol.policies import POLICIES
 from tests.docs.pages import PAGES, name_of
 from tests.support.judging import failures
 
@@ -47,6 +48,11 @@ def _has_commands_that_are_known(page: Path) -> None:
                 continue
             except Exception as error:
                 raise AssertionError(f"{line}: {error}") from error
+
+
+def test_the_page_of_policies_has_each_once():
+    page = next(page for page in PAGES if page.name == "policies.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)`", page, flags=re.MULTILINE)) == sorted(POLICIES)
 
 
 def test_commands_in_sentences_are_known():
