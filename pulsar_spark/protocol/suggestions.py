@@ -40,8 +40,8 @@ def did_you_mean(names: Iterable[str]) -> str:
 def no_subscription(topic: str, subscription: str, known: Iterable[str]) -> SubscriptionNotFound:
     """The refusal where a *topic* that has the *known* subscriptions has none of that name.
 
-    >>> str(no_subscription("persistent://public/default/t", "biling", ["billing"]))[-46:]
-    "tions list t' shows; did you mean 'billing'?"
+    >>> str(no_subscription("persistent://public/default/t", "biling", ["billing"])).partition("list ")[2]
+    "t' shows; did you mean 'billing'?"
     """
     short = topic.removeprefix("persistent://").removeprefix("public/default/")
     return SubscriptionNotFound(
