@@ -13,6 +13,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 
+from deltalake.exceptions import DeltaError
+
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
 from pulsar_spark.client.compacted_out import CompactedOut
 from pulsar_spark.client.delivery import Delivery
@@ -269,11 +271,12 @@ class PartitionSubscription(HandingOut):
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
 
     def _is_made_anew(self) -> bool:
-        """Whether the topic was deleted and another one of its name was made."""
+        """Whether the topic was deleted and another one of its name was made; False where it cannot be read, which the
+        broker, or whoever reads its messages, will say."""
         try:
             return read_topic(self._consumer._client._layout, self.topic.name).topic_id != self.topic.topic_id
-        except TopicNotFound:
-            return False  # which the broker will say
+        except (PulsarSparkError, OSError, DeltaError):
+            return False
 
     def on_active(self, is_active: bool) -> None:
         if self.is_active and not is_active:

@@ -4,10 +4,13 @@ import asyncio
 import re
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio as aio
 from pulsar_spark.admin import Admin
+from pulsar_spark.client import subscription as of_partition
+from pulsar_spark.errors import CorruptState, RootAway
 from tests.support.waiting import eventually, nothing_comes, receive_values, send
 
 PATTERN = re.compile("order-.*")
@@ -171,6 +174,23 @@ def test_one_that_was_away_hears_that_its_topic_is_gone(client, other_client, ad
     eventually(lambda: topics_of(consumer) == {"order-c"})
     send(other_client, "order-c", "c1")
     assert receive_values(consumer, 1) == ["c1"]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "disk"), DeltaError("Input/output error"), CorruptState("half"), RootAway("x")]
+)
+def test_a_topic_that_cannot_be_looked_at_for_now_ends_nobody(client, other_client, monkeypatch, error):
+    """When a consumer that was let go has connected again."""
+    send(other_client, "order-a")
+    consumer = client.subscribe("order-a", "s")
+
+    def fail(*_asked):
+        raise error
+
+    monkeypatch.setattr(of_partition, "read_topic", fail)
+    consumer._subscriptions[0].on_removed("lease ended")
+    send(other_client, "order-a", "a1")
+    assert receive_values(consumer, 1) == ["a1"] and consumer.is_connected()
 
 
 def test_what_was_queued_of_a_topic_that_was_just_deleted_is_no_error(client, other_client, admin, broker):
