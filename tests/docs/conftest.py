@@ -38,12 +38,17 @@ def a_broker(an_empty_folder):
 
 @pytest.fixture
 def a_spark_session(an_empty_folder, spark):
-    """A Spark session ``spark``."""
-    return {"spark": spark}
+    """A Spark session ``spark``, for which paths begin in the folder too: its JVM may have started elsewhere."""
+    files = spark._jvm.org.apache.hadoop.fs
+    local = files.FileSystem.get(spark._jsc.hadoopConfiguration())
+    before = local.getWorkingDirectory()
+    local.setWorkingDirectory(files.Path(str(an_empty_folder)))
+    yield {"spark": spark}
+    local.setWorkingDirectory(before)
 
 
 @pytest.fixture
-def a_spark_session_and_a_broker(an_empty_folder, spark):
+def a_spark_session_and_a_broker(an_empty_folder, a_spark_session):
     """A Spark session ``spark``, and a broker on ``pulsar-root``."""
-    with Broker(spark, an_empty_folder / ROOT, housekeeping=False):
-        yield {"spark": spark}
+    with Broker(a_spark_session["spark"], an_empty_folder / ROOT, housekeeping=False):
+        yield a_spark_session
