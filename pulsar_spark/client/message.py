@@ -95,9 +95,9 @@ class Block:
         """Where a row lies."""
         entry_id, batch_index = self.column("entry_id")[row], self.column("batch_index")[row]
         ledger_id = self.column("ledger_id")[row] if self.ledger_id is None else self.ledger_id
-        place = MessageId(self.partition, ledger_id, entry_id, -1 if batch_index is None else batch_index)
-        place = place.of_topic(self.topic_name)
-        return place if self.first_chunk is None else place.of_chunks(self.first_chunk)
+        place = ledger_id, entry_id, -1 if batch_index is None else batch_index, self.partition
+        message_id = MessageId.of_place(place, self.topic_name)
+        return message_id if self.first_chunk is None else message_id.of_chunks(self.first_chunk)
 
     def __len__(self) -> int:
         return self._rows.num_rows

@@ -15,6 +15,7 @@ Pulsar keeps in the same message.
 import re
 from collections.abc import Iterator
 from functools import total_ordering
+from operator import index
 
 from pulsar_spark.errors import InvalidMessageId
 
@@ -22,6 +23,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _UINT64 = 1 << 64
 MAX_LONG = (1 << 63) - 1
 """The highest number that Pulsar's protocol, and a table, can hold."""
+_MAX_INT = (1 << 31) - 1
 _PRINTED = re.compile(r"\(?([0-9]{1,18})[:,]([0-9]{1,18})(?:[:,](-1|[0-9]{1,9}))?(?:[:,](-1|[0-9]{1,9}))?\)?")
 _ID_FIELDS = {1: "ledger_id", 2: "entry_id", 3: "partition", 4: "batch_index"}
 _FIRST_CHUNK = 7
@@ -33,6 +35,7 @@ class MessageId:
 
     ``ledger_id`` is the publish commit, ``entry_id`` the entry in it, ``batch_index`` the place in the entry's batch
     and ``partition`` the partition of the topic; -1 if there is none. ``topic_name`` is the topic, if it is known.
+    A value that is no whole number, or has too many bits, raises TypeError, as in the ``pulsar`` package.
 
     >>> str(MessageId(partition=3, ledger_id=5, entry_id=7, batch_index=2))
     '(5,7,3,2)'
@@ -52,9 +55,22 @@ class MessageId:
         batch_index: int = -1,
         topic_name: str | None = None,
     ):
-        self._place = (ledger_id, entry_id, batch_index, partition)
+        self._place = (
+            _checked("ledger_id", ledger_id, MAX_LONG),
+            _checked("entry_id", entry_id, MAX_LONG),
+            _checked("batch_index", batch_index, _MAX_INT),
+            _checked("partition", partition, _MAX_INT),
+        )
         self._topic_name = topic_name
         self._first_chunk: MessageId | None = None
+
+    @staticmethod
+    def of_place(place: tuple[int, int, int, int], topic_name: str | None) -> "MessageId":
+        """The id of a message that a table holds, unchecked: ``place`` is ledger id, entry id, batch index and
+        partition, ``topic_name`` the topic."""
+        made = MessageId.__new__(MessageId)
+        made._place, made._topic_name, made._first_chunk = place, topic_name, None
+        return made
 
     def ledger_id(self) -> int:
         """The publish commit: the version of the topic's table that it created."""
@@ -78,8 +94,8 @@ class MessageId:
 
     def of_topic(self, topic: str | None) -> "MessageId":
         """This id with its *topic*."""
-        copy = MessageId.__new__(MessageId)
-        copy._place, copy._topic_name, copy._first_chunk = self._place, topic, self._first_chunk
+        copy = MessageId.of_place(self._place, topic)
+        copy._first_chunk = self._first_chunk
         return copy
 
     def first_chunk_message_id(self) -> "MessageId | None":
@@ -195,6 +211,14 @@ def parse_message_id(text: str) -> MessageId:
     return MessageId(partition, ledger_id, entry_id, batch_index)
 
 
+def _checked(name: str, value: int, most: int) -> int:
+    """*value* as an int of Python's, at most *most*; NumPy's integers are taken as well."""
+    number = index(value) if hasattr(value, "__index__") else None
+    if number is None or not -most - 1 <= number <= most:
+        raise TypeError(f"argument {name}: a whole number of {most.bit_length() + 1} bits expected, not {value!r}")
+    return number
+
+
 MessageId.earliest = MessageId()
 MessageId.latest = MessageId(ledger_id=MAX_LONG, entry_id=MAX_LONG)
 
@@ -232,7 +256,10 @@ def _place_of(fields: dict[int, int | bytes], data: bytes) -> MessageId:
         raise InvalidMessageId(
             f"message id {data!r} lacks its ledger or entry: give what MessageId.serialize() returned"
         )
-    return MessageId(**place)
+    try:
+        return MessageId(**place)
+    except TypeError as wrong:
+        raise InvalidMessageId(f"message id {data!r}: {wrong}; give what MessageId.serialize() returned") from wrong
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -1,5 +1,6 @@
 """Message ids. The literals of text and bytes were printed by the ``pulsar`` package 3.13.0."""
 
+import numpy as np
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
@@ -48,6 +49,29 @@ def test_an_id_equals_itself_only():
     assert MessageId() != (-1, -1, -1, -1)
     with pytest.raises(TypeError):
         sorted([MessageId(), 1])
+
+
+@pytest.mark.parametrize("name", ["partition", "ledger_id", "entry_id", "batch_index"])
+@pytest.mark.parametrize("value", ["5", 1.5, None, b"5", 1 << 63, -(1 << 63) - 1])
+def test_what_is_no_number_of_pulsar_s_makes_no_id(name, value):
+    with pytest.raises(TypeError, match=f"argument {name}: a whole number"):
+        MessageId(**{name: value})
+
+
+def test_numbers_are_as_wide_as_pulsar_s():
+    highest = MessageId((1 << 31) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 31) - 1)
+    assert MessageId.deserialize(highest.serialize()) == highest
+    for arguments in ((1 << 31,), (0, 0, 0, 1 << 31)):
+        with pytest.raises(TypeError, match="32 bits"):
+            MessageId(*arguments)
+    with pytest.raises(InvalidMessage, match="argument partition"):
+        MessageId.deserialize(b"\x08\x01\x10\x01\x18\x80\x80\x80\x80\x08")
+
+
+def test_numbers_of_a_frame_make_an_id():
+    message_id = MessageId(*np.array([3, 5, 7, 2]))
+    assert repr(message_id) == repr(MessageId(3, 5, 7, 2))
+    assert message_id.serialize() == MessageId(3, 5, 7, 2).serialize()
 
 
 def test_earliest_and_latest():
