@@ -25,6 +25,16 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _checked: set[str] = set()
 
 
+def _stat(name: str | os.PathLike) -> os.stat_result:
+    """That of the file; of a link that leads to itself that of the link."""
+    try:
+        return os.stat(name)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return os.lstat(name)
+
+
 class LocalStore:
     """All that is mounted; it has no state."""
 
@@ -44,7 +54,7 @@ class LocalStore:
     def stamp(name: str | os.PathLike) -> tuple[int, int, int]:
         """What tells the file from another that is put in its place, or from itself when it has changed;
         FileNotFoundError without one."""
-        found = os.stat(name)
+        found = _stat(name)
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     @staticmethod
@@ -162,7 +172,7 @@ class LocalStore:
     def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
         """The bytes of a file, at most one more than *most*; none of a folder, a pipe or anything else that is no file.
         FileNotFoundError without it."""
-        if not stat.S_ISREG(os.stat(name).st_mode):
+        if not stat.S_ISREG(_stat(name).st_mode):
             return b""
         with open(name, "rb") as opened:
             return opened.read(-1 if most is None else most + 1)

@@ -25,7 +25,7 @@ from pulsar_spark.storage.topics import prepare_root
 from tests.support.object_store import new_root
 from tests.support.plain_broker import PlainBroker
 
-FOLDER, PIPE = object(), object()
+FOLDER, PIPE, LOOP = object(), object(), object()
 LEASE = {"broker_id": "b", "host": "h", "pid": 1, "until": 2_000_000_000.0, "epoch": 3, "owner": "o"}
 LEASE |= {"producer_name": "p", "name": "p", "partitions": [-1], "is_waiting": False, "boot": "b"}
 
@@ -68,7 +68,7 @@ JUNK = {
     "wanted a text": lease(wanted="me"),
     "wanted half": lease(wanted={"broker_id": "x"}),
 }
-ON_A_DISK = {**JUNK, "folder": FOLDER, "pipe": PIPE}
+ON_A_DISK = {**JUNK, "folder": FOLDER, "pipe": PIPE, "loop": LOOP}
 EACH = pytest.mark.parametrize("junk", ON_A_DISK.values(), ids=ON_A_DISK)
 
 
@@ -81,6 +81,8 @@ def put(path, junk) -> None:
         (path / "within").mkdir(parents=True)
     elif junk is PIPE:
         os.mkfifo(path)
+    elif junk is LOOP:
+        path.symlink_to(path)
     else:
         path.write_bytes(junk)
 
