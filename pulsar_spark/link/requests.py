@@ -5,6 +5,7 @@ A request id is ``<client id>-<number>`` with the number padded, so that the ids
 
 import itertools
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 
 from pulsar_spark.errors import Timeout
@@ -61,12 +62,14 @@ def valid_for(rows: list[dict], timeout: float) -> list[dict]:
 
 def no_answer(root: AnyPath, timeout: float) -> Timeout:
     """What is raised where nobody has answered for so many seconds."""
-    return Timeout(f"no broker answered on root {str(root)!r} within {shown_seconds(timeout)}: {what_to_do(root)}")
+    return Timeout(f"no broker answered on root {str(root)!r} within {shown_seconds(timeout)}: {_what_to_do(root)}")
 
 
-def what_to_do(root: AnyPath) -> str:
+def _what_to_do(root: AnyPath) -> str:
     """What to do where no broker is heard: wait for one that starts, or start one."""
-    coming = starting(Layout(root))
+    coming = None
+    with suppress(OSError):  # whether one starts is of no weight here
+        coming = starting(Layout(root))
     if coming is not None:
         return f"{coming.told()}: try again when it serves"
     return f"start one with 'pulsar-spark broker --root {root}'"

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.policies import CHECK_SECONDS, CHECKED, POLICIES
 
-WIDTH = 80
 _NAMES, _DEFAULTS = 37, 7
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
+from pulsar_spark.link import requests
 from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.storage.starting import QUERY, STARTS, announce_start, begin_starting, end_starting, starting
 from pulsar_spark.storage.topics import create_topic, prepare_root
@@ -95,6 +96,16 @@ def test_what_waits_for_it_is_not_told_to_start_another(made, layout, caplog):
     assert len(said) == 2
     assert "yet: a broker starts (since" in said[0] and "start one with" not in said[0]
     assert "start one with" in said[1]
+
+
+def test_a_sign_that_cannot_be_read_changes_no_answer(made, layout, monkeypatch):
+    def fail(_layout):
+        raise OSError(5, "no")
+
+    create_topic(layout, "t")
+    monkeypatch.setattr(requests, "starting", fail)
+    with pytest.raises(pulsar.Timeout, match="start one with"):
+        Admin(f"delta:{made}", timeout_seconds=0.1).create_subscription("t", "s")
 
 
 def test_a_folder_that_can_be_no_root_is_refused_before_spark_is_started(tmp_path):
