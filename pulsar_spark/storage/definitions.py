@@ -6,6 +6,7 @@ creates it, so creation is atomic and a table of another make or a newer release
 
 import json
 import os
+import re
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -64,13 +65,16 @@ def create_table(
 
     def draw(draft: AnyPath) -> AnyPath:
         forks.use()
-        DeltaTable.create(
-            str(draft),
-            schema,
-            description=description,
-            partition_by=list(partition_by) or None,
-            configuration=configuration,
-        )
+        try:
+            DeltaTable.create(
+                str(draft),
+                schema,
+                description=description,
+                partition_by=list(partition_by) or None,
+                configuration=configuration,
+            )
+        except OSError as fault:
+            raise _as_python_says(fault, table) from fault
         return TableLog(draft).file(0)
 
     store = store_of(table)
@@ -78,6 +82,16 @@ def create_table(
         return _create_beside(table, draw)
     with tempfile.TemporaryDirectory() as folder:
         return create_where_nothing_is(table, draw(path_of(folder) / "table").read_bytes())
+
+
+def _as_python_says(fault: OSError, table: AnyPath) -> OSError:
+    """A fault of the disk, which deltalake tells as coloured text without a number, as an OSError of the *table*.
+
+    >>> _as_python_says(OSError("No space left on device (os error 28)"), "orders")
+    OSError(28, 'No space left on device')
+    """
+    number = re.search(r"\(os error (\d+)\)", str(fault))
+    return OSError(int(number[1]), os.strerror(int(number[1])), str(table)) if number else fault
 
 
 def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:

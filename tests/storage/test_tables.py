@@ -39,6 +39,22 @@ def message(entry_id: int, partition: int = -1, **columns) -> dict:
     )
 
 
+@pytest.mark.local_disk
+def test_a_table_on_a_full_disk_is_refused_in_the_words_of_the_system_and_leaves_nothing(tmp_path, monkeypatch):
+    coloured = "Generic LocalFileSystem error\n \x1b[31m\u21b3\x1b[0m No space left on device (os error 28)\n"
+
+    def full(*_, **__):
+        raise OSError(coloured)
+
+    monkeypatch.setattr(DeltaTable, "create", full)
+    with pytest.raises(OSError) as refused:
+        create_table(tmp_path / "t", REQUESTS)
+    assert str(refused.value) == f"[Errno 28] No space left on device: '{tmp_path / 't'}'"
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    assert create_table(tmp_path / "t", REQUESTS)
+
+
 def test_deltalake_reads_what_is_appended(tmp_path):
     create_table(tmp_path / "t", MESSAGES, {"topic": "t", "partitions": 2}, partition_by=("partition",))
     table = AppendTable(tmp_path / "t")
