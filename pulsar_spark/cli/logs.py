@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Callable
 from datetime import datetime, timezone
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -86,7 +85,7 @@ def set_up_logging(
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     """py4j logs some of what it raises by the root logger."""
-    return Path(record.pathname).parent.name != "py4j"
+    return os.path.basename(os.path.dirname(record.pathname)) != "py4j"
 
 
 def logs(command: Callable) -> Callable:

@@ -7,12 +7,11 @@ Roots in object stores do not go away.
 
 import os
 import weakref
-from pathlib import Path
 
 from pulsar_spark.errors import RootAway
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
-from pulsar_spark.storage.store import AnyPath, path_of
+from pulsar_spark.storage.store import AnyPath, path_of, store_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _seen: dict[str, weakref.WeakSet[Layout]] = {}
@@ -59,6 +58,6 @@ def check_there(place: AnyPath | str) -> None:
 def _root_of(place: AnyPath | str) -> str | None:
     """The root that *place* is or lies in, if it is open in this process."""
     path = path_of(place)
-    if not _seen or not isinstance(path, Path):
+    if not _seen or not store_of(path).is_local:
         return None
     return next((str(root) for root in (path, *path.parents) if _seen.get(str(root))), None)

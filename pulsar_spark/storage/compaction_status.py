@@ -12,7 +12,6 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from pulsar_spark.errors import NotAllowedError
@@ -136,7 +135,7 @@ def _failure(failed: BaseException) -> dict:
     return {"status": ERROR, "error": text, "time_ms": now_micros() // 1000}
 
 
-def _said(path: Path, opened: int) -> dict:
+def _said(path: AnyPath, opened: int) -> dict:
     return _parsed(path, os.pread(opened, 1 << 16, 0) or b"{}")
 
 

@@ -7,8 +7,6 @@ the unreadable file under another name (:func:`keep_aside`).
 
 import json
 import logging
-import os
-import stat
 import time
 
 from pulsar_spark.storage.store import AnyPath, store_of
@@ -84,8 +82,8 @@ def keep_aside(path: AnyPath) -> AnyPath:
     """Keep what lies at *path* under another name, which is returned. A folder is moved; a file has both names until
     the caller replaces it."""
     store, aside = store_of(path), path.with_name(f"{path.name}.broken-{time.time_ns()}")
-    if store.is_local and not stat.S_ISREG(os.lstat(path).st_mode):
-        os.rename(path, aside)
+    if store.is_local and (path.is_symlink() or not path.is_file()):
+        path.rename(aside)
     else:
         store.link(path, aside)
     log.warning("what lay at %r is kept as %r", str(path), aside.name)
