@@ -70,6 +70,7 @@ def test_programs_import_and_call_what_there_is():
 
 
 def _has_programs_that_fit(page: Path) -> None:
+    objects = {}  # by name: the class of what earlier programs of the page made
     for program in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
         tree, names = ast.parse(program), {}
         for node in ast.walk(tree):
@@ -79,8 +80,21 @@ def _has_programs_that_fit(page: Path) -> None:
             elif isinstance(node, ast.Import):
                 names |= {each.asname or each.name: import_module(each.name) for each in node.names}
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                made = _named(node.value.func, names)
+                objects |= {each.id: made for each in node.targets if isinstance(each, ast.Name)}
         odd = [ast.unparse(call) for call in calls if not _fits(call, _named(call.func, names))]
+        odd += [ast.unparse(call) for call in calls if _is_no_method(call.func, objects)]
         assert odd == [], odd
+
+
+def _is_no_method(called: ast.expr, objects: dict) -> bool:
+    """Is this a method that the class of a named object lacks?"""
+    if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Name):
+        return False
+    made = objects.get(called.value.id)
+    return inspect.isclass(made) and not hasattr(made, called.attr)
 
 
 def _fits(call: ast.Call, called) -> bool:
