@@ -84,12 +84,13 @@ class Keyed(ABC):
     def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
         """Which of the entries that are taken count for the most that a round hands out."""
 
-    def _offered(self, positions: np.ndarray, dues: np.ndarray) -> np.ndarray:
+    def _offered(self, positions: np.ndarray, dues: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Which of the entries that are to be delivered again, at *positions* that ascend, are offered: what came back
-        first, by position, then what has come due."""
+        first, by position, then what has come due. Then the number of each one's owner, and which wait."""
         owners, held = self._placed(positions)
-        in_line = np.lexsort((positions, dues))
-        return in_line[self._within_permits(owners[in_line], ~held[in_line])]
+        in_line, takes = np.lexsort((positions, dues)), np.empty(len(positions), bool)
+        takes[in_line] = self._within_permits(owners[in_line], ~held[in_line])
+        return takes, owners, held
 
     def _stretches(self, positions: np.ndarray) -> tuple[np.ndarray, pa.Table]:
         """Of each new entry, at *positions* that ascend, the row that says its batch size and deliver time; and the

@@ -77,7 +77,7 @@ class KeyedByLane(Keyed):
     def plan(self) -> LaneWork:
         """Work out what is planned. Afterwards :meth:`requests` and :attr:`new` are rows on the axis of places."""
         asked, now = self._asked, self._draft.now
-        offered = self._offered_again()
+        offered, beyond = self._offered_again()
         positions, owners = self._new_entries()
         self.found_nothing = not len(offered) and not len(positions)
         self._extend(int(positions[-1]) + 1 - self._base if len(positions) else 0)
@@ -89,7 +89,7 @@ class KeyedByLane(Keyed):
         returns = np.isin(self._holders, [*asked.left, *asked.redelivered]) | (self._dues <= now)
         is_out = self._is_pending | self._is_replay
         planned = is_out[codes] & (is_asked | (self._is_pending & returns)[codes])
-        self._at = known = self._in_order(np.flatnonzero(is_asked | planned), parts, returns)
+        self._at = known = self._in_order(np.flatnonzero(is_asked | planned), parts, returns, beyond)
         self._place[known] = np.arange(len(known))
         new = by_number(owners)
         self.new = self._new_rows(positions, new, owners)
@@ -103,18 +103,20 @@ class KeyedByLane(Keyed):
             np.concatenate((known, positions[new] - self._base)),
         )
 
-    def _in_order(self, entries: np.ndarray, parts: np.ndarray, returns: np.ndarray) -> np.ndarray:
+    def _in_order(self, entries: np.ndarray, parts: np.ndarray, returns: np.ndarray, beyond: np.ndarray) -> np.ndarray:
         """*entries*, which ascend, place by place, of whose states *returns* says which come back by themselves: first
         those of which none can be offered, whatever the order, by state, so that many are few rows. Where nobody takes
-        anything that is all of them."""
+        anything that is all of them. What comes back from *beyond* on waits: earlier entries of its owner do, which are
+        not planned."""
         codes, wanted = self._codes[entries], self._wanted
         comes_later = (wanted.back[entries] > self._draft.now) & (wanted.back[entries] != NEVER) & ~returns[codes]
-        comes_later |= not self._permits
+        too_late = self._is_pending[codes] & (self._base + entries > beyond[self._owner_of_part[parts[entries]]])
+        comes_later |= too_late | (not self._permits)
         comes_later &= ~np.isin(entries, np.array(self._left_of_batches(), np.int64) - self._base)
         is_acked = wanted.acked[entries]
         stays = is_acked | comes_later
         self._stays = np.zeros(len(self._codes), bool)
-        self._stays[entries] = stays
+        self._stays[entries] = stays | too_late
         kind = np.where(is_acked, 0, np.where(comes_later, 1, 2))
         return entries[np.lexsort((entries, np.where(stays, codes, 0), parts[entries], kind))]
 
@@ -223,7 +225,7 @@ class KeyedByLane(Keyed):
         """Ranges by place of the planned *entries*, each with its line and whether it is held; *parts* are the lanes of
         all entries."""
         places, codes = self._place[entries], self._codes[entries]
-        owners = np.array([self._owners.number(owner) for owner in self._form.parts.owners])[parts[entries]]
+        owners = self._owner_of_part[parts[entries]]
         hashes = self._hash_of()[entries] if self._waits.depends_on_hashes else NO_HASHES
         held = (owners < 0) | self._stays[entries] | self._waits.held(self._base + entries, hashes, owners)
         is_first = np.diff(places, prepend=-2) != 1
@@ -257,14 +259,25 @@ class KeyedByLane(Keyed):
             )
         ]
 
-    def _offered_again(self) -> np.ndarray:
-        """Positions of what is to be delivered again now, as many as permits allow."""
+    @property
+    def _owner_of_part(self) -> np.ndarray:
+        """The number of each lane's owner."""
+        return np.array([self._owners.number(owner) for owner in self._form.parts.owners], np.int64)
+
+    def _offered_again(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of what is to be delivered again now, as many as permits allow; and by the number of each owner the
+        first position for which they do not suffice."""
+        beyond = np.full(len(self._owners.consumers) + 1, NEVER)  # the last is nobody's
         dues = np.where(self._dues == NEVER, 0, self._dues)
         is_ripe = self._is_replay & (dues <= self._draft.wall)
         places = np.flatnonzero(is_ripe[self._codes] & ~self._wanted.acked)
         if not len(places) or not self._permits:
-            return places[:0]
-        return self._base + places[self._offered(self._base + places, dues[self._codes[places]])]
+            return places[:0], beyond
+        positions = self._base + places
+        takes, owners, held = self._offered(positions, dues[self._codes[places]])
+        left = ~takes & ~held
+        np.minimum.at(beyond, owners[left], positions[left])
+        return positions[takes], beyond
 
     def _out(self) -> Out:
         asked, now = self._asked, self._draft.now

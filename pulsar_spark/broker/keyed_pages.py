@@ -52,7 +52,7 @@ class KeyedByPage(Keyed):
         positions, dues, numbers, indexes = (column[is_ripe] for column in found)
         in_order = np.argsort(positions, kind="stable")
         positions, dues, numbers, indexes = (column[in_order] for column in (positions, dues, numbers, indexes))
-        chosen = self._offered(positions, dues)
+        chosen, _, _ = self._offered(positions, dues)
         return sorted(set(zip(numbers[chosen].tolist(), indexes[chosen].tolist())))
 
     def unread(self) -> list[UnreadRun]:

@@ -63,6 +63,36 @@ def test_of_what_came_due(engine):
     assert set(state(engine)[0]) == {0, 1, 2, 3}
 
 
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("how", ["unseen", "in part", "tail", "come due"])
+@pytest.mark.parametrize("lane", [0, 1])
+def test_what_comes_back_waits_for_earlier_ones_of_its_key(engine, how, lane):
+    """Those came back before, and permits suffice for entries of another lane of their owner alone: 37 and 39 go, 40
+    waits, and 42, which comes back in this round, waits behind 40."""
+    halves = [("a", keys(True)[0]), ("b", keys(False)[0])]
+    (_, key), (other, other_key) = halves[lane], halves[1 - lane]
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 99), ON.flow("b", 99)], 0)
+    engine.publish(TOPIC, -1, [1] * 42 + [2], keys=[(key, other_key)[at % 2] for at in range(42)] + [key * 2])
+    engine.round([], 0)
+    engine.round([ON.ack(at, consumer=other) for at in range(1, 37, 2)], 0)  # so that the lanes stay two
+    engine.round([ON.close("a"), ON.close("b"), join("c", "0-65535"), ON.flow("c", 26)], 0)
+    sent = engine.rounds.bundle.round
+    assert set(state(engine)[0]) == {*range(0, 37, 2), *range(37, 43)}
+    due = [ON.negative_ack("c", 42, delay_ms=1000)] if how == "come due" else []
+    engine.round([*(ON.negative_ack("c", at, is_unseen=True) for at in (37, 39, 40)), *due], 0)
+    assert set(state(engine)[1]) == {37, 39, 40}
+    requests = {
+        "unseen": [ON.negative_ack("c", 42, is_unseen=True)],
+        "in part": [ON.ack(42, ack_set=[2], consumer="c"), ON.negative_ack("c", 42)],
+        "tail": [ON.give_back_since("c", sent, 42)],
+        "come due": [],
+    }[how]
+    dealt = engine.round([ON.flow("c", 2), *requests], 1000)["deliveries"]
+    assert [each.position for each in dealt] == [37, 39] and set(state(engine)[1]) == {40, 42}
+    dealt = engine.round([ON.flow("c", 3)], 1000)["deliveries"]
+    assert [each.position for each in dealt] == [40, 42] and state(engine)[1] == {}
+
+
 def test_a_number_that_is_none_changes_nothing(engine):
     engine.round([join("a", "0-65535"), ON.flow("a", 9)], 0)
     engine.publish(TOPIC, -1, [1] * 2, keys=keys(True)[:2])
