@@ -173,8 +173,7 @@ class Delivery:
 def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
     """The last deliveries of one subscription's *queue* with at least so many *messages*, if there are so many.
 
-    Deliveries stay whole, and a round and a place name the first of them. One of a lane that was not looked up stays in
-    the queue, with all before it."""
+    Deliveries stay whole, and a round and a place name the first of them."""
     if not queue or messages <= 0:
         return []
     taken, before = queue[0].subscription.taken, []
@@ -184,8 +183,6 @@ def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
     cut, first, found = len(queue), queue[-1].place, 0
     for at in reversed(range(len(queue))):
         delivery = queue[at]
-        if delivery.positions is None:
-            break
         is_same_round = at + 1 < len(queue) and queue[at + 1].round == delivery.round
         first = min(first, delivery.place) if is_same_round else delivery.place
         found += 0 if delivery.is_dead else delivery.messages

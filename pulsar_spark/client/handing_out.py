@@ -116,15 +116,15 @@ class HandingOut:
         at the moment when the message that makes it time is handed out."""
         block = messages[0]._block
         delivery = block.delivery
-        lanes = len(self._newest_of_lanes)
-        is_single = self._is_timed or block.has_encoded or lanes > 0
-        hidden = lanes > 0 and self._comes_again_in_a_lane(messages[0]._position)
+        newest = self._newest_of_lanes[-1:]
+        is_single = self._is_timed or block.has_encoded or bool(newest)
+        hidden = bool(newest) and self._comes_again_in_a_lane(messages[0]._position)
         in_line = self._in_line(messages)
         with self.lock:
             if delivery.generation != self.generation:
                 return None
             is_late = self._is_guarding and (in_line is None or self.key_order.unknown)
-            if is_late or len(self._newest_of_lanes) > lanes:
+            if is_late or self._newest_of_lanes[-1:] != newest:
                 return Ready([])  # look once more
             permits = self._count_taken()
             most = 1 if is_single else max(1, self._permits.until_asked - 1)

@@ -351,12 +351,12 @@ class PartitionSubscription(HandingOut):
             if gone := set(tail):
                 self._newest = {at: newest for at, newest in self._newest.items() if newest not in gone}
                 self._newest_of_lanes = [newest for newest in self._newest_of_lanes if newest not in gone]
-                self._stale = UnderWay()
+                self._stale = asked = UnderWay()
         if tail:
             since = tail[0].round
             first = min(delivery.place for delivery in tail if delivery.round == since)
             row = self.row("redeliver_all", first=first, properties={SINCE_ROUND: str(since)})
-            self._channel.submit([row], committed=self._stale.committed)
+            self._channel.submit([row], committed=asked.committed)
         self._flow(permits)
         self._watch_queue()
 

@@ -1,5 +1,5 @@
 """Order of each key, message by message, while consumers come, go, give back, lose the tail of their queue, and are
-killed.
+killed; on exact ranges and on ranges by lane.
 
 ``PULSAR_SPARK_ORDER_MESSAGES=n`` sends n messages, ``PULSAR_SPARK_SEED=s`` draws other events than usual.
 """
@@ -13,21 +13,22 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.broker import gather
 from pulsar_spark.client import subscription
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.storage.topics import create_topic
 
 MESSAGES = int(os.environ.get("PULSAR_SPARK_ORDER_MESSAGES", 400))
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))
-KEYS, CONSUMERS, PATIENCE_SECONDS = 20, 3, 120 + MESSAGES / 5
+CONSUMERS, PATIENCE_SECONDS = 3, 120 + MESSAGES / 5
 
 
 class Ledger:
     """What became of each message, and what was handed out that should not have been."""
 
-    def __init__(self):
+    def __init__(self, keys: int):
         self.lock = threading.Lock()
-        self.sent = {f"k{number}": 0 for number in range(KEYS)}
+        self.sent = {f"k{number}": 0 for number in range(keys)}
         self.held: dict[str, dict[int, object]] = {key: {} for key in self.sent}
         self.acknowledged: dict[str, set[int]] = {key: set() for key in self.sent}
         self.passed = dict.fromkeys(self.sent, 0)
@@ -141,7 +142,7 @@ def publish(client, ledger: Ledger, dice: random.Random) -> None:
     while left:
         producer, count = dice.choice([(singly, 40), (in_batches, 120)])
         for _ in range(min(left, dice.randrange(1, count))):
-            key = f"k{dice.randrange(KEYS)}"
+            key = dice.choice([*ledger.sent])
             producer.send_async(str(ledger.sent[key]).encode(), None, partition_key=key)
             ledger.sent[key] += 1
             left -= 1
@@ -149,8 +150,13 @@ def publish(client, ledger: Ledger, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("queue_size", [1000, 5])
-def test_each_key_comes_in_order_whatever_happens(client, broker, service_url, monkeypatch, queue_size):
-    dice, ledger = random.Random(SEED), Ledger()
+@pytest.mark.parametrize("keys, lanes_from", [(20, gather.LANES_FROM), (100, -1)], ids=["by page", "by lane"])
+def test_each_key_comes_in_order_whatever_happens(
+    client, broker, service_url, monkeypatch, queue_size, keys, lanes_from
+):
+    dice, ledger = random.Random(SEED), Ledger(keys)
+    monkeypatch.setattr(gather, "LANES_FROM", lanes_from)
+    monkeypatch.setattr(gather, "EXACT_BELOW", min(lanes_from, gather.EXACT_BELOW))
     shrinking = random.Random(SEED)
     monkeypatch.setattr(subscription, "_WATCH_SECONDS", 0.05)
     monkeypatch.setattr(Permits, "may_shrink", True)

@@ -10,6 +10,7 @@ from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import OwnedRange
+from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage import entries
 from pulsar_spark.storage.key_hashes import read_hashes
@@ -116,6 +117,23 @@ def test_what_comes_again_takes_the_place_of_the_same_entries_only(client, broke
         (b"h", 0),
     ]
     assert nothing_comes(hand.consumer) and hand.subscription._newest_of_lanes == [] and hand.subscription._queued == 0
+
+
+def test_a_queue_that_shrinks_gives_lanes_back_that_were_not_read(client, broker, monkeypatch):
+    """All that was sent from a round on; what came again in it takes the place of nothing any more."""
+    hand = Hand(client, broker, *"abcdefghi")
+    hand.deliver(True, False, None, True, False, None, None, None, None)
+    assert receive_values(hand.consumer, 1) == ["a"]
+    hand.deliver(None, None, True, None, None, True, False, None, None)
+    hand.deliver(None, None, None, None, None, None, None, True, True, redelivery_count=1)
+    first = hand.round - 1
+    monkeypatch.setattr(Permits, "too_many", lambda self, queued: 3)
+    hand.subscription._shrink_queue()
+    eventually(lambda: broker.asked("redeliver_all"))
+    (asked,) = broker.asked("redeliver_all")
+    assert (asked.first, asked.properties["since_round"]) == (2, str(first))
+    assert hand.subscription._newest_of_lanes == [] and hand.subscription._queued == 1
+    assert receive_values(hand.consumer, 1) == ["d"] and nothing_comes(hand.consumer)
 
 
 def test_what_is_dead_is_given_back_and_nothing_between(client, broker):

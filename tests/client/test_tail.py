@@ -37,6 +37,18 @@ def test_deliveries_go_whole_and_so_many_that_a_place_tells_them_apart(messages,
     assert tail_of(deliveries, messages) == deliveries[len(rows) - found :]
 
 
+def test_deliveries_of_lanes_that_were_not_looked_up_go_likewise():
+    """Where their entries lie is of no concern: a round and a place say which they are, for all of its lanes."""
+    deliveries = queue((1, 0, 9), (2, 10, 30), (2, 11, 40), (3, 31, 50))
+    for delivery in deliveries[1:]:
+        delivery.positions, delivery.entries = None, 4
+    assert tail_of(deliveries, 1) == deliveries[3:]
+    assert tail_of(deliveries, 5) == deliveries[1:]
+    deliveries[0].is_taken()
+    deliveries[1].is_taken()
+    assert tail_of(deliveries[2:], 5) == deliveries[3:], "of round 2 something was handed out behind place 11"
+
+
 def test_what_is_taken_is_remembered_by_its_round_and_last_place():
     first, second, third = queue((1, 0, 9), (1, 3, 5), (2, 0, DUE_BASE))
     for delivery, taken in ((first, (1, 9)), (second, (1, 9)), (third, (2, DUE_BASE))):
