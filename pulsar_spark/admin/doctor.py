@@ -149,7 +149,7 @@ def _older_layout(layout: Layout) -> list[Finding]:
             Finding("older_layout", each.table, root, None, each.error or text.format(each.version), MIGRATE)
             for each in done.changes
         ]
-    text = f"the root has layout {done.before}; a broker that starts brings it to {done.after}, and so does the command"
+    text = f"the root has layout {done.before}; the next broker upgrades it to {done.after}, or the command does"
     return [Finding("older_layout", "", root, None, text, MIGRATE)]
 
 

@@ -39,8 +39,8 @@ class Acknowledgements(Desk):
             consumer = self.consumer_of(request, cursor)
             if request.ack_set is not None:
                 raise InvalidMessage(
-                    f"ack set for what round {delivered} delivered of positions {request.first} to {request.last}: it "
-                    "goes with one entry, without a delivery_round"
+                    f"ack set for what round {delivered} delivered of positions {request.first} to "
+                    f"{request.last}: an ack set is for one entry, without a delivery_round"
                 )
             draft.delivered_acks.append((request.first, request.last, consumer.consumer_id, delivered))
             return None
@@ -48,7 +48,9 @@ class Acknowledgements(Desk):
             draft.acks.add(request.first, request.last)
             return None
         if request.first != request.last:
-            raise InvalidMessage(f"ack set for positions {request.first} to {request.last}: it goes with one entry")
+            raise InvalidMessage(
+                f"ack set for positions {request.first} to {request.last}: an ack set is for one entry"
+            )
         if request.first <= cursor.passed_mark_delete or cursor.is_part(request.first):
             return None
         self.check_ack_set(cursor, request.first, request.ack_set)
@@ -125,8 +127,8 @@ class Acknowledgements(Desk):
         delay_ms, is_unseen = max(request.delay_ms or 0, 0), is_said(request.properties, IS_UNSEEN)
         if is_unseen and delay_ms:
             raise InvalidConfiguration(
-                f"positions {request.first} to {request.last} are given back unseen, with delay_ms {delay_ms}: what "
-                "nobody was shown comes again at once: leave out one of the two"
+                f"positions {request.first} to {request.last} are given back unseen, with delay_ms "
+                f"{delay_ms}: unseen messages have no delay; leave out one of the two"
             )
         self.draft.of(cursor).returns.append(
             Return(request.first, request.last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen)

@@ -33,9 +33,9 @@ def admitted(request: Request, *, now: int) -> Request:
     for name in ("client_id", "consumer_id", "subscription"):
         _check_id(request, name, is_needed=request.kind == "subscribe")
     if request.ack_set is not None and None in request.ack_set:
-        raise InvalidMessage(f"{request.kind}: the ack set has a word that is null: give whole numbers")
+        raise InvalidMessage(f"{request.kind}: a word of the ack set is null: give whole numbers")
     if request.kind == "flow" and not (request.permits is not None and 0 < request.permits <= MOST):
-        raise InvalidConfiguration(f"permits {request.permits!r}: a flow asks for 1 message or more, at most {MOST}")
+        raise InvalidConfiguration(f"permits {request.permits!r}: give a number from 1 to {MOST}")
     if (request.delay_ms or 0) > MOST_DELAY_MS:
         raise InvalidConfiguration(f"{request.kind}: delay_ms {request.delay_ms!r} is above {MOST_DELAY_MS}")
     return request
@@ -51,9 +51,9 @@ def _check_in_time(request: Request, now: int) -> None:
     until = number_of(request, VALID_UNTIL, least=0)
     if now > until * 1000:
         raise Timeout(
-            f"{request.kind}: the request held until {from_micros(until * 1000):%Y-%m-%d %H:%M:%S} UTC and was "
-            f"met {now // 1000 - until} ms later, so it was not carried out: ask again; if it "
-            "always comes too late, compare the clocks of the two machines"
+            f"{request.kind}: the request was valid until {from_micros(until * 1000):%Y-%m-%d %H:%M:%S} UTC and was "
+            f"met {now // 1000 - until} ms later, so it was not executed: try again; if it is always late, "
+            "compare the clocks of the two machines"
         )
 
 

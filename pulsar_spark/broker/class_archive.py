@@ -34,7 +34,7 @@ def archive_classes() -> Path:
         done = subprocess.run([sys.executable, "-m", __name__, str(fresh)], capture_output=True, text=True, check=False)
         if done.returncode or not fresh.is_file():
             said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise UnknownError(f"no archive {str(target)!r} was made: {said}; brokers start without one")
+            raise UnknownError(f"the archive {str(target)!r} could not be created: {said}; brokers start without one")
         os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)

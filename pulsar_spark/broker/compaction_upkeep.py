@@ -56,7 +56,7 @@ class CompactionUpkeep:
         try:
             self._find()
         except Exception as failed:  # see above
-            log.warning("which topics are to be compacted is looked for again: %s", failed)
+            log.warning("topics to compact could not be determined; the broker tries again: %s", failed)
             return
         for name, threshold in self._rotation.some(list(self._thresholds.items())):
             if self._background.stopping.is_set():
@@ -83,4 +83,4 @@ class CompactionUpkeep:
         self._looked_at[topic.topic_id] = version
         if is_wanted(threshold, bytes_behind(self._layout, topic)):
             compact(self._layout, topic, topic.partition_indexes, self._by_spark)
-            log.info("compacted topic %s, which had more than %d bytes behind", topic.name, threshold)
+            log.info("compacted topic %s, which had more than %d uncompacted bytes", topic.name, threshold)

@@ -85,7 +85,7 @@ class DelayIndex:
         """Begin with what the table says. What was added before is pending again, but for what is indexed."""
         loaded = self.table.load(self.places)
         if any(lost.places is None for lost in loaded.lost):
-            log.error("delay index: %s: it is made anew from the topics", loaded.lost[0].why)
+            log.error("delay index: %s: it is rebuilt from the topics", loaded.lost[0].why)
             self.table.remove()
             loaded = Loaded([], {}, [])
         with self.lock:
@@ -96,7 +96,7 @@ class DelayIndex:
                 known.pending = []
                 self._look_up(place, self.indexed.get(place, NOT_INDEXED).positions)
             for lost in loaded.lost:
-                log.error("delay index: bucket %d is lost (%s): it is made again", lost.number, lost.why)
+                log.error("delay index: bucket %d is lost (%s): it is rebuilt", lost.number, lost.why)
                 self.unindex(lost.places)
 
     # What the broker tells
@@ -289,5 +289,6 @@ class DelayIndex:
         if ready < until and after < until:
             raise DelayIndexNotReady(
                 f"the delay index of topic {str(self.known[place].topic.name)!r}, partition "
-                f"{self.places.known[place].partition}, is made anew, and ready up to {ready} us; it is tried again"
+                f"{self.places.known[place].partition}, is being rebuilt, and ready up to {ready} "
+                "us; the broker tries again"
             ) from OSError(errno.EAGAIN, "not indexed yet")

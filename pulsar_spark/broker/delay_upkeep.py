@@ -83,7 +83,9 @@ class DelayUpkeep(DelayCommits):
             except Exception as failure:  # whatever it is: what is indexed serves, and the rest is tried again
                 if self._background.stopping.is_set():
                     return
-                (log.warning if failures else log.exception)("the delay index waits, and tries again: %s", failure)
+                (log.warning if failures else log.exception)(
+                    "the delay index could not be written; the broker tries again: %s", failure
+                )
                 self.index.is_wanted.set()
                 self._background.stopping.wait(PAUSES.delay_ms(failures) / 1000)
                 failures += 1

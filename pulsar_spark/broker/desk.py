@@ -25,7 +25,7 @@ class Desk:
 
     def topic_of(self, request: Request) -> TopicState:
         if not request.topic or request.partition is None:
-            raise TopicNotFound(f"request {request.kind!r} names no topic and partition")
+            raise TopicNotFound(f"request {request.kind!r} has no topic and partition")
         state = self.bundle.topic(request.topic)
         self._check_served(self.bundle.topic_aside(request.topic, state.topic.topic_id), request)
         if not state.has_partition(request.partition):
@@ -50,9 +50,8 @@ class Desk:
     def _check_served(self, entry: SetAside | None, request: Request) -> None:
         if entry is not None and request.kind not in ("unsubscribe", "close"):
             raise NotAllowedError(
-                f"{entry.status} {shown(entry.subscription or entry.topic)} is set aside "
-                f"({entry.error}: {entry.text[:200]}): mend what is broken, then "
-                f"'pulsar-spark set-aside retry {entry.id}'"
+                f"{entry.status} {shown(entry.subscription or entry.topic)} is set aside ({entry.error}: "
+                f"{entry.text[:200]}): correct the cause, then run 'pulsar-spark set-aside retry {entry.id}'"
             )
 
     def forget(self, entry: SetAside) -> None:

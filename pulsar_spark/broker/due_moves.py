@@ -165,8 +165,8 @@ def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
                         f"came due: {DOCTOR}"
                     )
             log.warning(
-                "topic %s: %d entries that came due are in the delay index no more: of the %d that came due with them "
-                "some may be delivered again to subscriptions that have acknowledged others of these, but not all",
+                "topic %s: the delay index has lost %d due entries: some of the %d entries due with them may "
+                "be delivered again to subscriptions that have acknowledged only a part of these",
                 promotion.topic,
                 checkpoint.numbers - entries,
                 entries,

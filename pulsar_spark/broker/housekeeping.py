@@ -155,5 +155,5 @@ class Housekeeping:
             self._failed[name] = str(failed)
             is_known = isinstance(failed, MAY_PASS)
             log.warning(
-                "housekeeping of %s waits, and tries again: %s", name, failed, exc_info=None if is_known else failed
+                "housekeeping of %s failed and is tried again: %s", name, failed, exc_info=None if is_known else failed
             )

@@ -114,7 +114,7 @@ def plan_isolated(plan: Callable, work) -> list:
             if is_fault(nothing_planned):
                 raise
             raise PlannerFailed(str(nothing_planned)) from failure
-        log.warning("the plan of %d cursors failed (%r): each is planned by itself", len(work.cursors), failure)
+        log.warning("the plan of %d cursors failed (%r): each cursor is now planned alone", len(work.cursors), failure)
         planned, causes = [], []
         for number, asked in enumerate(work.cursors):
             try:

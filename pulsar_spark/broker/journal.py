@@ -51,8 +51,7 @@ class Journal:
         if self._waited_since is None or now - self._waited_since >= LINE_SECONDS:
             self._waited_since, found = now, names()
             log.info(
-                "nothing is left to do; the broker ends when the %d consumers that are connected close, or their "
-                "leases end: %s%s",
+                "all work is done; the broker ends when its %d connected consumers close, or their leases end: %s%s",
                 len(found),
                 ", ".join(found[:MOST_NAMED]),
                 ", ..." if len(found) > MOST_NAMED else "",

@@ -34,8 +34,8 @@ class LetterRequests(Acknowledgements):
             raise InvalidMessage(f"positions {request.first} to {position}: put off one message at a time")
         if cursor.is_part(position):
             raise InvalidMessage(
-                f"position {position} is a chunk that completes no message: a chunked message is put off by the id of "
-                "its last chunk"
+                f"position {position} is not the last chunk of a message: put a chunked message off "
+                "by the id of its last chunk"
             )
         draft = self.draft.of(cursor)
         kept = self.kept_ack_set(draft, position)
@@ -55,12 +55,13 @@ class LetterRequests(Acknowledgements):
         index = 0 if batch_size == 1 else asked.batch_index
         if index is None or index >= batch_size:
             raise InvalidMessage(
-                f"position {request.last} holds a batch of {batch_size}, in which there is no message "
-                f"{asked.batch_index}: name one of them"
+                f"position {request.last} holds a batch of {batch_size} messages without an index "
+                f"{asked.batch_index}: give an index below {batch_size}"
             )
         if request.ack_set is not None and ack_sets.has(request.ack_set, index):
             raise InvalidMessage(
-                f"position {request.last}: message {index} of the batch is to be put off and to stay unacknowledged"
+                f"position {request.last}: the request puts message {index} of the batch off, but does not "
+                "acknowledge it: include it in the ack set"
             )
         return index
 

@@ -142,8 +142,7 @@ def _load_waiting_requests(bundle: Bundle, latest: LatestRows) -> None:
     there = {request.place for request in bundle.waiting_requests}
     for place in sorted(latest.waiting_requests.keys() - there):
         log.warning(
-            "request %d of commit %d waited for the delay index and cannot be read any more: ask again",
-            *reversed(place),
+            "request %d of commit %d waited for the delay index and can no longer be read: try again", *reversed(place)
         )
         bundle.outlived.append(waiting_request_row(*place, is_removed=True))
 

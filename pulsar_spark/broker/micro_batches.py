@@ -62,7 +62,7 @@ class MicroBatches:
     ):
         self._spark, self._layout, self._now, self._inputs, self._on_round = spark, layout, now, inputs, on_round
         self._stopping, self.disk, self._fail = stopping, disk, fail
-        self._index = Patience(stopping, waits, "something is asked of what waits for its deliver time")
+        self._index = Patience(stopping, waits, "a request concerns delayed messages")
         self._between, self.lock = threading.Event(), threading.Lock()
         self._between.set()
         self._requests_log = TableLog(layout.broker_table(REQUESTS.name))

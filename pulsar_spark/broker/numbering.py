@@ -86,7 +86,7 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
         rows = ledger_rows(name, topic.topic_id, numbered) + note_rows(name, topic.topic_id, commit, foreign)
         if foreign:
             log.warning(
-                "topic %s: commit %d added %d rows that are no publish, and nobody is sent them: "
+                "topic %s: commit %d added %d rows that are not valid messages and are not delivered: "
                 "'pulsar-spark topics mend %s' removes them",
                 name,
                 commit.version,
@@ -95,7 +95,7 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
             )
     if commit.removed and not commit.trimmed:
         log.warning(
-            "topic %s: commit %d (%s) removed or rewrote messages: those that are gone are skipped by everybody",
+            "topic %s: commit %d (%s) removed or rewrote messages: all subscriptions skip the removed ones",
             name,
             commit.version,
             commit.operation or "no operation named",

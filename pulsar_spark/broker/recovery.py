@@ -146,7 +146,7 @@ class Recovery:
             entry = entry._replace(round_time=self._rounds.clock.look().wall)
         broken[entry.id] = entry
         log.error(
-            "%s is set aside (%s: %s); everything else goes on; see 'pulsar-spark set-aside list'",
+            "%s is set aside (%s: %s); all other work continues; see 'pulsar-spark set-aside list'",
             entry.id,
             entry.error,
             entry.text[:1000],
@@ -161,7 +161,7 @@ class Recovery:
     def _wait(self, failure: Exception) -> None:
         if not self._failures:
             log.error(
-                "a round fails, whatever is asked; it is tried again after pauses of up to %g s",
+                "every round fails; the broker tries again after pauses of up to %g s",
                 PAUSES.max_delay_ms / 1000,
                 exc_info=failure,
             )

@@ -155,7 +155,9 @@ class Intake(Desk):
         )
         try:
             if request.kind not in self._handlers:
-                raise InvalidConfiguration(f"kind {shown(request.kind)} is not known: use a client of this release")
+                raise InvalidConfiguration(
+                    f"request kind {shown(request.kind)} is unknown: use a client of this release"
+                )
             request = admitted(request, now=self.draft.wall)
             self.members.renew_lease(request.client_id)
             self.bundle.cursors.wake([self.key_of(request)])
@@ -199,7 +201,7 @@ class Intake(Desk):
         check_policy(name, value)
         owner = request.topic or request.properties.get("namespace")
         if not owner:
-            raise InvalidConfiguration(f"policy {name}: name the topic or the namespace it is for")
+            raise InvalidConfiguration(f"policy {name}: give a topic or a namespace")
         if request.topic:
             self.bundle.topic(request.topic)
         elif owner != BROKER:

@@ -64,8 +64,8 @@ def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
     count = len(bundles_of(layout).folders)
     if bundle is None and count > 1:
         raise InvalidConfiguration(
-            f"root {str(root)!r} has {count} bundles, of which a Broker serves one: run 'pulsar-spark broker' or "
-            "run_broker, which serve them all, or name one with bundle="
+            f"root {str(root)!r} has {count} bundles, and a Broker serves only one: run 'pulsar-spark broker' "
+            "or run_broker for all of them, or give bundle="
         )
     return layout
 
@@ -185,7 +185,7 @@ class Broker(Described):
     def _hand_over(self) -> None:
         """Stop after the round under way, so that the bundle can be split."""
         if not self._stopping.is_set():
-            log.info("broker %s hands a bundle of %s over, which is split", self.broker_id, self.layout.root)
+            log.info("broker %s hands over a bundle of %s that is being split", self.broker_id, self.layout.root)
             self.is_handed_over = True
             self._stopping.set()
 

@@ -37,7 +37,7 @@ def set_aside(bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside])
         draft.facts.append(set_aside_row(entry, is_removed=True))
     if beyond:
         log.warning(
-            "%d requests that were set aside longest ago are forgotten, as if dropped, %s first: %d are kept",
+            "the %d oldest requests that were set aside are dropped, %s first: at most %d are kept",
             len(beyond),
             beyond[0].id,
             MOST_REQUESTS,
@@ -78,7 +78,7 @@ class SetAsideRequests(Desk):
             entries = [entry for entry in entries if entry.status == REQUEST]
         for entry in entries:
             if entry.status != REQUEST:
-                raise NotAllowedError(f"{entry.id!r} is no request: retry it, or delete the {entry.status}")
+                raise NotAllowedError(f"{entry.id!r} is not a request: retry it, or delete the {entry.status}")
         for entry in entries:
             self.forget(entry)
         return str(len(entries))
@@ -111,7 +111,7 @@ class SetAsideRequests(Desk):
 
     def _retry_request(self, entry: SetAside) -> bool:
         if entry.requests_version is None:
-            raise NotAllowedError(f"{entry.id!r} does not say where its request lies: drop it")
+            raise NotAllowedError(f"the request of {entry.id!r} cannot be located: drop it")
         asked = read_again(self.bundle.layout.broker_table("requests"), entry)
         if asked.unreadable or not asked.requests:
             return False

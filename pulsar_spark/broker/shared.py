@@ -119,7 +119,9 @@ class Shared:
             if not is_fault_of_disk(fault):
                 raise
             if not self._is_bearing:
-                log.warning("broker %s cannot see for now who serves what: %s", self.broker_id, fault)
+                log.warning(
+                    "broker %s cannot read at present which brokers serve which bundles: %s", self.broker_id, fault
+                )
             self._is_bearing = True
         else:
             self._is_bearing = False
@@ -145,7 +147,7 @@ class Shared:
         self._files = len(self._signs) + len(self._leases)
         decided = share(self.broker_id, served, len(free))
         for folder in decided.give_up:
-            log.info("broker %s gives bundle %s up for another", self.broker_id, self._slice(folder))
+            log.info("broker %s gives bundle %s to another broker", self.broker_id, self._slice(folder))
             self._let_go(folder)
         for folder in free[: decided.take]:
             if not self._stopping.is_set():
@@ -205,7 +207,7 @@ class Shared:
             log.warning("bundle %s: %s", self._slice(folder), failed)
         else:
             log.error(
-                "bundle %s is left alone for %g s: %s", self._slice(folder), AGAIN_SECONDS, failed, exc_info=failed
+                "bundle %s is not taken for %g s: %s", self._slice(folder), AGAIN_SECONDS, failed, exc_info=failed
             )
             self._again_at[folder] = time.monotonic() + AGAIN_SECONDS
             if self._available_now:

@@ -85,7 +85,7 @@ def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:
     until = time.monotonic() + HAND_OVER_SECONDS
     if not lease.ask():
         if (other := lease.holder()) is not None:
-            raise _refused(layout, other, "is to hand it over to another split")
+            raise _refused(layout, other, "already hands it over for another split")
         return
     while (said := lease.holder()) is not None and said.broker_id != lease.broker_id:
         if said.broker_id != holder.broker_id or not lease.is_asked(said):
@@ -114,8 +114,8 @@ def _split(layout: Layout, at: int | None, broker_id: str, now: Callable[[], int
     if (rest := add_bundle(layout, decided)) is not None:
         if (decided, rest) != (lower, upper):
             raise NotAllowedError(
-                f"bundle {before} was split into {decided} and {rest} by one that came to no end, which is done now: "
-                "see 'pulsar-spark bundles list', and split one of these"
+                f"bundle {before} was split into {decided} and {rest} by an interrupted split, which is "
+                "completed now: see 'pulsar-spark bundles list', and split one of these"
             )
         return lower, upper
     raise_layout(layout, SPLIT_LAYOUT_VERSION)

@@ -112,7 +112,7 @@ class Stream:
     def supervise(self) -> None:
         """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops
         the broker."""
-        patience = Patience(self._stopping, self._waits, "Spark has ended its query, another one is started")
+        patience = Patience(self._stopping, self._waits, "Spark has ended its query; the broker starts a new one")
         try:
             while not self._stopping.wait(LOOK_SECONDS):
                 query = self._query
@@ -124,7 +124,7 @@ class Stream:
                     continue
                 why = None if query is None else query.exception()
                 if query is not None and why is None:
-                    log.warning("the query of broker %s was stopped, and so the broker stops", self._broker_id)
+                    log.warning("the query of broker %s was stopped, so the broker stops", self._broker_id)
                     self._stopping.set()
                     return
                 self._replace(patience, why)
@@ -134,8 +134,7 @@ class Stream:
             elif not self._stopping.wait(SIGNAL_SECONDS):
                 self._fail(
                     UnknownError(
-                        f"Spark has ended while broker {self._broker_id} served: look at Spark's own log "
-                        "and start the broker again"
+                        f"Spark ended while broker {self._broker_id} served: see Spark's log and start the broker again"
                     )
                 )
 
@@ -146,7 +145,7 @@ class Stream:
             self.start()
         except (PySparkException, Py4JJavaError) as failed:  # as the latter come the errors of the disk
             log.info(
-                "broker %s could not start another query yet: %s",
+                "broker %s could not start a new query so far: %s",
                 self._broker_id,
                 str(failed).strip().partition("\n")[0],
             )

@@ -85,7 +85,7 @@ class Tenure:
             self._lease.let_go()
         except OSError as failed:
             log.warning(
-                "the lease of %s could not be given back, it ends by itself in %g s: %s",
+                "the lease of %s could not be released and ends by itself in %g s: %s",
                 self._root,
                 LEASE_SECONDS,
                 failed,

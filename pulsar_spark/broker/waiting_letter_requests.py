@@ -22,9 +22,7 @@ class WaitingLetterRequests(Desk):
 
     def drop(self, request: Request) -> str:
         if not request.topic and "letter" not in request.properties and request.properties.get("all") != "true":
-            raise InvalidConfiguration(
-                "drop_waiting_letters: name a topic or a letter, or say that all are meant with all=true"
-            )
+            raise InvalidConfiguration("drop_waiting_letters: give a topic or a letter, or all=true")
         keys = self._asked(request)
         text = self._messages(keys)
         self.bundle.waiting_letters.drop(keys)

@@ -140,8 +140,8 @@ class WaitingLetters:
                 self._topics[cursor] = topics[cursor]
                 self._counted.add(cursor)
             log.warning(
-                "subscription %r of %s: %d messages died, or were put off, and were deleted or trimmed before their "
-                "letter was written: there is none",
+                "subscription %r of %s: %d messages were deleted or trimmed before their letter was "
+                "written; they get no letter",
                 cursor.subscription,
                 topics[cursor],
                 messages,
@@ -218,7 +218,7 @@ def _log_left(left: list[Left]) -> None:
         is_new = any(each.fact["kind"] != WAITING for each in several)
         log.log(
             logging.ERROR if is_new else logging.WARNING,
-            "subscription %r of %s: letters wait (%d entries), and are tried again later: %s: %s",
+            "subscription %r of %s: letters of %d entries could not be written and are tried again later: %s: %s",
             subscription,
             topic,
             sum(each.last - each.first + 1 for each in several),

@@ -77,7 +77,7 @@ def parse_range(text: str) -> BundleRange:
     given = BundleRange(int(found[1], 16), int(found[2], 16)) if found else None
     if given is None or given.lower >= given.upper:
         raise InvalidConfiguration(
-            f"bundle {shown(text)} is none: give a range such as {WHOLE}, as 'pulsar-spark bundles list' shows it"
+            f"bundle {shown(text)} is not valid: give a range such as {WHOLE}, as 'pulsar-spark bundles list' shows it"
         )
     return given
 

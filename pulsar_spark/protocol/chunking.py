@@ -53,12 +53,12 @@ class Verdict(IntEnum):
 
 
 REASONS = {
-    Verdict.TAKEN: "the chunks behind it are missing",
+    Verdict.TAKEN: "the chunks after it are missing",
     Verdict.REPEATED: "the chunk was there already",
     Verdict.NO_FIRST: "chunk 0 is missing before it",
     Verdict.GAP: "the chunk before it is missing",
     Verdict.MALFORMED: "chunk_id is not one of 0 to num_chunks_from_msg - 1",
-    Verdict.DISAGREES: "num_chunks_from_msg is another one than that of chunk 0",
+    Verdict.DISAGREES: "num_chunks_from_msg differs from that of chunk 0",
 }
 """Why an entry with that verdict is not part of a complete message."""
 
@@ -170,7 +170,7 @@ def none_open(count: int) -> Open:
     return Open(np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1))
 
 
-WRONG_SIZE = "its chunks have %d bytes%s together, and one of them says that the message has %d (total_chunk_msg_size)"
+WRONG_SIZE = "its chunks have %d bytes%s together, and one of them gives the message %d (total_chunk_msg_size)"
 """What :func:`wrong_size` says, and Spark's ``format_string``: of the bytes, whether more come, and the size."""
 
 
@@ -181,7 +181,7 @@ def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool
     >>> wrong_size(4, {4, None}), wrong_size(4, {9}, is_whole=False)
     (None, None)
     >>> wrong_size(4, {4, 5})
-    'its chunks have 4 bytes together, and one of them says that the message has 5 (total_chunk_msg_size)'
+    'its chunks have 4 bytes together, and one of them gives the message 5 (total_chunk_msg_size)'
     """
     for size in said:
         if size is not None and (payload_bytes > size or (is_whole and payload_bytes != size)):

@@ -150,7 +150,7 @@ def number_files(
         position = runs[-1].last_position + 1 if runs else ends.get(file.partition, 0)
         entry_id = file.first_entry_id
         if runs and entry_id <= runs[-1].last_entry_id:
-            raise NotAPublish(f"file {file.path!r}: entry {entry_id} is in another file too")
+            raise NotAPublish(f"file {file.path!r}: another file also has entry {entry_id}")
         for batch_size, entries in _batches(file, batch_sizes):
             runs.append(file.run(ledger_id, position, entry_id, entries, batch_size))
             position, entry_id = position + entries, entry_id + entries

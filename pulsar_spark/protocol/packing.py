@@ -95,4 +95,4 @@ def named_positions(text: str) -> np.ndarray:
     try:
         return unpacked(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError) as wrong:
-        raise InvalidMessage(f"positions {shown(text)}: they are not as this release's clients write them") from wrong
+        raise InvalidMessage(f"positions {shown(text)}: not in the format of this release's clients") from wrong

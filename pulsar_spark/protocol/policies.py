@@ -166,17 +166,17 @@ def check_policy(name: str | None, value: str | None) -> None:
 
     >>> check_policy("backlog_quota_policy", "drop")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    pulsar_spark.errors.InvalidConfiguration: policy backlog_quota_policy: 'drop' is none of ...
+    pulsar_spark.errors.InvalidConfiguration: policy backlog_quota_policy: 'drop' is not one of ...
     """
     if name not in POLICIES:
         close = close_names(str(name), POLICIES)
         one = "use one that 'pulsar-spark policies list' shows"
-        raise InvalidConfiguration(f"policy {shown(name)} is not known: {one}{did_you_mean(close)}")
+        raise InvalidConfiguration(f"policy {shown(name)} is unknown: {one}{did_you_mean(close)}")
     if value is None:
         return
     if name in _TEXTS:
         if value not in _TEXTS[name]:
-            raise InvalidConfiguration(f"policy {name}: {shown(value)} is none of {values_of(name)}")
+            raise InvalidConfiguration(f"policy {name}: {shown(value)} is not one of {values_of(name)}")
     elif not _NUMBER.fullmatch(value) or not _LEAST.get(name, 0) <= int(value) <= most_of(name):
         raise InvalidConfiguration(f"policy {name}: {shown(value)} is not {values_of(name)}")
 

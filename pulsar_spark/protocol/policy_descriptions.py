@@ -130,13 +130,13 @@ def takes_effect(name: str, check_seconds: int) -> str:
     *check_seconds* at those that it measures.
 
     >>> takes_effect("backlog_quota_bytes", 60)
-    ', which takes effect when the broker looks next, every 60 s (policy ttl_check_seconds)'
+    ', which takes effect at the next check of the broker, every 60 s (policy ttl_check_seconds)'
     >>> takes_effect("retention_seconds", 60), takes_effect("max_message_size", 60)
     (", which takes effect when topics are trimmed ('pulsar-spark maintain trim')", '')
     """
     if name in CHECKED or name == CHECK_SECONDS:
         return (
-            f", which takes effect when the broker looks next, every {shown_seconds(check_seconds)} (policy "
+            f", which takes effect at the next check of the broker, every {shown_seconds(check_seconds)} (policy "
             f"{CHECK_SECONDS})"
         )
     if name.startswith("retention_"):

@@ -80,7 +80,7 @@ def refusal(kept: Sequence[SchemaInfo], new: SchemaInfo, strategy: str) -> str |
     >>> def json(text): return SchemaInfo(SchemaType.JSON, "JSON", text)
     >>> refusal([json('"int"')], json('"long"'), "BACKWARD")
     >>> refusal([json('"int"')], json('"long"'), "FULL")
-    'what it writes cannot be read with the schema there is: long was written, int is expected'
+    'the existing schema cannot read its messages: long was written, int is expected'
     """
     if strategy == _ALWAYS:
         return None
@@ -105,7 +105,7 @@ def _misfit(old: SchemaInfo, new: SchemaInfo, strategy: str) -> str | None:
     if old.schema() == new.schema():
         return None
     if strategy == _NEVER:
-        return "the topic's strategy ALWAYS_INCOMPATIBLE takes no other schema than it has"
+        return "the topic's strategy ALWAYS_INCOMPATIBLE allows no further schema"
     before, after = _compared(old), _compared(new)
     if new.schema_type() is SchemaType.PROTOBUF_NATIVE:
         return None if before == after else f"its message is {after!r}, the topic's is {before!r}"
@@ -113,9 +113,9 @@ def _misfit(old: SchemaInfo, new: SchemaInfo, strategy: str) -> str | None:
         return None
     old_type, new_type = _parsed(old.schema()), _parsed(new.schema())
     if not strategy.startswith("FORWARD") and (why := unreadable(old_type, new_type)):
-        return f"it cannot read what the schema there is wrote: {why}"
+        return f"it cannot read messages of the existing schema: {why}"
     if not strategy.startswith("BACKWARD") and (why := unreadable(new_type, old_type)):
-        return f"what it writes cannot be read with the schema there is: {why}"
+        return f"the existing schema cannot read its messages: {why}"
     return None
 
 

@@ -80,8 +80,8 @@ class AutoSplit:
         index = lengths.index(max(lengths))
         if lengths[index] <= 1:
             raise ConsumerAssignError(
-                f"consumer {member.label!r}: {len(self.borders)} consumers are as many as a hash range of "
-                f"{self.range_size} can be split for: close one first"
+                f"consumer {member.label!r}: a hash range of {self.range_size} can be split for at most "
+                f"{len(self.borders)} consumers: close one first"
             )
         end = self.borders[index][0]
         taken = (end - lengths[index] // 2, member.consumer_id)
@@ -184,12 +184,12 @@ class Sticky:
 
     def joined(self, member: Member) -> Self:
         if not member.ranges:
-            raise ConsumerAssignError(f"consumer {member.label!r} asks for no hash range: name at least one")
+            raise ConsumerAssignError(f"consumer {member.label!r} has no hash range: give at least one")
         for start, end in member.ranges:
             if not 0 <= start <= end:
                 raise ConsumerAssignError(
-                    f"consumer {member.label!r}: {start} to {end} is no hash range: it begins at 0 or later and "
-                    "does not end before it begins"
+                    f"consumer {member.label!r}: {start} to {end} is not a hash range: it must begin at 0 or "
+                    "later and not end before it begins"
                 )
         self._require_apart(member)
         return replace(self, members=(*self.members, member))
@@ -207,7 +207,7 @@ class Sticky:
                     own, other = (each, before) if is_asked else (before, each)
                     raise ConsumerAssignError(
                         f"consumer {member.label!r}: hash range {own[0]} to {own[1]} overlaps {other[0]} to {other[1]} "
-                        f"of consumer {other[3]!r}: ask for ranges that nobody has"
+                        f"of consumer {other[3]!r}: give ranges that no other consumer has"
                     )
             if is_asked not in farthest or farthest[is_asked][1] < end:
                 farthest[is_asked] = each

@@ -81,21 +81,19 @@ def check_subscription(name: str, what: str = "subscription") -> str:
     'billing / 2024 %'
     """
     if not isinstance(name, str) or not name.strip():
-        raise InvalidTopicName(f"{what} {shown(name)} is not a valid name: give a text that is not blank")
+        raise InvalidTopicName(f"{what} {shown(name)} is not a valid name: give a name that is not blank")
     check_own_name(what, name)
     if RESERVED_SUBSCRIPTIONS.fullmatch(name):
         raise InvalidTopicName(
-            f"{what} {shown(name)} is not a valid name: those that begin with 'pulsar.repl', and 'pulsar.dedup', are "
-            "reserved for brokers"
+            f"{what} {shown(name)} is not a valid name: 'pulsar.dedup' and names that begin with "
+            "'pulsar.repl' are reserved for brokers"
         )
     return name
 
 
 def _check_local_name(name: str) -> None:
     if not name.strip() or name in (".", ".."):
-        raise InvalidTopicName(
-            f"topic {shown(name)} is not a valid name: give one that is neither blank nor dots alone"
-        )
+        raise InvalidTopicName(f"topic {shown(name)} is not a valid name: it must not be blank or consist of dots")
     _check_can_be_sent("topic", name)
     _checked_length("topic", name, MAX_NAME_LENGTH)
 
@@ -103,7 +101,7 @@ def _check_local_name(name: str) -> None:
 def _check_can_be_sent(what: str, name: str) -> None:
     if not name.isascii() and _SURROGATE.search(name):
         raise InvalidTopicName(
-            f"{what} {shown(name)} is not a valid name: it has half of a surrogate pair, which is no character"
+            f"{what} {shown(name)} is not a valid name: it contains half of a surrogate pair, which is not a character"
         )
 
 
@@ -134,7 +132,7 @@ def parse_topic_name(name: str) -> TopicName:
     if len(parts) != 3:
         raise InvalidTopicName(
             f"topic {shown(name)} is neither 'topic' nor 'tenant/namespace/topic' nor "
-            "'persistent://tenant/namespace/topic', of which none has a further '/': clusters are no part of names here"
+            "'persistent://tenant/namespace/topic': remove further '/' and a cluster"
         )
     found = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
     _check_local_name(found.partitioned_topic.local_name)  # the longest name there is has partitions, too

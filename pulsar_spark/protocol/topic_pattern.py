@@ -37,8 +37,8 @@ class TopicPattern:
             )
         if not parts[2].strip():
             raise InvalidTopicName(
-                f"topic pattern {pattern.pattern!r} fits no topic, because none has an empty name: give one such as "
-                "'orders-.*', or '.*' for all of a namespace"
+                f"topic pattern {pattern.pattern!r} has no topic name: give one such as 'orders-.*', or '.*' "
+                "for all topics of a namespace"
             )
         self.namespace = parse_namespace("/".join(parts[:2]))
         self._written = "/".join(parts)
@@ -46,7 +46,8 @@ class TopicPattern:
             self._expression = re.compile(self._written, pattern.flags)
         except re.error as wrong:  # flags in the text are for its beginning, where the namespace is
             raise InvalidTopicName(
-                f"topic pattern {pattern.pattern!r} is none behind its namespace ({wrong}): give flags to re.compile"
+                f"topic pattern {pattern.pattern!r} is not valid after its namespace ({wrong}): "
+                "give flags to re.compile"
             ) from wrong
 
     def fitting(self, names: Iterable[TopicName]) -> list[TopicName]:

@@ -93,7 +93,7 @@ def parse_actions(text: bytes) -> list[dict]:
     power loss leaves it, cut off, or no commit at all; TypeError for a line that is no object."""
     actions = [_object(json.loads(line), "a line") for line in text.decode().split("\n") if line.strip("\0 \t\r")]
     if not actions:
-        raise ValueError(f"it holds nothing in {len(text)} bytes, as after a power loss")
+        raise ValueError(f"its {len(text)} bytes are empty, as after a power loss")
     _check_whole(actions)
     return actions
 
@@ -107,7 +107,7 @@ def _check_whole(actions: list[dict]) -> None:
     said = metrics.get("numFiles") if isinstance(metrics, dict) else None
     found = sum("add" in action or "remove" in action for action in actions)
     if said is not None and said != str(found):
-        raise ValueError(f"it says {said} files and names {found}: it was cut off")
+        raise ValueError(f"it announces {said} files and lists {found}: it was cut off")
 
 
 def _commit(version: int, actions: list[dict]) -> Commit:

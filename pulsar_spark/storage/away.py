@@ -44,8 +44,8 @@ def is_away(place: str | os.PathLike) -> bool:
 def root_away(place: AnyPath | str) -> RootAway:
     """The error to raise where :func:`is_away` is true."""
     return RootAway(
-        f"root {str(_root_of(place) or place)!r} was there and is not now: mount it again, and what uses it goes on by "
-        "itself; nothing is made in its place"
+        f"root {str(_root_of(place) or place)!r} has disappeared: mount it again, then its users continue by "
+        "themselves; no new root is created in its place"
     )
 
 

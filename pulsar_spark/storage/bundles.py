@@ -29,7 +29,7 @@ from pulsar_spark.storage.table_lock import append_lock
 LOOK_SECONDS = 60.0
 """So long a store is not asked again, unless a look turned out to be out of date (:func:`look_again`): a call a second
 would be one more than a producer at work needs."""
-_REMEDY = "restore it from a backup, or write it again: for each range of hashes the folder of its bundle"
+_REMEDY = "restore it from a backup, or write it by hand: for each range of hashes the folder of its bundle"
 
 
 class Bundles(NamedTuple):
@@ -47,7 +47,7 @@ class Bundles(NamedTuple):
     def range_of(self, folder: str) -> BundleRange:
         """Of the bundle in a folder; :class:`CorruptState` for a folder that is none of them."""
         if folder not in self.folders:
-            raise CorruptState(f"bundle {folder} is none of {', '.join(self.folders)}: {_REMEDY}")
+            raise CorruptState(f"bundle {folder} is not one of {', '.join(self.folders)}: {_REMEDY}")
         return self.ranges[self.folders.index(folder)]
 
 
@@ -108,8 +108,8 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
             return None
         if (before.lower, before.upper >= served.upper) != (served.lower, True):
             raise CorruptState(
-                f"{str(_path(layout))!r} says that bundle {layout.bundle} has {before}, and its latest round that it "
-                f"has {served}: {_REMEDY}"
+                f"{str(_path(layout))!r} gives bundle {layout.bundle} the range {before}, its "
+                f"latest round {served}: {_REMEDY}"
             )
         rest = BundleRange(served.upper, before.upper)
         at = found.folders.index(layout.bundle)
@@ -127,7 +127,7 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
 def check_served(served: BundleRange, topic: str) -> None:
     """:class:`ServiceUnitNotReady` for a topic that is none of the slice."""
     if not served.holds(topic):
-        raise ServiceUnitNotReady(f"topic {topic!r} is not in bundle {served}: look for its bundle again")
+        raise ServiceUnitNotReady(f"topic {topic!r} is not in bundle {served}: look up its bundle again")
 
 
 def _name(layout: Layout) -> str:

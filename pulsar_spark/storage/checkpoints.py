@@ -112,7 +112,7 @@ def _try(table: AnyPath) -> None:
             if TableLog(table).exists():
                 make_checkpoint(table)
         except (CorruptState, DeltaError, OSError) as failed:
-            log.warning("no checkpoint of %s for now, it only makes opening quicker: %s", table, failed)
+            log.warning("no checkpoint of %s at present (it only makes opening faster): %s", table, failed)
 
 
 def make_checkpoint(table: AnyPath) -> int:

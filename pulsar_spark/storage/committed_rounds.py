@@ -98,7 +98,7 @@ def since_snapshot(
     log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):
         if not log.has(version):
-            raise CorruptState(f"{str(path)!r}: round {version} is gone and no snapshot comes after it: {DOCTOR}")
+            raise CorruptState(f"{str(path)!r}: round {version} is missing and no later snapshot exists: {DOCTOR}")
         commit = log.commit(version)
         if kinds is not None and has_newest and not commit.may_concern({SNAPSHOT, *kinds}):
             continue

@@ -94,8 +94,8 @@ class CompactedView:
             self._opened = open_table(self.path)
         except (CorruptState, TableNotFoundError) as broken:
             raise CorruptState(
-                f"{str(self.path)!r}: the compacted view cannot be opened ({broken}): restore it, or remove the folder "
-                "and compact the topic again, of what was not trimmed"
+                f"{str(self.path)!r}: the compacted view cannot be opened ({broken}): restore it, or remove "
+                "the folder and compact the topic again, without its trimmed messages"
             ) from broken
         self._files, self._said, self._bounds = sorted(_files(self._opened), key=lambda file: file[1:3]), {}, {}
         return True
@@ -217,8 +217,9 @@ class CompactedView:
             if isinstance(error, FileNotFoundError) and self._log.has_news(self.version):
                 raise
             raise CorruptState(
-                f"{str(self.path / file.path)!r}, a file of the compacted view, is gone, not whole or damaged: put it "
-                f"back; or remove the folder {str(self.path)!r} and compact the topic again, of what was not trimmed"
+                f"{str(self.path / file.path)!r}, a file of the compacted view, is missing, incomplete or "
+                f"damaged: restore it, or remove the folder {str(self.path)!r} and compact the topic again, "
+                "without its trimmed messages"
             ) from error
 
 
@@ -276,6 +277,6 @@ def replace_rows(view: CompactedView, horizons: Mapping[int, int], adds: list[di
     said = {f"{HORIZON}{partition}": ledger_id for partition, ledger_id in horizons.items()}
     said |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}
     if commit(view.path, [view.version + 1], adds, said, view.removes(horizons)) is None:
-        raise NotAllowedError(f"{str(view.path)!r}: {IN_PROGRESS}: another was quicker; ask again")
+        raise NotAllowedError(f"{str(view.path)!r}: {IN_PROGRESS}: another one was faster; try again")
     for _ in remove_unseen(view.path, time.time() - GRACE_SECONDS, frozenset()):
         """What left the view long ago goes."""

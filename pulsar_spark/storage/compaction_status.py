@@ -26,7 +26,7 @@ from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.topics import Topic
 
 FILE = "_compaction"
-ENDED = "the process that compacted the topic ended before it was done: compact it again"
+ENDED = "the process that compacted the topic ended early: compact it again"
 _TEXT = 300
 LONGEST_SECONDS = 60 * 60
 """In an object store a compaction whose process nobody here can see counts as ended after that."""
@@ -149,7 +149,7 @@ def _parsed(path: AnyPath, content: bytes) -> dict:
             whole_number_of(said, "time_ms", 0, MAX_LONG)
         return said
     except ValueError as why:
-        say_unreadable(path, content, why, "nothing is known of the topic's last compaction")
+        say_unreadable(path, content, why, "the state of the topic's last compaction is unknown")
         return {}
 
 

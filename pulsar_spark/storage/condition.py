@@ -57,22 +57,19 @@ def check_features(table: AnyPath, commit: Commit) -> None:
         protocol = open_table(table).protocol()
     except (CorruptState, TableNotFoundError) as broken:
         raise TopicStopped(
-            f"commit {commit.version} asks for {commit.asks_for}, and the table cannot be opened ({broken})"
+            f"commit {commit.version} requires {commit.asks_for}, and the table cannot be opened ({broken})"
         ) from broken
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     if features - KNOWN_FEATURES or READER_VERSION < protocol.min_reader_version < 3:
         raise TopicStopped(
-            f"commit {commit.version} asks for {commit.asks_for}, which this release cannot read: take "
-            "the feature out of the table (ALTER TABLE ... DROP FEATURE in Spark), then the topic goes "
-            "on by itself"
+            f"commit {commit.version} requires {commit.asks_for}, which this release cannot read: remove the "
+            "feature from the table (ALTER TABLE ... DROP FEATURE in Spark), then the topic continues by itself"
         )
 
 
 def stopped_text(topic: Topic, error: CorruptState) -> str:
     """What to say of a topic that *error* stopped."""
-    remedy = (
-        "" if isinstance(error, TopicStopped) else f": 'pulsar-spark topics mend {topic.name}' takes it out of the way"
-    )
+    remedy = "" if isinstance(error, TopicStopped) else f": repair it with 'pulsar-spark topics mend {topic.name}'"
     return f"topic {str(topic.name)!r} is stopped: {error}{remedy}"
 
 

@@ -133,8 +133,8 @@ def read_definition(path: str | os.PathLike) -> Definition:
         for action in first or ():
             if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
                 raise NewerLayout(
-                    f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
-                    f"up to {WRITER_VERSION}: install a newer pulsar_spark"
+                    f"table {str(path)!r} requires Delta writer version {asked}, this release writes up to "
+                    f"{WRITER_VERSION}: install a newer pulsar_spark"
                 )
             if "metaData" in action:
                 description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
@@ -148,7 +148,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
             description, table_id = metadata.description, str(metadata.id)
         except (TableNotFoundError, CorruptState) as broken:
             raise CorruptState(
-                f"table {str(path)!r} is half written ({broken}): delete the folder and create it again"
+                f"table {str(path)!r} is incomplete ({broken}): delete the folder and create it again"
             ) from broken
     return parse_definition(path, description, table_id)
 

@@ -30,8 +30,8 @@ class BucketLost(CorruptState):
 
     def __init__(self, bucket: "Bucket", path: AnyPath, cause: Exception):
         super().__init__(
-            f"delay index: {str(path)!r} of bucket {bucket.number} cannot be read ({cause}): a broker makes it again "
-            "by itself, 'pulsar-spark repair delay-index' has it made at once"
+            f"delay index: {str(path)!r} of bucket {bucket.number} cannot be read ({cause}): a broker "
+            "rebuilds it by itself, or at once with 'pulsar-spark repair delay-index'"
         )
         self.bucket = bucket
 

@@ -57,7 +57,7 @@ def write_named(
 def check_name(path: AnyPath, content: bytes) -> None:
     """OSError, as Arrow raises it for damaged bytes, where the file has not the *content* that its name says."""
     if not path.name.endswith(f"-c{_digest(content)}.zstd.parquet"):
-        raise OSError(f"bytes of {str(path)!r} have changed since it was written")
+        raise OSError(f"the content of {str(path)!r} has changed since it was written")
 
 
 def footer_of(path: AnyPath) -> bytes:

@@ -138,12 +138,12 @@ class DelayTable:
         self.version = table.version()
         for path, size in zip(rows["path"].to_pylist(), rows["size_bytes"].to_pylist()):
             if not _PATH.fullmatch(unquote(path)):
-                return Loaded([], {}, [LostBucket(NO_BUCKET, None, f"{path!r} is no file of it")])
+                return Loaded([], {}, [LostBucket(NO_BUCKET, None, f"{path!r} is not one of its files")])
             self._note_live(unquote(path), size)
         indexed, expected, lost = self._indexed(places)
         buckets, there = [], {number for number, _ in self._live} - {NO_BUCKET}
         if there != expected and not lost:
-            lost.append(LostBucket(NO_BUCKET, None, f"buckets {sorted(there ^ expected)} are not as the log has them"))
+            lost.append(LostBucket(NO_BUCKET, None, f"buckets {sorted(there ^ expected)} differ from the log"))
         for number in sorted(there):
             bucket = self._bucket(number, places)
             (lost if isinstance(bucket, LostBucket) else buckets).append(bucket)
@@ -179,7 +179,7 @@ class DelayTable:
         for name in sorted(sizes.keys() | set(rows["path"].to_pylist())):
             if name not in sizes or not _has_size(folder / name, sizes[name]):
                 of = {places.number(*of) for of in zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist())}
-                return LostBucket(number, of, f"{str(folder / name)!r} is gone, or is not what was written")
+                return LostBucket(number, of, f"{str(folder / name)!r} is missing or was changed")
         return Bucket(number, folder, sizes, statistics_from(rows, {name: at for at, name in enumerate(sizes)}, places))
 
     def _notes(self, bucket: int, kind: str, name: str) -> pa.Table:
@@ -239,8 +239,8 @@ class DelayTable:
                 yield version
             if is_taken_long_ago or self._log.commit(version).is_fencing:
                 raise BrokerFenced(
-                    f"{str(self.path)!r} was changed by somebody else in version {version}: another broker serves this "
-                    "bundle, or the table was written to by hand"
+                    f"{str(self.path)!r} was changed by another writer in version {version}: another broker "
+                    "serves this bundle, or someone wrote to the table by hand"
                 )
             version += 1
 
@@ -271,7 +271,7 @@ def remove_index(layout: Layout) -> None:
     """Remove the delay index, which the next broker makes anew; :class:`NotAllowedError` while one serves the root."""
     lease = BundleLease(layout, f"repair-{os.getpid()}")
     if lease.sure_holder() is not None or not lease.take():
-        raise NotAllowedError(f"a broker began to serve {str(layout.root)!r} just now: ask again")
+        raise NotAllowedError(f"a broker began to serve {str(layout.root)!r} meanwhile: try again")
     try:
         DelayTable(layout).remove()
     finally:

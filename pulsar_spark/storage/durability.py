@@ -56,7 +56,7 @@ def read_durability(root: str | os.PathLike) -> str:
     if known is None or known[0] != stamp:
         value, why = _parsed(path_of(path))
         if why:
-            instead = f"durability is {value!r} until 'pulsar-spark durability set' says it again"
+            instead = f"durability is {value!r} until 'pulsar-spark durability set' changes it"
             say_unreadable(path_of(path), repr(stamp).encode(), why, instead)
         known = _read[path] = stamp, value
     return known[1]
@@ -92,14 +92,14 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
     is not."""
     if value not in DURABILITIES:
         raise InvalidConfiguration(
-            f"durability {value!r}: give 'fsync' (a write that returned outlives a power loss) "
-            "or 'none' (it is quicker)"
+            f"durability {value!r}: give 'fsync' (a finished write survives a power loss) or 'none' (faster)"
         )
     store = store_of(root)
     if not store.is_local:
         if value != FSYNC:
             raise InvalidConfiguration(
-                f"durability {value!r}: what an object store has answered outlives a power loss: it is 'fsync' there"
+                f"durability {value!r}: a finished write to an object store survives a power loss: "
+                "only 'fsync' is possible there"
             )
         return
     path = settings_path(root)

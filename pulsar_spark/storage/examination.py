@@ -101,7 +101,7 @@ def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator
                 name,
                 str(path),
                 None,
-                "the broker's table is missing: a broker that starts makes an empty one, and what it said is lost",
+                "the broker's table is missing: its content is lost, and the next broker creates an empty one",
                 _RESTORE,
             )
         return
@@ -127,14 +127,14 @@ def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator
             name,
             str(path),
             version,
-            f"commit {version} {why}: what it said is missing, and readers stop before it",
+            f"commit {version} {why}: its content is missing, and readers stop before it",
             REPAIR,
         )
     yield from _examine_checkpoints(name, path)
     for file, why in _broken_files(path, {version for version, _ in broken}):
-        meaning, command = "what it said is lost: restore it", _RESTORE
+        meaning, command = "its content is lost: restore it", _RESTORE
         if topic:
-            meaning = "its messages are lost: restore it, or pass them over with 'pulsar-spark subscriptions skip-lost'"
+            meaning = "its messages are lost: restore it, or skip them with 'pulsar-spark subscriptions skip-lost'"
             command = f"pulsar-spark subscriptions skip-lost {name} -s SUBSCRIPTION"
         yield Finding("missing_file", name, str(path), None, f"data file {file!r} {why}; {meaning}", command)
 
@@ -183,7 +183,7 @@ def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
             name,
             str(path),
             None,
-            f"checkpoint {file.name!r} cannot be read: whoever opens the table fails, nothing is lost",
+            f"checkpoint {file.name!r} cannot be read: the table cannot be opened, but nothing is lost",
             REPAIR,
         )
 
@@ -215,8 +215,8 @@ def _examine_delay_index(layout: Layout) -> Iterator[Finding]:
             DELAY_INDEX.name,
             str(table.path),
             None,
-            f"what waits for its deliver time is not all to be found: {lost.why}; a broker that starts makes it anew, "
-            "one that serves when it comes to it",
+            f"the index of delayed messages is incomplete: {lost.why}; a broker rebuilds it at "
+            "its start or when it needs it",
             f"{REPAIR} delay-index",
         )
 
@@ -236,6 +236,6 @@ def _examine_numbering(layout: Layout, name: str, path: AnyPath, latest: LatestR
     except UNREADABLE as broken:
         is_feature = isinstance(broken, TopicStopped)
         command = (
-            "take the feature out of the table with Spark SQL" if is_feature else f"pulsar-spark topics mend {name}"
+            "remove the feature from the table with Spark SQL" if is_feature else f"pulsar-spark topics mend {name}"
         )
         yield Finding("not_numbered", name, str(path), None, f"the topic stops here: {broken}", command)

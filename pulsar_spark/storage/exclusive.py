@@ -101,8 +101,8 @@ class ExclusiveClaim:
         is_others = claim is not None and self._is_others(claim)
         if is_others and (self._is_mine or self._file.is_held(claim)):
             raise ProducerFenced(
-                f"producer {claim.producer_name!r} has topic {self._topic!r} for itself: producer "
-                f"{self._producer_name!r} publishes nothing any more; close it"
+                f"producer {claim.producer_name!r} has exclusive access to topic {self._topic!r}: producer "
+                f"{self._producer_name!r} can no longer publish; close it"
             )
         if not is_others or claim.until == 0:
             self._seen = now

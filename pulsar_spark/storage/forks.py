@@ -41,8 +41,8 @@ def check_usable() -> None:
     """:class:`OperationNotSupported` in a process that was forked from one that had used the tables."""
     if _used_by is not None and _used_by != generation:
         raise OperationNotSupported(
-            f"process {os.getpid()} was forked from one that had made or read tables (a new root or topic, a reader, a "
-            f"consumer, an Admin's answers), so no client and no Admin works in it: {ADVICE}"
+            f"process {os.getpid()} was forked from a process that had already written or read tables, so "
+            f"clients and Admin do not work in it: {ADVICE}"
         )
 
 
@@ -57,5 +57,5 @@ def check_opened_here(opened_under: int, what: str) -> None:
     """Likewise for something that was opened under another generation."""
     if opened_under != generation:
         raise OperationNotSupported(
-            f"the {what} was opened by another process, from which process {os.getpid()} was forked: {ADVICE}"
+            f"the {what} was opened in the parent process, before process {os.getpid()} was forked: {ADVICE}"
         )

@@ -77,8 +77,8 @@ def quiet_start(settings: Mapping[str, str]) -> Iterator[None]:
             gateway = launch_gateway(conf, {"stdout": chatter.writing, "stderr": chatter.writing})
         except PySparkRuntimeError as failed:
             raise SparkNotStarted(
-                "Spark's JVM ended before it was there: what it printed says why; where jars could not be fetched, "
-                "let the machine reach a repository or give spark.jars"
+                "Spark's JVM ended during its start: its output says why; if jars could not be fetched, give "
+                "the machine access to a repository or set spark.jars"
             ) from failed
         finally:
             os.close(chatter.writing)

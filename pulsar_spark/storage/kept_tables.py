@@ -78,5 +78,5 @@ def _number(latest: LatestRows, topic: str, name: str) -> int:
 
 def _needs_of_topic(path: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
     if read_definition(path).table_id != topic_id:
-        raise FileNotFoundError(f"the topic at {str(path)!r} was deleted and made again")
+        raise FileNotFoundError(f"the topic at {str(path)!r} was deleted and created again")
     return needs_of_topic(path, topic_id, latest)

@@ -89,7 +89,7 @@ class LeaseFile(Generic[Said]):
         try:
             return self._fields(parse_object(content)), True
         except ValueError as why:
-            say_unreadable(self.path, content, why, "it counts as a lease that has ended")
+            say_unreadable(self.path, content, why, "it is treated as an ended lease")
             return None, False
 
     def _fields(self, said: dict[str, Any]) -> Said:

@@ -190,7 +190,7 @@ class LedgerIndex:
         give_memory_back()
         found = runs_from(self._path, topic_id, partition, first, max(last + 1, first + STRETCH))
         if not found.begins_at <= first or last >= found.end_position:
-            raise CorruptState(f"{str(self._path)!r}: positions {first} to {last} are not all there: {DOCTOR}")
+            raise CorruptState(f"{str(self._path)!r}: some of positions {first} to {last} are missing: {DOCTOR}")
         kept.append(found)
         give_memory_back()
         return found

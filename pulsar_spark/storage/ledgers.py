@@ -58,7 +58,7 @@ def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, Partiti
         numbered = max(numbered, followed)
     if numbered < until and not log.has(numbered + 1):
         raise CorruptState(
-            f"topic {str(topic.name)!r}: commit {numbered + 1} is neither in the log nor numbered: {DOCTOR}"
+            f"topic {str(topic.name)!r}: commit {numbered + 1} is missing from the log and not numbered: {DOCTOR}"
         )
     for commit in log.commits(numbered, until):
         ends = {partition: ledgers.end_position for partition, ledgers in partitions.items()}

@@ -38,8 +38,8 @@ def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic 
         known = sorted({key.subscription for key in cursors if key.topic_id == origin.topic_id})
         if known and subscription not in known:
             raise SubscriptionNotFound(
-                f"topic {str(origin.name)!r} has no subscription {subscription!r}, and no message died on one of that "
-                f"name: it has {', '.join(known[:_MOST_NAMED])}{', ...' if len(known) > _MOST_NAMED else ''}"
+                f"topic {str(origin.name)!r} has no subscription {subscription!r} and no dead letters of one: "
+                f"it has {', '.join(known[:_MOST_NAMED])}{', ...' if len(known) > _MOST_NAMED else ''}"
                 f"{did_you_mean(close_names(subscription, known))}"
             )
     return None

@@ -159,8 +159,8 @@ class TableLog:
             text = self.file(version).read_bytes()
         except FileNotFoundError as missing:
             raise CorruptState(
-                f"{str(self.folder.parent)!r}: commit {version} is gone from the log: it was trimmed before it was "
-                f"read; {DOCTOR}"
+                f"{str(self.folder.parent)!r}: commit {version} is missing from the log: it was deleted "
+                f"before it was read; {DOCTOR}"
             ) from missing
         return parse_commit(version, text, self.folder.parent)
 
@@ -190,8 +190,8 @@ class TableLog:
             if not self.has(version):
                 if version == after + 1 and self._begins_behind(after):
                     raise LogShortened(
-                        f"{str(self.folder.parent)!r}: commits {version} to {self.earliest() - 1} are no longer in the "
-                        "log: whoever was away for so long begins again with the table as it is"
+                        f"{str(self.folder.parent)!r}: commits {version} to {self.earliest() - 1} are no "
+                        "longer in the log: begin again with the table's present version"
                     )
                 return
             try:

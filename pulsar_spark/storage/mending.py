@@ -141,7 +141,7 @@ def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: boo
     if removes and not dry_run:
         commit(topic.path, itertools.count(TableLog(topic.path).latest() + 1), [], {}, removes)
     return [
-        Mended(file.version, "foreign", file.rows, f"rows that are no publish, in file {file.path}")
+        Mended(file.version, "foreign", file.rows, f"rows that are not valid messages, in file {file.path}")
         for file in foreign
         if file.path in gone
     ]

@@ -108,7 +108,7 @@ def add_columns(fields: list[dict], spec: TableSpec, to: int) -> list[dict]:
         elif (known["name"], known["type"]) != (field["name"], field["type"]):
             raise NotAllowedError(
                 f"column {known['name']!r} of type {known['type']!r} stands where {field['name']!r} of type "
-                f"{field['type']!r} belongs: take it out of the table, then run 'pulsar-spark migrate'"
+                f"{field['type']!r} belongs: remove it from the table, then run 'pulsar-spark migrate'"
             )
     return fields + added
 
@@ -116,7 +116,7 @@ def add_columns(fields: list[dict], spec: TableSpec, to: int) -> list[dict]:
 MIGRATIONS = (
     Migration(
         2,
-        "room for Key_Shared (hashes of messages, hash ranges of consumers, lanes), compression and encryption",
+        "columns for Key_Shared (hashes of messages, hash ranges of consumers, lanes), compression and encryption",
         add_columns,
     ),
 )
@@ -138,13 +138,13 @@ def migrate_at_start(layout: Layout, broker_id: str) -> None:
         return
     began = time.monotonic()
     before = layout_version(layout)
-    log.info("broker %s brings root %s from layout %d to %d", broker_id, layout.root, before, LAYOUT_VERSION)
+    log.info("broker %s upgrades root %s from layout %d to %d", broker_id, layout.root, before, LAYOUT_VERSION)
     for migration in MIGRATIONS:
         if migration.to > before:
             log.info("layout %d: %s", migration.to, migration.what)
     done = migrate_root(layout)
     for change in done.left:
-        log.warning("topic %s is left as it is: %s", change.table, change.error)
+        log.warning("topic %s is not upgraded: %s", change.table, change.error)
     log.info("root %s has layout %d after %.1f s", layout.root, done.after, time.monotonic() - began)
 
 
@@ -157,7 +157,7 @@ def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
 
     def hold() -> None:
         if not all(lease.take() for lease in leases):
-            raise BrokerFenced(f"another broker has taken {str(layout.root)!r}: it migrates it")
+            raise BrokerFenced(f"another broker has taken {str(layout.root)!r} and migrates it")
 
     try:
         _take_all(layout, leases)
@@ -180,7 +180,7 @@ def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
             holder = holder or lease.holder()
             who = f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host})" if holder else "a broker"
             raise NotAllowedError(
-                f"{who} serves {str(layout.root)!r}: stop it first; one of this release migrates itself"
+                f"{who} serves {str(layout.root)!r}: stop it first; a broker of this release migrates the root itself"
             )
 
 
@@ -214,15 +214,15 @@ def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry
                     after = max(after, migration.to)
     except (OSError, DeltaError) as fault:
         if not is_fault_of_disk(fault):
-            raise CorruptState(f"root {str(layout.root)!r} cannot be brought up: {fault}; {DOCTOR}") from fault
+            raise CorruptState(f"root {str(layout.root)!r} cannot be upgraded: {fault}; {DOCTOR}") from fault
         raise _not_brought_up(layout, after, fault) from fault
     return Migrated(before, max(before, MIGRATIONS[-1].to) if dry_run else after, tuple(changes))
 
 
 def _not_brought_up(layout: Layout, version: int, fault: Exception) -> OlderLayout:
     return OlderLayout(
-        f"root {str(layout.root)!r} has layout {version} and cannot be brought to {LAYOUT_VERSION}: {fault}; when its "
-        "disk can be written, start a broker or run 'pulsar-spark migrate'"
+        f"root {str(layout.root)!r} has layout {version} and cannot be upgraded to {LAYOUT_VERSION}: {fault}; "
+        "once its disk is writable, start a broker or run 'pulsar-spark migrate'"
     )
 
 
@@ -272,7 +272,7 @@ def _check_protocol(table: DeltaTable) -> None:
     unknown = set(protocol.writer_features or ()) - KNOWN_FEATURES
     if unknown or protocol.min_writer_version not in (*range(WRITER_VERSION + 1), WRITER_FEATURES_VERSION):
         what = f"table feature {min(unknown)!r}" if unknown else f"writer version {protocol.min_writer_version}"
-        raise NotAllowedError(f"the table asks for {what}, which this release does not write")
+        raise NotAllowedError(f"the table requires {what}, which this release does not write")
 
 
 def _described(description: str, version: int) -> str:

@@ -116,11 +116,11 @@ def lost_error(table: str | os.PathLike, run: Run, missing: Missing) -> Messages
         f"{run.ledger_id}:{first}" if first == last else f"{run.ledger_id}:{first} to {run.ledger_id}:{last}"
         for first, last in ranges[:5]
     )
-    more = f" and {len(ranges) - 5} more stretches" if len(ranges) > 5 else ""
+    more = f"  and {len(ranges) - 5} more ranges" if len(ranges) > 5 else ""
     where = f" of partition {partition}" if partition >= 0 else ""
     text = (
-        f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {missing.lost!r} is gone, not "
-        "whole or damaged, though nobody took it out of the table; put it back, or skip them with 'pulsar-spark "
+        f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {missing.lost!r} is "
+        "missing, incomplete or damaged, but the table still refers to it; restore it, or skip them with 'pulsar-spark "
         "subscriptions skip-lost TOPIC -s SUBSCRIPTION'"
     )
     return MessagesLost(text, str(path_of(table)), partition, run.ledger_id, tuple(ranges), missing.lost)

@@ -16,8 +16,8 @@ def check_namespace(layout: Layout, namespace: str) -> tuple[str, str]:
     pair = parse_namespace(namespace)
     if not layout.has_namespace(*pair) and not _has_policy(layout, namespace):
         raise NamespaceNotFound(
-            f"namespace {namespace!r} does not exist: make it with 'pulsar-spark namespaces create {namespace}', or "
-            f"create a topic in it{namespace_hint(layout, pair)}"
+            f"namespace {namespace!r} does not exist: create it with 'pulsar-spark namespaces create "
+            f"{namespace}', or create a topic in it{namespace_hint(layout, pair)}"
         )
     return pair
 

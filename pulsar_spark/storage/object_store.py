@@ -116,8 +116,9 @@ class ObjectStore(StoreCalls):
         self.put(path, content.encode())
 
     def replace_kept(self, path: ObjectPath, content: str, kept: ObjectPath | None, _ready: object = None) -> None:
-        """The same; OSError, and nothing is replaced, where somebody else has put something there meanwhile. *content*
-        is like nobody else's."""
+        """The same; OSError, and nothing is replaced, where another writer has put an object there meanwhile. *content*
+        is like nobody else's.
+        """
         try:
             was, known = self.get_stamped(path)
         except FileNotFoundError:
@@ -125,7 +126,7 @@ class ObjectStore(StoreCalls):
         if kept is not None and was is not None:
             self.put(kept, was)
         if not self.put_over(path, content.encode(), known):
-            raise OSError(errno.EAGAIN, "somebody else has put something there meanwhile", str(path))
+            raise OSError(errno.EAGAIN, "another writer has put an object there meanwhile", str(path))
 
     def sizes(self, folder: ObjectPath, names: Iterable[str]) -> dict[str, int]:
         """The same, by one call for a thousand files that lie there."""

@@ -57,11 +57,11 @@ def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> 
 def _is_raised(topic: Topic, partitions: int) -> bool:
     """Are these more than it has? Refuses what cannot be."""
     if not topic.partitions:
-        raise NotAllowedError(f"topic {str(topic.name)!r} has no partitions, and can be given none: make another")
+        raise NotAllowedError(f"topic {str(topic.name)!r} has no partitions and cannot get any: create another topic")
     if partitions < topic.partitions:
         raise NotAllowedError(
-            f"topic {str(topic.name)!r} has {topic.partitions} partitions, which can be raised and not lowered to "
-            f"{partitions}"
+            f"topic {str(topic.name)!r} has {topic.partitions} partitions, a number that cannot "
+            f"be lowered to {partitions}"
         )
     return partitions > topic.partitions
 
@@ -71,8 +71,8 @@ def _text(path: AnyPath, partitions: int) -> str:
     actions = TableLog(path).first_actions()
     if actions is None:
         raise TopicNotFound(
-            f"{str(path)!r}: the table's first commit was taken out of its log by somebody else: the number of "
-            "partitions cannot be raised any more"
+            f"{str(path)!r}: the table's first commit is missing from its log: the number of "
+            "partitions can no longer be raised"
         )
     for action in actions:
         if "metaData" in action:

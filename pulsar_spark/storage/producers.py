@@ -176,5 +176,5 @@ def _read(path: AnyPath) -> Connected | None:
         return None
     except ValueError as why:
         if content:  # an empty one is being made
-            say_unreadable(path, content, why, "it counts as no producer")
+            say_unreadable(path, content, why, "it is not treated as a producer")
         return None

@@ -116,7 +116,7 @@ def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedF
         said = _said(file)
     except (TypeError, ValueError) as broken:
         raise CorruptState(
-            f"{table}: commit {version}: the statistics of file {file.path!r} cannot be believed ({broken})"
+            f"{table}: commit {version}: the statistics of file {file.path!r} are not plausible ({broken})"
         ) from broken
     if (
         len(said.bounds) < 4

@@ -139,8 +139,8 @@ class TableRepair:
                 return
             if files and len(broken) != 1:
                 raise InvalidConfiguration(
-                    f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken "
-                    "commits, name files for one at a time"
+                    f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken commits: give "
+                    "files when there is only one"
                 )
             for version in broken:
                 chosen, why = (Group(None, tuple(files), 0), "") if files else self._take(version)
@@ -165,8 +165,8 @@ class TableRepair:
             settled = [group for group in groups if group.written < time.time() - _UNDER_WAY_SECONDS]
         if not settled:
             if groups:
-                return None, "files of the last hour may be its own, or of a writer under way: run it again later"
-            return None, "its rows are in no file of the table: they are lost"
+                return None, "files of the last hour may be its own, or those of a running writer: run it again later"
+            return None, "no file of the table has its rows: they are lost"
         groups = settled
         if len(groups) <= broken:
             return groups[0], ""
@@ -176,7 +176,7 @@ class TableRepair:
             if since is not None and latest.written > since and all(group.written <= since for group in groups[:-1]):
                 return latest, ""
         names = ", ".join(repr(name) for group in groups for name in group.files)
-        return None, f"several files may be its own: {names}; look into them, and name those of it with --file"
+        return None, f"several files may be its own: {names}; look into them, and give the right ones with --file"
 
     def _round_of(self, version: int) -> int | None:
         """The round that a commit of ``cursor_ledger`` holds: the one behind that of the commit before which has one.
@@ -212,16 +212,16 @@ class TableRepair:
                 ""
                 if "--file" in why or "later" in why
                 else (
-                    "; 'pulsar-spark repair --forget' puts a commit without rows in its "
-                    "place, and readers go on behind it"
+                    "; 'pulsar-spark repair --forget' replaces it with a commit without rows, and "
+                    "readers continue after it"
                 )
             )
             return Repaired(self.name, version, False, f"commit {version}: {why}{remedy}")
         files = () if group is None else group.files
         said = (
-            "mended: it names the files it named"
+            "repaired: it lists its files again"
             if group
-            else "replaced by a commit without rows: what it said is lost"
+            else "replaced with a commit without rows: its content is lost"
         )
         if dry_run:
             return Repaired(self.name, version, True, f"commit {version} would be {said}", files)
@@ -265,7 +265,7 @@ class TableRepair:
                 self.name,
                 None,
                 False,
-                "no checkpoint can be read, and commits before them are gone from the log: restore one from a backup",
+                "no checkpoint can be read, and earlier commits are missing from the log: restore one from a backup",
             )
             return
         if not dry_run:

@@ -72,7 +72,7 @@ def _gap(log: TableLog, version: int) -> RequestCommit | None:
     if later is None or log.has(version + 1):
         return None
     failure = CorruptState(
-        f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, "
-        f"{later} is there: restore them if you can"
+        f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are missing from the log although "
+        f"{later} exists: restore them if possible"
     )
     return RequestCommit(version + 1, REQUESTS.schema.empty_table(), failure, later - 1)

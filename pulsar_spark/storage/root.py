@@ -49,7 +49,7 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
     except TypeError:
         text = None
     if not isinstance(text, str):
-        raise InvalidUrl(f"root {given!r} is no text and no path: {_ADVICE}")
+        raise InvalidUrl(f"root {given!r} is neither a text nor a path: {_ADVICE}")
     if text.startswith(_MOUNTED) and on_databricks():
         text = VOLUMES + text.removeprefix(_MOUNTED)
     if text.startswith(SCHEMES):
@@ -62,14 +62,14 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
         absolute = root.absolute()
         parts = [os.fsencode(part) for part in absolute.parts]
     except (RuntimeError, FileNotFoundError, UnicodeEncodeError) as error:
-        raise InvalidUrl(f"root {text!r} is no folder's name ({error}): {_ADVICE}") from error
+        raise InvalidUrl(f"root {text!r} is not the name of a folder ({error}): {_ADVICE}") from error
     if max(map(len, parts)) > _MAX_NAME_BYTES or len(os.fsencode(absolute)) > MAX_ROOT_BYTES:
         raise InvalidUrl(
             f"root {text[:40]!r}... is too long: a folder's name takes at most {_MAX_NAME_BYTES} bytes, all of "
             f"them {MAX_ROOT_BYTES}"
         )
     if not root.is_absolute():
-        logger.info("root %r is relative: it is %s", text, absolute)
+        logger.info("root %r is relative and means %s", text, absolute)
     return absolute
 
 
@@ -100,18 +100,16 @@ def _parse_url(text: str) -> ObjectPath:
     parts = [part for part in place.key.split("/") if part]
     if not is_named or any(part in (".", "..") or not _KEY.fullmatch(part) for part in parts):
         raise InvalidUrl(
-            f"root {without_password(text)[:80]!r} is no place in a {called}: give {example}, the folder in letters, "
-            "digits, and - _ . ="
+            f"root {without_password(text)[:80]!r} is not a folder in a {called}: give {example}; the folder "
+            "may have letters, digits, and - _ . ="
         )
     if not parts:
-        raise InvalidUrl(
-            f"root {text!r} is a {called}, which others use, too: give a folder in it, such as {text}/pulsar"
-        )
+        raise InvalidUrl(f"root {text!r} is a whole {called}: give a folder in it, such as {text}/pulsar")
     if len(text) > MAX_URL_BYTES:
         raise InvalidUrl(f"root {text[:40]!r}... is too long: it takes at most {MAX_URL_BYTES} characters")
     found = object_path_of(f"{place.bucket}/{'/'.join(parts)}")
     if len(found.store.location) + len(found.key) > MAX_URL_BYTES:
-        raise InvalidUrl(f"root {text!r} lies at {found.store.location!r}, which with it is too long: give another one")
+        raise InvalidUrl(f"root {text!r} lies at {found.store.location!r}, which makes it too long: give another one")
     return found
 
 
@@ -125,6 +123,6 @@ def _check(text: str) -> None:
         )
     if _SCHEME.match(text) or "://" in text or (text.startswith("//") and not text.startswith("///")):
         raise InvalidUrl(
-            f"root {without_password(text)!r} is neither a local folder nor of a store that is known here "
-            f"({EXAMPLES}); {_ADVICE}, or where the store is mounted"
+            f"root {without_password(text)!r} is neither a local folder nor in a supported store "
+            f"({EXAMPLES}); {_ADVICE}, or the folder where the store is mounted"
         )

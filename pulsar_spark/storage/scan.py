@@ -78,7 +78,7 @@ def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
     except CorruptState as broken:
         return broken
     if _GAP in str(error):
-        return OSError(errno.EAGAIN, "others commit more quickly than the log can be listed", str(path))
+        return OSError(errno.EAGAIN, "other writers commit faster than the log can be listed", str(path))
     return CorruptState(f"{str(path)!r}: the table cannot be opened ({str(error).partition(chr(10))[0]}); {DOCTOR}")
 
 
@@ -107,7 +107,7 @@ def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
     found = store_of(table).sizes(table, sizes)
     for name, size in sizes.items():
         if name not in found:
-            return f"data file {name!r} is gone"
+            return f"data file {name!r} is missing"
         if found[name] != size:
             return f"data file {name!r} has {found[name]} bytes instead of {size}"
     if not isinstance(error, OSError) or (error.errno is None and store_of(table).is_local):

@@ -90,8 +90,8 @@ class SequenceIds:
                 continue
         if self._log.earliest() > 1:
             raise CorruptState(
-                f"{str(self._table)!r}: no checkpoint can be read, and commits before them are gone from the log; "
-                f"{DOCTOR}"
+                f"{str(self._table)!r}: no checkpoint can be read, and earlier commits are "
+                f"missing from the log; {DOCTOR}"
             )
         return {}, 0
 

@@ -232,7 +232,7 @@ def _adapted(active: SparkSession, settings: dict[str, str], for_rounds: bool) -
     }
     if fixed:
         raise InvalidConfiguration(
-            f"settings {sorted(fixed)} cannot change any more: a Spark session is active; stop it or start it with them"
+            f"settings {sorted(fixed)} cannot change while a Spark session is active: stop it, or start it with them"
         )
     spark = active
     if for_rounds:
@@ -264,7 +264,7 @@ def _find_java() -> None:
             os.environ["JAVA_HOME"] = str(place)
             return
     command = "brew install openjdk@17" if sys.platform == "darwin" else "apt-get install openjdk-17-jre-headless"
-    raise JavaNotFound(f"Spark needs Java {' or '.join(map(str, JAVA_VERSIONS))} and none was found: {command}")
+    raise JavaNotFound(f"Spark needs Java {' or '.join(map(str, JAVA_VERSIONS))}, which was not found: {command}")
 
 
 def _java_version(java: Path) -> int | None:

@@ -86,5 +86,5 @@ def keep_aside(path: AnyPath) -> AnyPath:
         path.rename(aside)
     else:
         store.link(path, aside)
-    log.warning("what lay at %r is kept as %r", str(path), aside.name)
+    log.warning("the former content of %r is kept as %r", str(path), aside.name)
     return aside

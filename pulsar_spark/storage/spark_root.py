@@ -42,8 +42,8 @@ def check_store(spark: SparkSession, root: AnyPath) -> None:
         return
     if store.spark_kind is None:
         raise InvalidConfiguration(
-            f"root {str(root)!r}: DataFrames read and write volumes on Databricks alone: run this there; brokers, "
-            "clients and administration work anywhere"
+            f"root {str(root)!r}: DataFrames read and write volumes only on Databricks: run this there; "
+            "brokers, clients and Admin work anywhere"
         )
     kind, hadoop = store.spark_kind, spark.sparkContext._jsc.hadoopConfiguration()
 

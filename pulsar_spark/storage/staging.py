@@ -80,7 +80,7 @@ def staged(
                 rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder.path))
             found = list(folder.files())
             if not found and not partition_by:  # of no rows, too, Spark writes a file
-                raise FileNotFoundError(errno.ENOENT, "no file that a task wrote is there", str(folder.path))
+                raise FileNotFoundError(errno.ENOENT, "a file that a task wrote is missing", str(folder.path))
         yield [file for file in found if file.rows]
     finally:
         folder.remove()

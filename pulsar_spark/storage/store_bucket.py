@@ -86,7 +86,7 @@ def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "
     except (BaseError, ValueError) as error:
         said = _OF_A_KEY.sub("", str(error).partition("\n")[0])
         raise ConnectError(
-            f"root {url!r}: what the environment says of its store is not understood ({said}): {kind.who}"
+            f"root {url!r}: the environment's settings for its store are not valid ({said}): {kind.who}"
         ) from None
 
 
@@ -105,8 +105,8 @@ def check_bucket(url: str, root: ObjectPath, folder: ObjectPath) -> None:
         with contextlib.suppress(AlreadyExistsError):
             obstore.put(raw, probe, b"second", mode="create")
             raise NotARoot(
-                f"root {str(root)!r}: the store replaces what is there though it is told to put only if nothing is, "
-                "on which every commit rests: give a root in a store that knows conditional puts"
+                f"root {str(root)!r}: the store ignores conditional puts, which every commit needs: give a "
+                "root in a store that supports them"
             )
         obstore.delete(raw, [probe])
     except (BaseError, FileNotFoundError) as error:

@@ -270,4 +270,4 @@ def _last_parts(names: Iterable[str]) -> list[str]:
 
 
 def _missing(name: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "nothing of that name is in the store", name)
+    return FileNotFoundError(errno.ENOENT, "the store has no object of that name", name)

@@ -50,23 +50,22 @@ def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
     code, text, kind = code_of(error), str(error), kind_of(location_of(url))
     who = GRANTS if url.startswith(VOLUMES) else kind.who
     if code in kind.no_bucket:
-        return NotARoot(f"root {root!r}: there is no {kind.bucket_name} {url!r}: make it, or give another root")
+        return NotARoot(f"root {root!r}: {kind.bucket_name} {url!r} does not exist: create it, or give another root")
     if code in _REGION or "incorrectly configured region" in text:
         return ConnectError(
             f"root {root!r}: the bucket {url!r} lies in another region ({code}): set AWS_REGION to the bucket's"
         )
     if code in kind.nobody:
-        return ConnectError(f"root {root!r}: the store does not know who asks ({code}): {who}")
+        return ConnectError(f"root {root!r}: the store does not accept the credentials ({code}): {who}")
     if any(words in text for words in _CREDENTIALS):
         return ConnectError(f"root {root!r}: there are no credentials for {url!r}: {who}")
     if _is_refused(error):
         return ConnectError(
-            f"root {root!r}: the store refuses ({code}): let these credentials list {url!r}, and read, write and "
-            "remove what is in it"
+            f"root {root!r}: the store refuses access ({code}): allow these credentials to list {url!r}, and "
+            "to read, write and remove objects in it"
         )
     return ConnectError(
-        f"root {root!r}: {url!r} does not answer ({_first_line(error)}): see whether the network lets it be reached, "
-        f"and {kind.where}"
+        f"root {root!r}: {url!r} does not answer ({_first_line(error)}): check the network, and {kind.where}"
     )
 
 

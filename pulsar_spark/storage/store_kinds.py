@@ -40,9 +40,9 @@ S3 = Kind(
     example="s3://<bucket>/<folder>",
     bucket=re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
     allow_http="AWS_ALLOW_HTTP",
-    who="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where they are of a session), or give "
+    who="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN for those of a session), or give "
     "the machine a role",
-    where="AWS_ENDPOINT_URL, where it is not Amazon's",
+    where="AWS_ENDPOINT_URL if the store is not Amazon's",
     bucket_name="bucket",
     no_bucket=frozenset({"NoSuchBucket"}),
     nobody=frozenset(
@@ -58,7 +58,7 @@ AZURE = Kind(
     allow_http="AZURE_ALLOW_HTTP",
     who="set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and "
     "AZURE_TENANT_ID, or give the machine an identity",
-    where="AZURE_STORAGE_ENDPOINT, where it is not Azure's",
+    where="AZURE_STORAGE_ENDPOINT if the store is not Azure's",
     bucket_name="container",
     no_bucket=frozenset({"ContainerNotFound", "ContainerBeingDeleted"}),
     nobody=frozenset({"AuthenticationFailed", "InvalidAuthenticationInfo", "NoAuthenticationInformation"}),
@@ -74,7 +74,7 @@ GOOGLE = Kind(
     allow_http="GOOGLE_ALLOW_HTTP",
     who="set GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT to the file of a service account's key, or give "
     "the machine a service account",
-    where="GOOGLE_BASE_URL, where it is not Google's",
+    where="GOOGLE_BASE_URL if the store is not Google's",
     bucket_name="bucket",
     no_bucket=frozenset({"NoSuchBucket"}),
     nobody=frozenset({"AuthenticationRequired", "InvalidSecurity", "ExpiredToken"}),

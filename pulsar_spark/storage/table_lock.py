@@ -23,9 +23,7 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
     """Hold the table's inter-process lock alone: nobody appends meanwhile. Not needed to append or to read.
     :class:`OperationNotSupported` in an object store."""
     if not store_of(table).is_local:
-        raise OperationNotSupported(
-            f"{str(table)!r} lies in an object store, where nobody can have a table for himself"
-        )
+        raise OperationNotSupported(f"{str(table)!r} lies in an object store, where a table cannot be locked")
     with _locked(table, fcntl.LOCK_EX):
         yield
 

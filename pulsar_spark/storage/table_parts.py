@@ -115,8 +115,8 @@ def _check_readable(opened: DeltaTable) -> None:
     unknown = set(protocol.reader_features or ()) - SUPPORTED_READER_FEATURES
     if protocol.min_reader_version == 2 or unknown:
         raise DeltaProtocolError(
-            f"table {opened.table_uri!r} asks its readers for {', '.join(sorted(unknown)) or 'columnMapping'}, which "
-            "this release does not know"
+            f"table {opened.table_uri!r} requires readers with "
+            f"{', '.join(sorted(unknown)) or 'columnMapping'}, which this release does not support"
         )
 
 

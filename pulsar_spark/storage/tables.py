@@ -137,7 +137,7 @@ class AppendTable:
             adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
             return self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns)
         except NewerLayout as newer:
-            raise BrokerFenced(f"the root is a newer release's: {newer}") from newer
+            raise BrokerFenced(f"a newer release wrote the root: {newer}") from newer
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
         """Take files out of the table as it was in *version*, and put *adds* in, which hold the same rows; without
@@ -227,7 +227,7 @@ class AppendTable:
         with shared_lock(self.path):
             self._check_life()
             if self._log.is_shortened(self._known):
-                raise FileExistsError(f"{self.path!r}: version {self._known + 1} was taken long ago")
+                raise FileExistsError(f"{self.path!r}: another writer took version {self._known + 1} long ago")
             yield
 
     def _update(self) -> None:
@@ -244,5 +244,5 @@ class AppendTable:
             return
         definition = read_definition(self.path)
         if definition.table_id != self.definition.table_id:
-            raise FileNotFoundError(f"table {self.path!r} was deleted and made again since it was opened")
+            raise FileNotFoundError(f"table {self.path!r} was deleted and created again since it was opened")
         self.definition, self._life = definition, now

@@ -40,6 +40,6 @@ def own_folder(name: str) -> Path:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise InvalidConfiguration(
-            f"{str(path)!r} is not a folder of this user's alone: remove it, or set TMPDIR to a folder of your own"
+            f"{str(path)!r} is not a private folder of this user: remove it, or set TMPDIR to a folder of your own"
         )
     return path

@@ -67,14 +67,13 @@ def prepare_root(layout: Layout) -> None:
     except OSError as error:
         if layout.store.is_local and layout.store.has_no_links(error):
             raise NotARoot(
-                f"root {str(layout.root)!r} lies on a file system without hard links ({error.strerror}), by which "
-                "every commit is made whole, once and by one writer: give a folder of a local disk or of NFS, or a "
-                "place in a bucket, s3://<bucket>/<folder>, or in a volume of Databricks', "
+                f"root {str(layout.root)!r} lies on a file system without hard links ({error.strerror}), "
+                "which make every commit atomic: give a folder of a local disk or of NFS, or one in a "
+                "bucket, s3://<bucket>/<folder>, or in a volume of Databricks', "
                 "dbfs:/Volumes/<catalog>/<schema>/<volume>/<folder>"
             ) from None  # it is no fault of the disk that passes
         raise NotARoot(
-            f"root {str(layout.root)!r} cannot be made or written: {error}; give a folder that may be written, "
-            "below folders only"
+            f"root {str(layout.root)!r} cannot be created or written: {error}; give a writable folder"
         ) from error
 
 
@@ -85,8 +84,8 @@ def _prepare_root(layout: Layout) -> None:
         raise NotARoot(f"root {str(root)!r} is a file: give a folder")
     if root.exists() and not layout.bundle_folder().exists() and any(root.iterdir()):
         raise NotARoot(
-            f"root {str(root)!r} holds files that are not ours: give an empty folder, a new one, or a root made by "
-            "pulsar_spark"
+            f"root {str(root)!r} holds files of another program: give an empty folder, a new "
+            "one, or a root of pulsar_spark"
         )
     for spec in BROKER_TABLES:
         path = layout.broker_table(spec.name)
@@ -178,15 +177,15 @@ def check_not_hidden(layout: Layout, name: TopicName, partitions: int = 0, first
     parent = partitioned_parent(layout, name)
     if parent is not None:
         raise NotAllowedError(
-            f"topic {str(name)!r} cannot be made: the name means a partition of {str(parent.name)!r}, which has "
-            f"{parent.partitions}, 0 to {parent.partitions - 1}: choose another name"
+            f"topic {str(name)!r} cannot be created: the name means a partition of {str(parent.name)!r}, "
+            f"which has {parent.partitions}, 0 to {parent.partitions - 1}: choose another name"
         )
     if partitions:
         hidden = _topics_named_as_partitions(layout, name, first)
         if hidden:
             raise NotAllowedError(
-                f"topic {str(name)!r} cannot have {partitions} partitions: topic {str(hidden[0])!r} is there, and its "
-                "name would mean a partition: choose another name, or delete that topic first"
+                f"topic {str(name)!r} cannot have {partitions} partitions: the name of the existing topic "
+                f"{str(hidden[0])!r} would mean a partition: choose another name, or delete that topic first"
             )
 
 
@@ -241,8 +240,8 @@ def _find_topic(layout: Layout, name: TopicName) -> Topic | None:
     partitions = definition.properties.get("partitions")
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
         raise CorruptState(
-            f"{str(path)!r}: the topic's definition says {partitions!r} partitions: restore the table's "
-            "first commit, or delete the folder"
+            f"{str(path)!r}: the topic's definition has {partitions!r} partitions: restore the table's first "
+            "commit, or delete the folder"
         )
     return Topic(name, path, definition.table_id, partitions)
 
@@ -280,7 +279,7 @@ def existing_topic(layout: Layout, name: TopicName | str, remedy: str) -> tuple[
     try:
         return resolve_topic(layout, name)
     except TopicNotFound as missing:
-        raise TopicNotFound(f"{missing}. With {remedy} it is made" if is_root(layout) else str(missing)) from None
+        raise TopicNotFound(f"{missing}. With {remedy} it is created" if is_root(layout) else str(missing)) from None
 
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:

@@ -84,9 +84,8 @@ def plan_trim(
     held, holder = _held_from(topic, partition, ledgers, latest, compacted_until)
     if before is not None and before > held:
         raise NotAllowedError(
-            f"topic {str(topic.name.partition(partition))!r}: subscription {holder or COMPACTION!r} needs "
-            f"entries from position {held} on: "
-            f"nothing from there on can go; trim before {held} or less, or move its cursor first"
+            f"topic {str(topic.name.partition(partition))!r}: subscription {holder or COMPACTION!r} needs the "
+            f"entries from position {held} on: trim before {held} or less, or move its cursor first"
         )
     retention = _retention(topic, latest)
     kept_by = f"subscription {holder}" if holder else "the newest ledger stays"

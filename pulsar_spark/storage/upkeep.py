@@ -67,7 +67,7 @@ def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False)
     if hours < LEAST_HOURS:
         raise NotAllowedError(
             f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
-            f"keep them for {LEAST_HOURS} hour at least"
+            f"keep them for at least {LEAST_HOURS} hour"
         )
     before = time.time() - SECONDS_AN_HOUR * hours
     of_requests = [bundle for bundle in layouts_of(layout) if table == bundle.broker_table(REQUESTS.name)]

@@ -29,10 +29,8 @@ ANSWER_SECONDS, RETRY_SECONDS = 20, 10
 ASK_SECONDS, LEFT_SECONDS, PAUSE_SECONDS = 900, 30, 10
 """So long before credentials end others are asked for, by one thread, again and again after so long; those that end
 sooner than the second are not used for anything that begins."""
-GRANTS = (
-    "let external access be enabled for the metastore, and EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME be granted"
-)
-WHO = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or log in as Databricks' own client does"
+GRANTS = "enable external access for the metastore, and grant EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME"
+WHO = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or log in with Databricks' client"
 _OF_DELTA = {
     "access_key_id": "AWS_ACCESS_KEY_ID",
     "secret_access_key": "AWS_SECRET_ACCESS_KEY",
@@ -86,7 +84,7 @@ class Volume:
         except OSError as fault:
             if not is_good:
                 raise
-            log.warning("%s: what it lent is good for %.0f s more: %s", self.url, left, fault.strerror)
+            log.warning("%s: its credentials are valid for %.0f s more: %s", self.url, left, fault.strerror)
         finally:
             self._lock.release()
         return self._lent
@@ -107,19 +105,20 @@ class Volume:
             found = self._catalog.volumes.read(self._name)
         except NotFound as missing:
             raise NotARoot(
-                f"root {self.url!r}: the catalog knows no volume {self._name!r}: make it, or give another root"
+                f"root {self.url!r}: the catalog has no volume {self._name!r}: create it, or give another root"
             ) from missing
         except (PermissionDenied, Unauthenticated) as refused:
             raise ConnectError(
-                f"root {self.url!r}: the catalog does not let in who asks ({_said(refused)}): {WHO}, as somebody with "
-                "READ VOLUME and WRITE VOLUME"
+                f"root {self.url!r}: the catalog refuses the credentials ({_said(refused)}): {WHO}, as a user "
+                "with READ VOLUME and WRITE VOLUME"
             ) from refused
         except (DatabricksError, OSError, ValueError) as fault:
             raise _no_answer(self.url, fault) from fault
         location = (found.storage_location or "").rstrip("/")
         if not _PLACE.fullmatch(location):
             raise InvalidUrl(
-                f"root {self.url!r}: the volume lies at {location!r}, which is no place in letters, digits, and - _ . ="
+                f"root {self.url!r}: the volume lies at {location!r}, which has characters other than "
+                "letters, digits, and - _ . ="
             )
         if not location.startswith(tuple(KINDS)) or kind_of(location) not in (S3, AZURE):
             raise InvalidUrl(
@@ -130,8 +129,8 @@ class Volume:
         own = [name for name in (*AZURE_KEYS, *AZURE_SECRETS) if name in os.environ]
         if kind_of(location) is AZURE and own:
             raise ConnectError(
-                f"root {self.url!r}: {' and '.join(own)} would be taken for what the catalog lends: unset it, or give "
-                "a root in a container of its own"
+                f"root {self.url!r}: {' and '.join(own)} would replace the catalog's credentials: unset it, "
+                "or give a root in a container of its own"
             )
         return location, found.volume_id
 
@@ -144,11 +143,11 @@ class Volume:
             return _lent(ask(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
         except (DatabricksError, OSError, ValueError) as fault:  # the last where nobody can log in any more
             if self._lent is not None:
-                raise OSError(errno.EIO, f"the catalog lends no credentials: {_said(fault)}", self.url) from fault
+                raise OSError(errno.EIO, f"the catalog gives no credentials: {_said(fault)}", self.url) from fault
             if not isinstance(fault, PermissionDenied):
                 raise _no_answer(self.url, fault) from fault
             raise ConnectError(
-                f"root {self.url!r}: the catalog lends no credentials for the volume ({_said(fault)}): {GRANTS}"
+                f"root {self.url!r}: the catalog gives no credentials for the volume ({_said(fault)}): {GRANTS}"
             ) from fault
 
 
@@ -186,7 +185,7 @@ def _catalog(url: str) -> "WorkspaceClient":
         return WorkspaceClient(config=Config(http_timeout_seconds=ANSWER_SECONDS, retry_timeout_seconds=RETRY_SECONDS))
     except ValueError as unclear:
         raise ConnectError(
-            f"root {url!r}: the environment does not say which catalog to ask, as whom ({_said(unclear)}): {WHO}"
+            f"root {url!r}: the environment has no address and user of the catalog ({_said(unclear)}): {WHO}"
         ) from None
 
 
@@ -202,14 +201,14 @@ def _lent(answer: "GenerateTemporaryVolumeCredentialResponse") -> Lent:
     elif azure is not None:
         credentials = {"sas_token": azure.sas_token}
     if not credentials:
-        raise OSError(errno.EIO, "its answer has no credentials of a store that is known here")
+        raise OSError(errno.EIO, "its answer has no credentials of a supported store")
     return Lent(credentials, answer.expiration_time / 1000)
 
 
 def _no_answer(url: str, fault: Exception) -> ConnectError:
     return ConnectError(
-        f"root {url!r}: the catalog does not answer ({_said(fault)}): see whether DATABRICKS_HOST is its address, and "
-        "whether the network lets it be reached"
+        f"root {url!r}: the catalog does not answer ({_said(fault)}): check that DATABRICKS_HOST "
+        "is its address, and the network"
     )
 
 

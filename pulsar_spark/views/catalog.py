@@ -88,7 +88,7 @@ def _schemas(layout: Layout, prefix: str, schemas: Mapping[str, str]) -> dict[tu
     found = {"/".join(each): prefix + _namespace_schema(*each) for each in there}
     if unknown := sorted(schemas.keys() - found.keys()):
         raise InvalidConfiguration(
-            f"namespace {shown(unknown[0])} is none of the root: it has {', '.join(sorted(found))}"
+            f"namespace {shown(unknown[0])} does not exist in this root, which has {', '.join(sorted(found))}"
             f"{did_you_mean(close_names(unknown[0], found))}"
         )
     found |= schemas

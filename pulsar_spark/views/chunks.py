@@ -28,7 +28,7 @@ from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.views.view_specs import CHUNKS
 
-_BEGUN_ANEW = "the message was begun anew by another chunk 0"
+_BEGUN_ANEW = "another chunk 0 began the message again"
 _CLOSING = (Verdict.GAP, Verdict.DISAGREES, Verdict.MALFORMED)
 _STRAYS = (Verdict.NO_FIRST, *_CLOSING)
 _NAMES = ("producer_name", "uuid", "num_chunks_from_msg", "total_chunk_msg_size", "publish_time")

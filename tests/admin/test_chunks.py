@@ -68,15 +68,15 @@ def test_what_is_incomplete_is_told_with_what_is_missing(told):
         "firstPosition": 1,
         "lastPosition": 4,
         "isOpen": True,
-        "reason": "the chunks behind it are missing",
+        "reason": "the chunks after it are missing",
         "since": "2026-01-31T00:01:00+00:00",
     }
     assert [by_place[at]["reason"] for at in (6, 8, 13, 16, 17)] == [
         "the chunk before it is missing",
-        "the message was begun anew by another chunk 0",
+        "another chunk 0 began the message again",
         "chunk 0 is missing before it",
-        "num_chunks_from_msg is another one than that of chunk 0",
-        "num_chunks_from_msg is another one than that of chunk 0",
+        "num_chunks_from_msg differs from that of chunk 0",
+        "num_chunks_from_msg differs from that of chunk 0",
     ]
     oldest = "2026-01-31T00:01:00+00:00"
     assert told.count_incomplete_chunks("t") == {"messages": 9, "open": 2, "chunks": 12, "since": oldest}

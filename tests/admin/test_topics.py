@@ -79,6 +79,6 @@ def test_what_cannot_be_done_says_so(admin, tmp_path):
         admin.create_partitioned_topic(ORDERS, 0)
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "notes.txt").write_text("mine")
-    with pytest.raises(NotARoot, match="not ours"):
+    with pytest.raises(NotARoot, match="files of another program"):
         Admin(f"delta:{tmp_path / 'foreign'}").create_topic("t")
     assert [path.name for path in (tmp_path / "foreign").iterdir()] == ["notes.txt"]

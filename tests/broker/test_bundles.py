@@ -101,13 +101,13 @@ def test_two_that_want_to_split_one_bundle_are_told_apart(root, layout):
     serving = BundleLease(layout, "serving")
     serving.take(hands_over=True)
     assert BundleLease(layout, "first").ask()
-    with pytest.raises(NotAllowedError, match="serving, which is to hand it over to another split"):
+    with pytest.raises(NotAllowedError, match="serving, which already hands it over for another split"):
         split_bundle(layout)
 
 
 def test_a_broker_of_a_root_of_several_bundles_is_told_which(root, layout):
     split_bundle(layout)
-    with pytest.raises(InvalidConfiguration, match="has 2 bundles, of which a Broker serves one"):
+    with pytest.raises(InvalidConfiguration, match="has 2 bundles, and a Broker serves only one"):
         PlainBroker(root)
 
 

@@ -234,7 +234,7 @@ def test_what_is_lost_while_it_serves_is_not_ready_until_it_is_made_again(indexe
         list(scheduled(indexed.engine.layout, indexed.state.topic, -1, 0))
     assert indexed.index.ready_until(indexed.topic_id, -1) == EVER
     for ask in (indexed.index.count, indexed.index.due):
-        with pytest.raises(DelayIndexNotReady, match="is tried again"):
+        with pytest.raises(DelayIndexNotReady, match="the broker tries again"):
             ask(indexed.topic_id, -1, 0, 5 * MS)
     assert indexed.index.ready_until(indexed.topic_id, -1) < 0 and indexed.next_due(4 * MS) is not None
     indexed.upkeep.work()
@@ -267,7 +267,7 @@ def test_a_table_that_somebody_else_changed_is_read_again(indexed):
     other.add(indexed.state, -1, indexed.state.ledgers(-1).runs)
     assert DelayUpkeep(other).seal(is_forced=True)
     indexed.publish([1])
-    with pytest.raises(BrokerFenced, match="changed by somebody else"):
+    with pytest.raises(BrokerFenced, match="changed by another writer"):
         indexed.seal()
     indexed.check(4 * MS)
     indexed.index.load()

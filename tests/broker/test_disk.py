@@ -177,7 +177,9 @@ def test_the_delay_index_waits_for_its_disk_and_what_comes_due_is_delivered(root
         eventually(lambda: sum(bucket.entries for bucket in read_buckets(layout)) >= 4)
         broker.advance(60)
         eventually(lambda: [*pending(layout).values()] == [("A", 0)] * 8)
-    said = [record.levelname for record in caplog.records if "the delay index waits" in record.getMessage()]
+    said = [
+        record.levelname for record in caplog.records if "the delay index could not be written" in record.getMessage()
+    ]
     assert said[0] == "ERROR" and set(said[1:]) == {"WARNING"}
 
 

@@ -459,7 +459,7 @@ def test_what_waits_for_the_index_and_cannot_be_read_again_is_said(engine, lost_
     ask(engine, [ON.reschedule(1, deliver_at_ms=START)], START + 1_002)
     shutil.rmtree(engine.layout.broker_table("requests") / "_delta_log")
     upkeep = lost_index(START + 1_003)
-    assert "request 0 of commit 1 waited for the delay index and cannot be read any more" in caplog.text
+    assert "request 0 of commit 1 waited for the delay index and can no longer be read" in caplog.text
     upkeep.work()
     assert (read_latest(engine.layout).waiting_requests, positions(engine.round([], START + HOUR))) == ({}, [1])
 

@@ -104,7 +104,7 @@ def test_a_broker_brings_it_up_at_its_start_and_serves_it(spark, tmp_path, caplo
         assert consumer.receive(60_000).data() == b"of today"
     said = [record.getMessage() for record in caplog.records if "layout" in record.getMessage()]
     assert [text.split(" after ")[0] for text in said] == [
-        f"broker {said[0].split()[1]} brings root {layout.root} from layout 1 to 2",
+        f"broker {said[0].split()[1]} upgrades root {layout.root} from layout 1 to 2",
         f"layout 2: {MIGRATIONS[0].what}",
         f"root {layout.root} has layout 2",
     ]

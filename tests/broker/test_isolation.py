@@ -188,7 +188,7 @@ def test_a_planner_that_fails_whatever_it_is_given_sets_nobody_aside(tmp_path, m
         hostile.serve()
         at[0] += 0.4
     assert hostile.aside == {} and hostile.rounds.is_waiting
-    assert len([record for record in caplog.records if "whatever is asked" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "every round fails" in record.getMessage()]) == 1
     planner.is_dead = False
     at[0] += 60
     hostile.serve()

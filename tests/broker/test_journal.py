@@ -48,7 +48,7 @@ def test_who_is_waited_for_is_said_once_a_minute(caplog):
             journal.note_waiting(names)
             clock.advance(1)
     first, *others = [record.getMessage() for record in caplog.records]
-    assert "the 12 consumers that are connected" in first and first.endswith(f"'9' on 's' of {TOPIC}, ...")
+    assert "its 12 connected consumers" in first and first.endswith(f"'9' on 's' of {TOPIC}, ...")
     assert others == [first] * 2 and asked == [1000.0, 1060.0, 1120.0]
 
 

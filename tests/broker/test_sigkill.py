@@ -85,7 +85,7 @@ def test_killed_at_every_write(tmp_path, what, workload):
     # Which of its writes housekeeping comes to first is the machine's; a long run comes to all kinds.
     assert len(killed) >= (3 if what == HOUSE and WRITES >= 40 else 1), "at writes of several kinds"
     said = [line for line in log.read_text().splitlines() if line.startswith("delay index: ")]
-    is_mended = [any(words in line for words in ("is made anew", "is made again", "makes it again")) for line in said]
+    is_mended = [any(words in line for words in ("is rebuilt", "rebuilds it")) for line in said]
     assert what != DAMAGED_INDEX or (said and all(is_mended)), said
 
 

@@ -48,9 +48,9 @@ REFUSED = {
     "topics delete fligths": TOPIC,
     "topics delete acme/shpo/orders": "did you mean 'persistent://acme/shop/orders'",
     "stats orders": "did you mean 'persistent://acme/shop/orders'",
-    "subscriptions create fligths -s s": TOPIC + r"\?\. With --create it is made",
+    "subscriptions create fligths -s s": TOPIC + r"\?\. With --create it is created",
     "subscriptions seek fligths -s s --to earliest": TOPIC,
-    "consume fligths -s s": TOPIC + r"\?\. With --create it is made",
+    "consume fligths -s s": TOPIC + r"\?\. With --create it is created",
     "compact fligths": TOPIC,
     "delayed list Flight": TOPIC,
     "schemas get flights-partition-0": TOPIC,
@@ -68,7 +68,7 @@ def test_what_a_slip_names_is_refused_and_not_made(made, command):
 def test_a_consumer_of_frames_makes_no_topic_unless_it_is_told_to(made, monkeypatch):
     monkeypatch.setattr("pulsar_spark.frames.consumer.layout_for_frames", lambda spark, made: layout_of_root(made))
     before = names(made)
-    with pytest.raises(TopicNotFound, match=TOPIC + r"\?\. With create=True it is made"):
+    with pytest.raises(TopicNotFound, match=TOPIC + r"\?\. With create=True it is created"):
         consume(None, made, "fligths", "s", print)
     assert names(made) == before
 
@@ -130,7 +130,7 @@ def test_a_topic_is_named_shortly_for_its_policies_too(made):
 
 def test_when_a_quota_takes_effect_is_said(made):
     with PlainBroker(made):
-        every = "takes effect when the broker looks next, every"
+        every = "takes effect at the next check of the broker, every"
         assert f"{every} 60 s" in say(made, "policies", "set", "flights", "backlog_quota_bytes", "1")
         say(made, "policies", "set", "public/default", "ttl_check_seconds", "300")
         assert f"{every} 5 min" in say(made, "policies", "set", "flights", "message_ttl_seconds", "1")

@@ -38,7 +38,7 @@ def test_topics_from_creation_to_deletion(tmp_path):
         assert run(*people, root=root).exit_code == 0
     assert "3 partitions" in run("topics", "update", "orders", "-p", "3", root=root).stdout
     assert len(json.loads(run("topics", "partitions", "orders", "--json", root=root).stdout)) == 3
-    assert "not lowered" in str(run("topics", "update", "orders", "-p", "1", root=root).exception)
+    assert "cannot be lowered" in str(run("topics", "update", "orders", "-p", "1", root=root).exception)
     assert run("topics", "delete", "orders", root=root).exit_code == 0
     assert json.loads(run("topics", "list", "--json", root=root).stdout) == []
 

@@ -121,11 +121,11 @@ def test_sizes_that_do_not_add_up_are_an_error_of_that_message(lonely_client):
     reader = lonely_client.create_reader("t", EARLIEST)
     assert reader.read_next(1000).data() == b"x"
     with pytest.raises(
-        pulsar.UnreadableMessage, match="4 bytes together, and one of them says that the message has 5"
+        pulsar.UnreadableMessage, match="4 bytes together, and one of them gives the message 5"
     ) as wrong:
         reader.read_next(1000)
     assert (wrong.value.message_id, wrong.value.message_id.first_chunk_message_id()) == (ids[1], ids[0])
-    with pytest.raises(pulsar.UnreadableMessage, match="2 bytes and more together, .* has 1"):
+    with pytest.raises(pulsar.UnreadableMessage, match="2 bytes and more together, .* the message 1"):
         reader.read_next(1000)
     assert values(reader) == ["y"]
 
@@ -170,7 +170,7 @@ def test_peek_and_by_id(client, broker, service_url):
     for chunk in ids:
         by_id = admin.get_message_by_id("t", chunk.ledger_id(), chunk.entry_id())
         assert by_id.message_id() == ids[1]
-        with pytest.raises(pulsar.UnreadableMessage, match="has 9"):
+        with pytest.raises(pulsar.UnreadableMessage, match="the message 9"):
             by_id.data()
-    with pytest.raises(pulsar.UnreadableMessage, match="has 9"):
+    with pytest.raises(pulsar.UnreadableMessage, match="the message 9"):
         wrong.data()

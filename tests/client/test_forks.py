@@ -108,7 +108,7 @@ if pid == 0:
     try:
 {child}
     except pulsar.OperationNotSupported as error:
-        print("post_fork hook" in str(error) and "no client and no Admin" in str(error), flush=True)
+        print("post_fork hook" in str(error) and "clients and Admin do not work" in str(error), flush=True)
     os._exit(0)
 print(os.waitpid(pid, 0)[1])
 os._exit(0)

@@ -105,12 +105,12 @@ def test_a_relative_root_is_made_absolute_and_said(tmp_path, monkeypatch, caplog
     client.close()
     assert (tmp_path / "some" / "root" / "public" / "default" / "t").is_dir()
     assert [record.getMessage() for record in caplog.records if record.name == "mine"] == [
-        f"root 'some/root' is relative: it is {tmp_path / 'some' / 'root'}"
+        f"root 'some/root' is relative and means {tmp_path / 'some' / 'root'}"
     ]
     caplog.clear()
     monkeypatch.chdir(tmp_path)
     Broker(None, "other")
-    assert caplog.messages == [f"root 'other' is relative: it is {tmp_path / 'other'}"]
+    assert caplog.messages == [f"root 'other' is relative and means {tmp_path / 'other'}"]
 
 
 @pytest.mark.parametrize(

@@ -113,5 +113,5 @@ def test_an_answer_of_the_broker_that_it_came_too_late_is_a_timeout(layout):
         with broker.paused():
             asking = in_background(broker, admin.skip_messages, "t", "s", 1)
             broker.advance(20)
-        with pytest.raises(pulsar.Timeout, match="ms later, so it was not carried out"):
+        with pytest.raises(pulsar.Timeout, match="ms later, so it was not executed"):
             asking.result(60)

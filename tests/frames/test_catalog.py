@@ -172,7 +172,7 @@ def test_views_in_the_catalog_are_of_all_bundles_once_a_split_root_is_registered
     [
         ({"public/default": "a.b"}, "does not fit"),
         ({"public/default": ""}, "does not fit"),
-        ({"no/such": "broker"}, "is none of the root"),
+        ({"no/such": "broker"}, "does not exist in this root"),
         ({"one/a": "same", "one/b": "SAME"}, "has another use"),
         ({"one/a": "one_ns_b"}, "has another use"),
         ({"one/a": "pulsar_spark"}, "has another use"),

@@ -241,13 +241,13 @@ def test_one_that_does_not_add_up_is_an_error_and_the_rest_flows(spark, served):
     path = read_topic(served.layout, "t").path
     spark.sql(f"DELETE FROM delta.`{path}` WHERE uuid = 'B' AND chunk_id = 0")
     collected = Collected()
-    with pytest.raises(UnreadableMessage, match="10 bytes together, and one of them says that the message has 11"):
+    with pytest.raises(UnreadableMessage, match="10 bytes together, and one of them gives the message 11"):
         run_to_end(spark, served, collected)
     assert collected.rows() == [(5, b"C:0:2C:1:2", 0)]
     assert served.statuses("t", "Exclusive")[1] != "acknowledged"
     assert served.statuses("t", "Exclusive")[3] == "acknowledged"
     read = read_messages(spark, served.layout.root, "t")
-    wrong = "its chunks have 10 bytes together, and one of them says that the message has 11 (total_chunk_msg_size)"
+    wrong = "its chunks have 10 bytes together, and one of them gives the message 11 (total_chunk_msg_size)"
     for messages in (read, decode_payloads(read)):
         rows = messages.select("position", "payload", "payload_error").collect()
         assert sorted(map(tuple, rows)) == [(1, None, f"UnreadableMessage: {wrong}"), (5, b"C:0:2C:1:2", None)]
@@ -295,7 +295,7 @@ def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served, ca
     arrive(served, name, "C:0:2", "C:1:2", **of_letter | {"total_chunk_msg_size": 11})
     letters = dead_letters(spark, root, name)
     found = letters.select("position", F.col("payload").cast("string"), "subscription", "payload_error").collect()
-    wrong = "its chunks have 10 bytes together, and one of them says that the message has 11 (total_chunk_msg_size)"
+    wrong = "its chunks have 10 bytes together, and one of them gives the message 11 (total_chunk_msg_size)"
     assert sorted(map(tuple, found)) == [
         (1, "plain", "s", None),
         (3, "A:0:2A:1:2", "s", None),

@@ -208,7 +208,7 @@ def test_a_view_that_is_harmed_is_an_error_with_a_name(layout, send, harm):
     compact(layout)
     (file,) = (read_topic(layout, TOPIC).path / compacted.FOLDER).glob("*.parquet")
     harm(file)
-    with pytest.raises(CorruptState, match="put it back; or remove the folder"):
+    with pytest.raises(CorruptState, match="restore it, or remove the folder"):
         shown(layout)
     log = read_topic(layout, TOPIC).path / compacted.FOLDER / "_delta_log"
     for commit in log.glob("*.json"):

@@ -475,7 +475,7 @@ def test_all_runs_are_known_where_the_log_begins_behind_the_last_publish(engine)
     engine.publish(TOPIC, -1, [1])
     make_checkpoint(topic.path)
     assert sum(shorten(topic.path, last + 1, 2**40)) > 0
-    with pytest.raises(CorruptState, match=f"commit {last} is neither in the log nor numbered"):
+    with pytest.raises(CorruptState, match=f"commit {last} is missing from the log and not numbered"):
         ledgers_until(engine.layout, topic, last + 1)
 
 

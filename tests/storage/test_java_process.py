@@ -68,7 +68,7 @@ def test_what_a_start_that_fails_printed_is_shown(started, capsys, monkeypatch):
         raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
 
     monkeypatch.setattr(java_process, "launch_gateway", fail)
-    with pytest.raises(SparkNotStarted, match="ended before it was there"), quiet_start({}):
+    with pytest.raises(SparkNotStarted, match="ended during its start"), quiet_start({}):
         pass
     shown = ""
 

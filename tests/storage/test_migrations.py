@@ -286,7 +286,7 @@ def test_to_a_client_of_this_release_a_newer_root_is_one_by_name(layout, monkeyp
     monkeypatch.setattr(definitions, "NEWEST_LAYOUT_VERSION", 1)
     with pytest.raises(NewerLayout, match="install a newer"):
         table.append(REQUESTS.rows([dict(request_id="1")]))
-    with pytest.raises(BrokerFenced, match="newer release's: .*install a newer"):
+    with pytest.raises(BrokerFenced, match="newer release wrote the root: .*install a newer"):
         table.append_fenced(REQUESTS.rows([dict(request_id="1")]), 1)
 
 
@@ -299,8 +299,8 @@ def test_a_topic_that_cannot_be_brought_up_is_named_and_the_rest_is(layout, capl
     migrate_at_start(layout, "b")
     assert not is_behind(layout)
     broken, foreign = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert broken.startswith(f"topic {TOPICS[0]} is left as it is")
-    assert foreign.startswith(f"topic {ORDERS} is left as it is")
+    assert broken.startswith(f"topic {TOPICS[0]} is not upgraded")
+    assert foreign.startswith(f"topic {ORDERS} is not upgraded")
     assert "column 'Sticky_Key_Hash' of type 'string' stands where 'sticky_key_hash' of type 'integer'" in foreign
     last.write_bytes(text)
     [flights_now, orders_now] = migrate_root(layout).changes
@@ -343,7 +343,7 @@ def test_doctor_and_the_command_say_where_a_root_is(layout):
     admin = Admin(f"delta:{layout.root}")
     [found] = admin.doctor()
     assert (found["kind"], found["command"]) == ("older_layout", "pulsar-spark migrate")
-    assert "layout 1" in found["text"] and "brings it to 2" in found["text"]
+    assert "layout 1" in found["text"] and "upgrades it to 2" in found["text"]
     done = admin.migrate()
     assert done == {
         "before": 1,

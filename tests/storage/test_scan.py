@@ -92,7 +92,7 @@ def test_a_log_listed_while_others_commit_is_listed_again(table, monkeypatch, li
         assert scan.open_table(table, 2).version() == 2
         assert calls == [2] * (listings + 1)
     else:
-        refused, said = (OSError, "more quickly") if error == GAP else (CorruptState, f"{error}.*pulsar-spark repair")
+        refused, said = (OSError, "commit faster") if error == GAP else (CorruptState, f"{error}.*pulsar-spark repair")
         with pytest.raises(refused, match=said):
             scan.open_table(table)
 

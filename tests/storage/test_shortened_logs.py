@@ -84,7 +84,7 @@ def test_it_is_known_by_its_first_commit_wherever_that_is(engine):
     handle = AppendTable(table(engine, TOPIC))
     delete_topic(engine.layout, TOPIC)
     engine.create_topic(TOPIC)
-    with pytest.raises(FileNotFoundError, match="deleted and made again"):
+    with pytest.raises(FileNotFoundError, match="deleted and created again"):
         handle.append(dataset_of(table(engine, TOPIC)).to_table())
 
 
@@ -126,7 +126,7 @@ def test_a_commit_that_goes_as_it_is_read_is_one_of_a_shortened_log(engine, monk
         return was_there
 
     monkeypatch.setattr(TableLog, "has", goes)
-    with pytest.raises(LogShortened, match="begins again with the table as it is"):
+    with pytest.raises(LogShortened, match="begin again with the table's present version"):
         list(log.commits(0))
 
 
@@ -180,7 +180,7 @@ def test_a_broken_commit_is_mended_and_nothing_that_left_the_table_comes_back(en
     os.utime(file, ns=(written, written))
     (path / name).unlink()
     [refused] = admin(engine).repair()
-    assert not refused["is_done"] and "its rows are in no file of the table" in refused["text"]
+    assert not refused["is_done"] and "no file of the table has its rows" in refused["text"]
     (path / name).write_bytes(data)
     os.utime(path / name, ns=(written, written))
     assert [each["is_done"] for each in admin(engine).repair()] == [True]

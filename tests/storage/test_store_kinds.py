@@ -78,12 +78,12 @@ def at(store: str, url: str):
 @pytest.mark.parametrize(
     "store, answered, error, said",
     [
-        (ABFSS, Answer(False, 404, "ContainerNotFound"), NotARoot, "there is no container"),
+        (ABFSS, Answer(False, 404, "ContainerNotFound"), NotARoot, "container .* does not exist"),
         (ABFSS, Answer(False, 403, "AuthenticationFailed"), ConnectError, "set AZURE_STORAGE_ACCOUNT_KEY"),
         (ABFSS, Answer(False, 401, "NoAuthenticationInformation"), ConnectError, "set AZURE_STORAGE_ACCOUNT_KEY"),
         (ABFSS, Answer(False, 403, "AuthorizationPermissionMismatch"), ConnectError, "the store refuses"),
         (ABFSS, Answer(False, 503, "ServerBusy"), ConnectError, "AZURE_STORAGE_ENDPOINT"),
-        (GS, Answer(False, 404, "NoSuchBucket"), NotARoot, "there is no bucket"),
+        (GS, Answer(False, 404, "NoSuchBucket"), NotARoot, "bucket .* does not exist"),
         (GS, Answer(False, 401, "AuthenticationRequired"), ConnectError, "set GOOGLE_APPLICATION_CREDENTIALS"),
         (GS, Answer(False, 403, "AccessDenied"), ConnectError, "the store refuses"),
         (GS, Answer(False, 503, "ServiceUnavailable"), ConnectError, "GOOGLE_BASE_URL"),
@@ -98,7 +98,11 @@ def test_what_is_wrong_with_a_store_is_said_at_once(store, answered, error, said
 
 def test_a_store_that_knows_no_conditional_puts_takes_no_root(gs_url):
     answer = Answer(without=("x-goog-if-generation-match",))
-    with s3_proxy(gs_url, lambda asked: answer) as url, asking(url, GS), pytest.raises(NotARoot, match="replaces what"):
+    with (
+        s3_proxy(gs_url, lambda asked: answer) as url,
+        asking(url, GS),
+        pytest.raises(NotARoot, match="ignores conditional puts"),
+    ):
         prepare_root(Layout(new_root()))
 
 

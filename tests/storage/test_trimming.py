@@ -101,7 +101,7 @@ def test_retention_keeps_what_is_acknowledged(engine, policies, seconds, kept):
 def test_the_guard_refuses_what_a_subscription_needs(engine):
     engine.round([ON.create_subscription("Earliest"), ON.ack(0, 4), ON.policy("retention_seconds", -1)], 1)
     engine.round([ON.ack(0, 4)], 2)
-    with pytest.raises(NotAllowedError, match="'s' needs entries from position 5 on"):
+    with pytest.raises(NotAllowedError, match="'s' needs the entries from position 5 on"):
         trim(engine, before=6)
     assert left(engine) == [0, 1, 2, 3, 4]
     assert trim(engine, before=5).trim.first_position == 4, "whatever retention says"

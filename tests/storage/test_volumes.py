@@ -124,7 +124,7 @@ def test_what_is_good_is_used_while_a_catalog_refuses(layout, catalog, monkeypat
     end_soon(layout, monkeypatch)
     catalog.refusal[LEND] = 403, "PERMISSION_DENIED"
     assert open_table(topic.path).version() == 0 and catalog.asked[LEND] == 2
-    assert "what it lent is good for 3" in caplog.text and TOKEN not in caplog.text
+    assert "its credentials are valid for 3" in caplog.text and TOKEN not in caplog.text
 
 
 @pytest.mark.parametrize("refusal", [(403, "PERMISSION_DENIED"), (400, "BAD_REQUEST")])
@@ -156,7 +156,7 @@ def test_a_compacted_view_outlives_what_was_lent(layout, monkeypatch):
 def test_a_key_that_would_be_taken_for_what_is_lent_at_azure(dbfs, catalog, monkeypatch):
     catalog.location = "abfss://container@account.dfs.core.windows.net/volume"
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a-key")
-    with pytest.raises(ConnectError, match="AZURE_STORAGE_ACCOUNT_KEY would be taken"):
+    with pytest.raises(ConnectError, match="AZURE_STORAGE_ACCOUNT_KEY would replace"):
         Layout(new_root())
 
 
@@ -170,11 +170,11 @@ def test_a_volume_in_a_place_that_not_all_libraries_name_alike(dbfs, catalog, lo
 @pytest.mark.parametrize(
     "path, refusal, error, said",
     [
-        (READ, (404, "VOLUME_DOES_NOT_EXIST"), NotARoot, r"no volume 'main\.ops\.pulsar': make it"),
+        (READ, (404, "VOLUME_DOES_NOT_EXIST"), NotARoot, r"no volume 'main\.ops\.pulsar': create it"),
         (READ, (403, "PERMISSION_DENIED"), ConnectError, "set DATABRICKS_HOST and DATABRICKS_TOKEN.*READ VOLUME"),
         (READ, (401, "UNAUTHENTICATED"), ConnectError, "set DATABRICKS_HOST and DATABRICKS_TOKEN"),
         (READ, (400, "BAD_REQUEST"), ConnectError, "does not answer .*BAD_REQUEST in words"),
-        (LEND, (403, "PERMISSION_DENIED"), ConnectError, "external access be enabled .* EXTERNAL USE SCHEMA"),
+        (LEND, (403, "PERMISSION_DENIED"), ConnectError, "enable external access .* EXTERNAL USE SCHEMA"),
         (LEND, (400, "BAD_REQUEST"), ConnectError, "does not answer .*BAD_REQUEST in words"),
     ],
 )
@@ -188,7 +188,10 @@ def test_what_is_wrong_with_a_volume_is_said_at_once(dbfs, catalog, path, refusa
 
 def test_who_does_not_say_which_catalog(s3_url, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    with asking(s3_url, DBFS), pytest.raises(ConnectError, match="does not say which catalog to ask.*DATABRICKS_HOST"):
+    with (
+        asking(s3_url, DBFS),
+        pytest.raises(ConnectError, match="has no address and user of the catalog.*DATABRICKS_HOST"),
+    ):
         Layout(new_root())
 
 
@@ -214,13 +217,13 @@ def test_what_a_catalog_lends_at_azure():
     sas = AzureUserDelegationSas(sas_token="a-signature")
     lent = volumes._lent(GenerateTemporaryVolumeCredentialResponse(azure_user_delegation_sas=sas, expiration_time=5000))
     assert lent == ({"sas_token": "a-signature"}, 5.0) and "a-signature" not in repr(lent)
-    with pytest.raises(OSError, match="no credentials of a store that is known"):
+    with pytest.raises(OSError, match="no credentials of a supported store"):
         volumes._lent(GenerateTemporaryVolumeCredentialResponse(gcp_oauth_token=GcpOauthToken(oauth_token="x")))
 
 
 def test_frames_read_it_on_databricks_alone(layout, monkeypatch):
     monkeypatch.setattr(spark_root, "has_context", lambda spark: True)
-    with pytest.raises(InvalidConfiguration, match="volumes on Databricks alone"):
+    with pytest.raises(InvalidConfiguration, match="volumes only on Databricks"):
         spark_root.check_store(Mock(), layout.root)
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     spark_root.check_store(Mock(), layout.root)

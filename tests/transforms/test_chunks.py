@@ -93,7 +93,7 @@ def test_what_is_larger_than_a_row_is_never_put_together(spark, monkeypatch):
     assert found["fits"] == (b"12345" * 2, None) and found[None] == (b"plain, and long", None)
     assert found["says"] == (b"", TOO_LARGE % 15)
     payload, wrong = found["lies"]
-    assert len(payload) == 15 < 5 * 5 and "one of them says that the message has 3" in wrong
+    assert len(payload) == 15 < 5 * 5 and "one of them gives the message 3" in wrong
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -68,7 +68,7 @@ def _state_of(bundle: Bundle, fact: dict) -> TopicState | None:
     except TopicNotFound:
         return None
     if found.topic_id == fact["topic_id"]:
-        raise CorruptState(f"topic {str(found.name)!r} is not served: see what the log says of it")
+        raise CorruptState(f"topic {str(found.name)!r} is not served: see the broker's log")
     return None
 
 
