@@ -71,16 +71,16 @@ class TableView(Described):
             else:
                 self._latest.pop(key, None)
             if self._heard:
-                self._tell(key, latest if latest.data() else None)
+                self._tell(self._heard, key, latest if latest.data() else None)
 
-    def _tell(self, key: str, latest: _Latest | None) -> None:
-        """Tell all listeners; what one of them raises is logged, and ends nothing. The caller holds the lock."""
+    def _tell(self, listeners: list[Callable[[str, Any], None]], key: str, latest: _Latest | None) -> None:
+        """Call the *listeners*; an exception in one of them is logged, and ends nothing. The caller holds the lock."""
         try:
             value = self._removed if latest is None else self._schema.decode_message(latest)
         except Exception as wrong:  # whatever a schema of the application's raises
             self._log("has a value that its schema cannot decode; listeners are not called", key, wrong)
             return
-        for callback in list(self._heard):
+        for callback in list(listeners):
             try:
                 callback(key, value)
             except Exception as wrong:  # whatever the application raises
@@ -107,13 +107,14 @@ class TableView(Described):
             callback(key, value)
 
     def for_each_and_listen(self, callback: Callable[[str, Any], None]) -> None:
-        """Call *callback* as :meth:`for_each` does, and then for every change, in order and in the view's thread.
+        """Call *callback* for every key there is, and then for every change, in order and in the view's thread.
 
-        The value of a removed key is None, or ``b""`` without a schema, as in the package. Errors that the callback
-        raises on a change are logged.
+        The value of a removed key is None, or ``b""`` without a schema, as in the package. An error that the callback
+        raises is logged, and so is a value that the schema cannot decode.
         """
         with self._lock:
-            self.for_each(callback)
+            for key, latest in list(self._latest.items()):
+                self._tell([callback], key, latest)
             self._heard.append(callback)
 
     def close(self) -> None:

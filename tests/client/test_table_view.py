@@ -106,6 +106,18 @@ def test_a_function_that_raises_harms_nobody_else(lonely_client, producer, caplo
     assert len([each for each in threading.enumerate() if "listener-view" in each.name]) == threads
 
 
+def test_a_listener_that_fails_with_what_is_there_already_hears_what_comes(lonely_client, producer, caplog):
+    order = JsonSchema(Order).encode(Order(customer="c"))
+    for key, payload in (("no JSON", b"no JSON"), ("bad", order), ("a", order)):
+        producer.send(payload, partition_key=key)
+    view, heard = lonely_client.create_table_view("t", schema=JsonSchema(Order)), []
+    view.for_each_and_listen(lambda key, _: 1 / 0 if key == "bad" else heard.append(key))
+    assert heard == ["a"]
+    assert "key 'no JSON': " in caplog.text and "failed: key 'bad': ZeroDivisionError" in caplog.text
+    producer.send(order, partition_key="b")
+    eventually(lambda: heard == ["a", "b"])
+
+
 def test_a_view_that_cannot_be_made_leaves_no_reader(lonely_client, producer, monkeypatch):
     producer.send(b"x", partition_key="a")
     monkeypatch.setattr(table_view.TableView, "_take", lambda *_: 1 / 0)
