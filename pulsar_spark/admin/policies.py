@@ -18,8 +18,8 @@ from pulsar_spark.protocol.policies import (
     HOLD,
     POLICIES,
     check_policy,
+    effective_text,
     policy_number,
-    policy_owners,
 )
 from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage.bundles import layout_of
@@ -58,9 +58,7 @@ class Policies:
         """
         check_policy(name, None)
         owner = self._owner(scope)
-        owners = policy_owners(owner) if _is_topic(scope) else (owner,) if owner == BROKER else (owner, BROKER)
-        policies = read_latest(layout_of(self.layout, owner), "policy").policies
-        return next((policies[each, name] for each in owners if (each, name) in policies), str(POLICIES[name]))
+        return effective_text(read_latest(layout_of(self.layout, owner), "policy").policies, owner, name)
 
     def remove_policy(self, scope: str, name: str) -> None:
         """Remove a policy; that of the namespace applies again, or the default. Removing a policy that is not set does

@@ -231,7 +231,25 @@ def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) 
     ('3', '0')
     """
     found = set_policy_text(policies, topic, name)
-    return str(POLICIES[name]) if found is None else found
+    return default_text(name) if found is None else found
+
+
+def effective_text(policies: Mapping[tuple[str, str], str], owner: str, name: str) -> str:
+    """The value of a policy that applies to *owner*, which is a topic's full name, a namespace or :data:`BROKER`.
+
+    >>> effective_text({(BROKER, "ttl_check_seconds"): "5"}, "public/default", "ttl_check_seconds")
+    '5'
+    >>> effective_text({("public/default", "ttl_check_seconds"): "5"}, BROKER, "ttl_check_seconds")
+    '60'
+    """
+    if "://" in owner:
+        return policy_text(policies, owner, name)
+    return next((policies[each, name] for each in (owner, BROKER) if (each, name) in policies), default_text(name))
+
+
+def default_text(name: str) -> str:
+    """The default of a policy, as a text."""
+    return str(POLICIES[name])
 
 
 def max_delay_ms(policies: Mapping[tuple[str, str], str], topic: str) -> int:

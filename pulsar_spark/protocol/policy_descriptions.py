@@ -4,7 +4,7 @@
 from typing import NamedTuple
 
 from pulsar_spark.protocol.durations import shown_seconds
-from pulsar_spark.protocol.policies import CHECK_SECONDS, CHECKED, POLICIES
+from pulsar_spark.protocol.policies import CHECK_SECONDS, CHECKED, default_text
 
 _NAMES, _DEFAULTS = 37, 7
 
@@ -152,7 +152,7 @@ def line(name: str) -> str:
     message_ttl_seconds                        0 s       then messages expire
     """
     unit, text = description(name)
-    default = str(POLICIES[name])
+    default = default_text(name)
     first = f"{name} {default.rjust(_NAMES + _DEFAULTS - len(name) - 1)}"
     if len(first) > _NAMES + _DEFAULTS:
         return " ".join(filter(None, (first, unit, text)))
