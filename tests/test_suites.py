@@ -11,6 +11,7 @@ REPOSITORY = Path(__file__).parents[1]
 MOST_SECONDS = 3.0
 DEAR = {
     "tests/broker/test_split_crashes.py::test_without_power_after_any_sync": "a split without power at each sync",
+    "tests/docs/test_blocks.py::test_the_code_of_a_page_runs": "what a reader tries first runs as it stands",
     "tests/docs/test_site.py::test_the_site_is_built_without_a_warning": "builds all pages once",
 }
 """Cases of the default suite that may take longer, and why."""

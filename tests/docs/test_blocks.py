@@ -7,6 +7,10 @@ import pytest
 from tests.docs.pages import PAGES, Block, blocks_of, name_of, world_of
 
 SECONDS = 300
+QUICK = {"README.md", "docs/start/python.md", "docs/start/spark.md", "docs/start/from-pulsar.md"}
+"""Pages of the default suite whatever they take: what a reader tries first."""
+MANY_COMMANDS = {"docs/how-to/operate.md", "docs/how-to/delay.md"}
+"""Pages that start more than five processes."""
 
 
 def _cases():
@@ -14,11 +18,13 @@ def _cases():
         text = page.read_text(encoding="utf-8")
         if blocks_of(text):
             world = (world_of(text) or "an empty folder").replace(" ", "_")
-            marks = [pytest.mark.spark] if "spark" in world else []
+            is_spark = "spark" in world
+            is_long = name_of(page) not in QUICK and (is_spark or name_of(page) in MANY_COMMANDS)
+            marks = [*[pytest.mark.spark] * is_spark, *[pytest.mark.long] * is_long]
             yield pytest.param(page, world, id=name_of(page), marks=marks)
 
 
-@pytest.mark.parametrize("page, world", _cases())
+@pytest.mark.parametrize("page, world", [*_cases()])
 def test_the_code_of_a_page_runs(page, world, request):
     given = request.getfixturevalue(world)
     names = {"__name__": "__main__", **(given if isinstance(given, dict) else {})}
