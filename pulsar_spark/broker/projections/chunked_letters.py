@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage.chunk_rows import lost_messages
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
 
@@ -46,8 +47,14 @@ def wholes_of(
     chunked = ChunkedMessages(state.topic.path, EntryReader(), spans_of)
     firsts, lasts = state.chunks(partition).units(int(positions[0]), int(positions[-1]))
     units = {last: first for first, last in zip(firsts.tolist(), lasts.tolist())}
-    made_of = chunked.parts({last: units[last] for last in positions.tolist() if last in units})
-    return {position: _whole(chunked, partition, made_of.get(position, ())) for position in positions.tolist()}
+    units = {last: first for last, first in units.items() if last in positions}
+    made_of = chunked.parts(units)
+    incomplete = {last: first for last, first in units.items() if not len(made_of[last])}
+    lost = lost_messages(state.topic.path, spans_of, incomplete, ("uuid",)) if incomplete else {}
+    return {
+        position: lost.get(position) or _whole(chunked, partition, made_of.get(position, ()))
+        for position in positions.tolist()
+    }
 
 
 def _whole(chunked: ChunkedMessages, partition: int, parts: Sequence[int]) -> Whole | MessagesLost | None:
