@@ -1,11 +1,10 @@
-"""spark-submit job: run a broker on a root until it is told to stop (SIGTERM).
+"""spark-submit job: run a broker on a root until SIGTERM.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/broker.py --root /data/pulsar
 
-Under spark-submit the signal reaches the JVM first, which ends at once with exit code 143: a round under way is then
-committed or not begun, and the next broker goes on from there. ``pulsar-spark broker`` finishes its round and ends with
-0. With ``--available-now`` it ends by itself when nothing is left to do and nobody is connected, as a scheduled run
-wants.
+Under spark-submit the JVM gets the signal first and ends at once with exit code 143. A running round is then either
+committed or not, and the next broker continues from there. ``pulsar-spark broker`` finishes its round and ends with 0.
+With ``--available-now``, for scheduled runs, the broker ends when all work is done and no client is connected.
 """
 
 import argparse
@@ -27,24 +26,24 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         type=int,
         default=0,
         help=(
-            "at so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing "
-            "new; 0 = no limit"
+            "at this number of unacknowledged messages on Shared subscriptions, those with most of them get no new "
+            "messages; 0 = no limit"
         ),
     )
     parser.add_argument(
         "--delayed-delivery-max-num-buckets",
         type=int,
         default=MAX_NUM_BUCKETS,
-        help="so many buckets of the delay index at most: where there are more, some become one",
+        help="most buckets of the delay index; beyond it, buckets are merged",
     )
     parser.add_argument(
         "--housekeeping",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="keep the root's tables small and their logs short while it serves, in the background, or do not",
+        help="keep the root's tables small and their logs short, in the background, while the broker serves",
     )
     parser.add_argument(
-        "--available-now", action="store_true", help="end when nothing is left to do and nobody is connected"
+        "--available-now", action="store_true", help="end when all work is done and no client is connected"
     )
     add_logging_arguments(parser)
     return parser.parse_args(arguments)

@@ -1,11 +1,11 @@
-"""Scheduled job: make the compacted views of topics: of each key the latest message. A broker may run meanwhile.
+"""Scheduled job: compact topics: keep the latest message of each key in a view. A broker may run meanwhile.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py --root /data/pulsar --topic orders
     spark-submit --properties-file conf/spark-defaults.conf jobs/compact.py \\
         --root /data/pulsar --namespace public/default --threshold 100M
 
-It goes on where the last compaction of a topic ended, and does nothing where there is nothing new. It prints a line of
-JSON a topic; the first that fails ends it, and those before it are done.
+Each compaction continues where the topic's last one ended, and does nothing without new messages. The job prints one
+line of JSON per topic. It ends at the first topic that fails; the topics before it are compacted.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     which.add_argument("--topic", action="append", help="a topic, or partition; repeatable")
     which.add_argument("--namespace", help="the topics of 'tenant/namespace'")
     parser.add_argument(
-        "--threshold", default="0", help="with --namespace: only topics with more bytes that are not compacted"
+        "--threshold", default="0", help="with --namespace: only topics with more uncompacted bytes than this"
     )
     add_logging_arguments(parser)
     return parser.parse_args(arguments)

@@ -1,12 +1,13 @@
-"""spark-submit job: write a subscription's messages to a Delta table, each exactly once. A broker must be running on
-the root.
+"""spark-submit job: write a subscription's messages to a Delta table, each exactly once.
+
+A broker must run on the root.
 
 spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py --root /data/pulsar --topic orders
 --subscription lake --target /data/orders_raw
 
-It runs until it is told to stop (SIGTERM, Ctrl-C), and ends with 0 then; with ``--available-now`` it ends when
-everything published before its start is written, as a scheduled run wants, and with 143 (130) when it is stopped
-before. A new subscription starts at the earliest message, as with ``consume``.
+It runs until SIGTERM or Ctrl-C, and then ends with exit code 0. With ``--available-now``, for scheduled runs, it ends
+when everything published before its start is written; stopped earlier, it ends with 143 (130). A new subscription
+starts at the earliest message, as with ``consume``.
 """
 
 import argparse
@@ -32,12 +33,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "--initial-position",
         choices=INITIAL_POSITIONS,
         default=DEFAULT_INITIAL_POSITION,
-        help=f"where a new subscription starts; {DEFAULT_INITIAL_POSITION} without it",
+        help=f"where a new subscription starts; by default {DEFAULT_INITIAL_POSITION}",
     )
     parser.add_argument(
         "--available-now", action="store_true", help="end when everything published before the start is written"
     )
-    parser.add_argument("--create", action="store_true", help="make the topic where it is missing")
+    parser.add_argument("--create", action="store_true", help="create a missing topic")
     add_logging_arguments(parser)
     return parser.parse_args(arguments)
 

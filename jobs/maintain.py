@@ -1,10 +1,11 @@
-"""Scheduled job: upkeep of a root: trim topics, join small files, delete old ones, write checkpoints. It starts no
-Spark; a broker may run meanwhile.
+"""Scheduled job: upkeep of a root: trim topics, merge small files, delete old ones, write checkpoints.
+
+It needs no Spark; a broker may run meanwhile.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py \
         --root /data/pulsar --trim --optimize --vacuum-hours 168 --checkpoint
 
-Each step is done only if it is asked for. It prints a line of JSON a step.
+Only the steps given as options are done. The job prints one line of JSON per step.
 """
 
 import argparse
@@ -23,12 +24,14 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--trim",
         action="store_true",
-        help="remove what every subscription has acknowledged and retention does not keep",
+        help="remove messages that every subscription has acknowledged and retention does not keep",
     )
-    parser.add_argument("--optimize", action="store_true", help="join small files to larger ones")
-    parser.add_argument("--vacuum-hours", type=int, help="delete files that left a table more than so many hours ago")
+    parser.add_argument("--optimize", action="store_true", help="merge small files into larger ones")
+    parser.add_argument(
+        "--vacuum-hours", type=int, help="delete files that no table has referred to for this many hours"
+    )
     parser.add_argument("--checkpoint", action="store_true", help="write checkpoints of the logs")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, and do nothing")
     add_logging_arguments(parser)
     return parser.parse_args(arguments)
 

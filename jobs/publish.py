@@ -3,8 +3,8 @@
     spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py \
         --root /data/pulsar --topic orders --source /data/orders --format parquet --key id
 
-A column ``payload`` is published as it is; without one the payload is the row as JSON. With ``--app-id`` and
-``--app-version`` (a run's date, say) a job that a scheduler repeats publishes once.
+A column ``payload`` is published unchanged; without one the payload is the row as JSON. With ``--app-id`` and
+``--app-version`` (such as the date of the run) a run that a scheduler repeats publishes only once.
 """
 
 import argparse
@@ -28,7 +28,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--format", default="parquet", help="format of the files: parquet, delta, json, csv, orc...")
     parser.add_argument("--key", help="column that becomes the messages' key")
     parser.add_argument("--event-time", help="column that becomes the messages' event time")
-    parser.add_argument("--app-id", help="with --app-version: names the run, so that repeating it publishes nothing")
+    parser.add_argument(
+        "--app-id", help="with --app-version: identifies the run, so that a repeated run publishes nothing"
+    )
     parser.add_argument("--app-version", type=int)
     parser.add_argument("--chunking", action="store_true", help="split payloads above the maximum message size")
     parser.add_argument("--compression", help="compress payloads with LZ4, ZLIB, ZSTD or SNAPPY")

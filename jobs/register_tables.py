@@ -1,11 +1,11 @@
-"""spark-submit job: register a root's topics, its broker's tables and the views that are SQL under names of a catalog,
-so that ``SELECT * FROM broker.orders`` works.
+"""spark-submit job: register a root's topics, its broker's tables and its SQL views in a catalog, so that ``SELECT *
+FROM broker.orders`` works.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/register_tables.py --root /data/pulsar
     --schema public/default=broker
 
-Run it again, or let a scheduler, when topics were made or deleted: new ones come, deleted ones go. It prints a line of
-JSON: where each table lies, by its name. No broker is needed.
+Run it again, or on a schedule, after topics were created or deleted: it adds the new ones and removes the deleted ones.
+It prints one line of JSON with the location of each table by name. No broker is needed.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from pulsar_spark.views.catalog import register
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--root", required=True, help="folder of the tables")
-    parser.add_argument("--catalog", default=DEFAULT_CATALOG, help="of Spark's catalogs")
-    parser.add_argument("--prefix", default="", help="goes before the names of schemas")
+    parser.add_argument("--catalog", default=DEFAULT_CATALOG, help="name of the Spark catalog")
+    parser.add_argument("--prefix", default="", help="prefix for the names of schemas")
     parser.add_argument(
         "--schema",
         action="append",
         default=[],
-        help="'tenant/namespace=schema': what the schema of a namespace is called; repeatable",
+        help="'tenant/namespace=schema': the name of a namespace's schema; repeatable",
     )
     add_logging_arguments(parser)
     return parser.parse_args(arguments)

@@ -4,10 +4,10 @@ spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_lett
 orders --subscription billing \\ --job-id repair-2026-01-31 --where "cause = 'max_redeliver_count'" --fix
 repairs:add_tail
 
-A scheduler gives each run an id of its own, such as its date, and repeats a run that failed with the same id: it goes
-on where it stopped. Letters that another run has sent are left out. It ends when the letters that were there at its
-start are dealt with, with 0 where there was none. They go to the subscription they died on, by its retry letter topic,
-unless ``--to`` says otherwise.
+A scheduler gives each run its own id, such as the date, and repeats a failed run with the same id; it then continues
+where it stopped. Letters that another run has sent are left out. The job ends when all letters that existed at its
+start are handled, with exit code 0 also if there were none. By default they go to the retry letter topic of the
+subscription on which they died; ``--to`` chooses another target.
 """
 
 import argparse
@@ -23,11 +23,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--root", required=True, help="folder of the tables")
     parser.add_argument(
-        "--topic", required=True, help="the dead letter topic; with --subscription, the topic the letters died on"
+        "--topic", required=True, help="the dead letter topic; with --subscription, the topic on which the letters died"
     )
-    parser.add_argument("--subscription", help="the subscription whose dead letter topic is meant")
+    parser.add_argument("--subscription", help="the subscription on which the letters died")
     parser.add_argument(
-        "--job-id", required=True, help="names the job: the same again goes on, and sends nothing twice"
+        "--job-id", required=True, help="name of the job; a repeated name continues the job and sends nothing twice"
     )
     parser.add_argument("--where", help="SQL condition on the letters' columns")
     parser.add_argument("--since", help="letters written at or after this time")
@@ -39,13 +39,13 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         help="'subscription' (the one they died on), 'origin' (every subscription of it) or 'topic:<name>'",
     )
     parser.add_argument("--fix", help="module:function that gets the letters as a DataFrame and returns those to send")
-    parser.add_argument("--rate", type=float, help="messages a second at most")
+    parser.add_argument("--rate", type=float, help="most messages per second")
     parser.add_argument(
-        "--max-replays", type=int, default=MAX_REPLAYS, help="leave letters that were sent back so often"
+        "--max-replays", type=int, default=MAX_REPLAYS, help="leave out letters that were sent back this often"
     )
-    parser.add_argument("--limit", type=int, help="letters to send at most")
+    parser.add_argument("--limit", type=int, help="most letters to send")
     parser.add_argument("--chunk-letters", type=int, default=CHUNK_LETTERS, help="letters per commit")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be sent, and send nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be sent, and send nothing")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     add_logging_arguments(parser)
     return parser.parse_args(arguments)

@@ -39,7 +39,7 @@ for number in range(10):
 
 # MAGIC %md
 # MAGIC ## Holes
-# MAGIC Acknowledge all but 3, 6 and 7. Mark-delete stays at 2, and the rest is kept as ranges.
+# MAGIC Acknowledge all messages except 3, 6 and 7. Mark-delete stays at 2, and the broker keeps the others as ranges.
 
 # COMMAND ----------
 
@@ -57,7 +57,7 @@ pending.show()
 
 # MAGIC %md
 # MAGIC ## Return a message until it dies
-# MAGIC The policy allows two redeliveries. After the third delivery a return makes it a dead letter.
+# MAGIC The policy allows two redeliveries. A message that is returned after its third delivery becomes a dead letter.
 
 # COMMAND ----------
 
@@ -76,7 +76,7 @@ print("redelivery counts of message 3:", counts)
 
 # MAGIC %md
 # MAGIC ## Acknowledge the rest
-# MAGIC Mark-delete jumps over everything that was acknowledged before.
+# MAGIC Mark-delete moves past everything that was acknowledged before.
 
 # COMMAND ----------
 

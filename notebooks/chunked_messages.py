@@ -1,9 +1,9 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Chunked messages: any size, one unit
-# MAGIC A message that is too large for one entry goes in chunks: rows of the topic's table with one `uuid`. Whoever
-# MAGIC consumes gets one message, when its last chunk is there. Here chunks of two messages arrive one by one, between
-# MAGIC others, and one of them never comes in time; a picture shows what was delivered when. It needs matplotlib, an
+# MAGIC A message that is too large for one entry is published as chunks: rows of the topic's table with one `uuid`. A
+# MAGIC consumer gets one message once its last chunk is there. In this notebook the chunks of two messages arrive
+# MAGIC interleaved, and one chunk is late; a picture shows when each message was delivered. It needs matplotlib, an
 # MAGIC extra: `pip install 'pulsar_spark[plots]'`.
 
 # COMMAND ----------
@@ -35,7 +35,7 @@ admin.create_subscription(TOPIC, SUBSCRIPTION, "earliest")
 
 # MAGIC %md
 # MAGIC ## A frame with a large row
-# MAGIC `publish(..., chunking=True)` splits what is too large, in Spark itself. Small rows stay as they are.
+# MAGIC `publish(..., chunking=True)` lets Spark split rows that are too large. Small rows are not changed.
 
 # COMMAND ----------
 
@@ -54,7 +54,8 @@ print(f"{published.messages} messages, one of them in {chunks} chunks")
 
 # MAGIC %md
 # MAGIC ## Consumed as one row a message
-# MAGIC The chunked one lies in the place of its last chunk, and counts as one: one permit, one acknowledgement.
+# MAGIC The chunked message has the position of its last chunk and counts as one message: one permit, one
+# MAGIC acknowledgement.
 
 # COMMAND ----------
 
@@ -75,8 +76,8 @@ print(read_messages(spark, root, TOPIC).filter(F.octet_length("payload") > 100).
 
 # MAGIC %md
 # MAGIC ## Chunks arriving
-# MAGIC Two producers send their chunks between each other. What an entry says of itself is written by hand here, to see
-# MAGIC what becomes of it. Of `a` the last chunk is late.
+# MAGIC Two producers send chunks that interleave. The notebook writes the metadata of each chunk by hand. The last
+# MAGIC chunk of `a` is late.
 
 # COMMAND ----------
 
@@ -102,8 +103,9 @@ print("delivered:", delivered_first)
 
 # MAGIC %md
 # MAGIC ## What is incomplete
-# MAGIC A view says which message waits for which chunks, and since when; so does `pulsar-spark chunks list scans`. It
-# MAGIC holds back nothing but its own chunks: they stay in the topic's table until it is complete, or given up.
+# MAGIC A view shows which message waits for which chunks, and since when; so does `pulsar-spark chunks list scans`. An
+# MAGIC incomplete message holds back only its own chunks: they stay in the topic's table until it is complete or
+# MAGIC expires.
 
 # COMMAND ----------
 
@@ -116,7 +118,7 @@ waiting = incomplete.collect()
 
 # MAGIC %md
 # MAGIC ## Its completion
-# MAGIC With the last chunk the message is there, in that chunk's place.
+# MAGIC With its last chunk the message is complete, at that chunk's position.
 
 # COMMAND ----------
 
@@ -129,8 +131,8 @@ print("delivered:", delivered_then, "still incomplete:", admin.count_incomplete_
 
 # MAGIC %md
 # MAGIC ## A picture
-# MAGIC Entries from left to right in the order they arrived, a line for each message from its first chunk to its last;
-# MAGIC it was delivered where it is filled.
+# MAGIC Entries from left to right in order of arrival, with a line from the first chunk of each message to its last. A
+# MAGIC filled mark is where the message was delivered.
 
 # COMMAND ----------
 

@@ -1,9 +1,9 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Dead letters, from failure to reprocessing
-# MAGIC A handler cannot cope with some messages. They are given back, delivered again, and after too many attempts they
-# MAGIC become dead letters: rows of a table, with what they were and why they died. Here they are looked at, repaired
-# MAGIC and sent back, each once.
+# MAGIC A handler fails on some messages. It gives them back, and the broker delivers them again. After too many
+# MAGIC attempts they become dead letters: rows of a table with the message and the cause. This notebook examines
+# MAGIC them, repairs them and sends each back once.
 
 # COMMAND ----------
 
@@ -44,9 +44,9 @@ publish(orders, root, "orders")
 
 # MAGIC %md
 # MAGIC ## A handler that decides row by row
-# MAGIC What it returns says which orders it gives back. The dead letter policy allows one redelivery, so the second
-# MAGIC time is the last. Each run handles what is there, as a scheduled job would; what is given back is left to the
-# MAGIC next run. The third has nothing left to do.
+# MAGIC The handler returns a frame that names the orders to give back. The dead letter policy allows one redelivery, so
+# MAGIC the second delivery is the last. Like a scheduled job, each run handles the messages that are there and leaves
+# MAGIC those that it gives back to the next run. The third run has nothing to do.
 
 # COMMAND ----------
 
@@ -99,9 +99,9 @@ letters.select(
 
 # MAGIC %md
 # MAGIC ## Repair and send back
-# MAGIC First a dry run: nothing is sent. Then the real one, to the subscription they died on alone, through its retry
-# MAGIC letter topic (`to="origin"` would give them to every subscription of the topic). The job id makes it safe to
-# MAGIC repeat: the same id again sends nothing twice.
+# MAGIC First comes a dry run, which sends nothing. The real run sends the letters only to the subscription on which
+# MAGIC they died, through its retry letter topic (`to="origin"` would send them to every subscription of the topic).
+# MAGIC The run can be repeated safely: with the same job id nothing is sent twice.
 
 # COMMAND ----------
 
@@ -143,7 +143,7 @@ print(sum(repaired), "repaired orders were billed")
 
 # MAGIC %md
 # MAGIC ## What happened to one of them
-# MAGIC The history of rounds is a view: who was delivered what, and what became of it.
+# MAGIC The history of rounds is a view: each delivery of a message, and what followed.
 
 # COMMAND ----------
 

@@ -1,9 +1,9 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Delayed delivery: a million appointments
-# MAGIC Messages with a deliver time wait in an index on disk until they are due; subscriptions of type Shared and
-# MAGIC Key_Shared get each when its time has come, never before. Here a million of them are scheduled, and pictures
-# MAGIC show when they came, and what their waiting cost. It needs matplotlib, an extra:
+# MAGIC Messages with a deliver time wait in an index on disk until they are due. Shared and Key_Shared subscriptions
+# MAGIC get each message at its time, never before. This notebook schedules a million of them; pictures show when they
+# MAGIC were delivered, and what it costs to keep them waiting. It needs matplotlib, an extra:
 # MAGIC `pip install 'pulsar_spark[plots]'`.
 
 # COMMAND ----------
@@ -45,8 +45,8 @@ create_views(spark, root)
 
 # MAGIC %md
 # MAGIC ## One for tomorrow, to begin with
-# MAGIC It is scheduled, seen and cancelled. How long that took, with all that began, says how much time the million
-# MAGIC will need below before the first of them is due.
+# MAGIC Schedule one message, look at it and cancel it. The time this takes, with the start of everything, tells how
+# MAGIC long the million below will need before the first of them is due.
 
 # COMMAND ----------
 
@@ -61,9 +61,9 @@ ahead = 5 + 2 * (time.time() - started) + MESSAGES / 20_000  # seconds
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## A look now and then
-# MAGIC While all this runs, a thread notes the memory of this process, in which the broker is, and the buckets of the
-# MAGIC index: sealed files of entries, sorted by deliver time.
+# MAGIC ## Measure while it runs
+# MAGIC A thread records the memory of this process, which contains the broker, and the buckets of the index: closed
+# MAGIC files of entries, sorted by deliver time.
 
 # COMMAND ----------
 
@@ -88,9 +88,8 @@ watcher.start()
 
 # MAGIC %md
 # MAGIC ## Scheduled in any order
-# MAGIC A column says when each message is due. Where one lies in the topic says nothing of its time: what is published
-# MAGIC last, in the last of its parts, comes first. Spark makes the index of publishes as large as these; small ones
-# MAGIC by a client need no Spark.
+# MAGIC A column has the deliver time of each message. The order in the topic does not matter: the messages published
+# MAGIC last are due first. Spark builds the index for publishes this large; small publishes of a client need no Spark.
 
 # COMMAND ----------
 
@@ -106,8 +105,9 @@ print(scheduled, "scheduled")
 
 # MAGIC %md
 # MAGIC ## What is scheduled
-# MAGIC `scheduled` is a view; on the command line there is `pulsar-spark delayed list`, and `delayed cancel` and
-# MAGIC `delayed reschedule` to take messages out of it or move them. Here the last hundredth of the time is cancelled.
+# MAGIC `scheduled` is a view. On the command line, `pulsar-spark delayed list` shows it; `delayed cancel` and
+# MAGIC `delayed reschedule` remove messages or move them. Here the messages of the last hundredth of the time are
+# MAGIC cancelled.
 
 # COMMAND ----------
 
@@ -124,8 +124,8 @@ print(cancelled, "cancelled")
 
 # MAGIC %md
 # MAGIC ## Delivered when they are due
-# MAGIC The consumer's function notes when it was called and which deliver times its messages have. It is called with
-# MAGIC what came due meanwhile, so the more come due the larger its deliveries are.
+# MAGIC The consumer's function records when it is called and the deliver times of its messages. It receives all
+# MAGIC messages that have become due since the last call, so deliveries are larger when more messages are due.
 
 # COMMAND ----------
 
@@ -157,10 +157,10 @@ print(f"{np.median(delays):.2f} s, all within {delays.max():.1f} s")
 
 # MAGIC %md
 # MAGIC ## Pictures
-# MAGIC Above: what was due and what was delivered by then, so the delivered never lead; and how late each came. Below:
-# MAGIC the index, whose buckets go when all that is in them was delivered; and the memory of this process. It is flat
-# MAGIC while a million wait, to the left of the line at which the first of them is due: what comes later are the
-# MAGIC deliveries, whose deliver times the function above keeps.
+# MAGIC Above: messages due and messages delivered over time (the second never leads), and how late each was. Below: the
+# MAGIC buckets of the index, which are deleted once all their messages are delivered, and the memory of this process.
+# MAGIC Left of the line a million messages wait, and the memory is flat. Right of it the first is due, and the function
+# MAGIC above keeps the deliver times of its deliveries.
 
 # COMMAND ----------
 

@@ -1,9 +1,9 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Key_Shared: who owns which keys
-# MAGIC Consumers of a Key_Shared subscription share its messages by key: each owns ranges of the keys' hashes, and
-# MAGIC who comes or goes moves their borders. Here they come and go, and the history of the broker's rounds becomes a
-# MAGIC picture of it. It needs matplotlib, an extra: `pip install 'pulsar_spark[plots]'`.
+# MAGIC Consumers of a Key_Shared subscription share its messages by key. Each owns ranges of the keys' hashes, and the
+# MAGIC ranges change when a consumer joins or leaves. This notebook shows that, with a picture from the history of the
+# MAGIC broker's rounds. It needs matplotlib, an extra: `pip install 'pulsar_spark[plots]'`.
 
 # COMMAND ----------
 
@@ -31,8 +31,8 @@ admin = Admin(f"delta:{root}")
 
 # MAGIC %md
 # MAGIC ## Two ways to share
-# MAGIC The same orders go to two topics. On `split` a newcomer takes half of somebody's range; on `ring`, Pulsar's
-# MAGIC default, each consumer has a hundred points on a ring of hashes, so that every other one gives it a little.
+# MAGIC The same orders go to two topics. On `split` a new consumer takes half of another's range. On `ring`, Pulsar's
+# MAGIC default, each consumer has a hundred points on a ring of hashes, so a new one takes a little from every other.
 
 # COMMAND ----------
 
@@ -50,8 +50,8 @@ admin.set_policy("persistent://public/default/split", "subscription_key_shared_u
 
 # MAGIC %md
 # MAGIC ## Consumers come and go
-# MAGIC `anna` is there first, takes fifty orders and is slow with them. `ben`, `cleo` and `dora` join her; between
-# MAGIC these steps everybody else handles some orders.
+# MAGIC `anna` joins first, receives fifty orders and handles them slowly. Then `ben`, `cleo` and `dora` join; between
+# MAGIC these steps the others handle some orders.
 
 # COMMAND ----------
 
@@ -116,9 +116,9 @@ everywhere("ben", "work", "work", "cleo", "work", "work", "dora", "work", "work"
 
 # MAGIC %md
 # MAGIC ## Hashes that drain
-# MAGIC `anna` holds orders of customers that are others' now. Until she has acknowledged them, or given them back,
-# MAGIC the new owners get none of these customers' orders, so that each customer's stay in order. `draining_hashes`
-# MAGIC is a view: which hashes wait, and for whom.
+# MAGIC `anna` holds orders of customers that other consumers own now. Until she acknowledges them or gives them back,
+# MAGIC the new owners get no orders of these customers, so each customer's orders stay in order. The view
+# MAGIC `draining_hashes` shows which hashes wait for which consumer.
 
 # COMMAND ----------
 
@@ -133,9 +133,9 @@ draining.show()
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Nothing waits for ever
-# MAGIC She acknowledges them, `ben` leaves, `emil` joins, and everybody goes on until nothing is left: no hash waits
-# MAGIC for anybody.
+# MAGIC ## The wait ends
+# MAGIC She acknowledges them, `ben` leaves, `emil` joins, and all continue until every order is handled: no hash waits
+# MAGIC for another consumer.
 
 # COMMAND ----------
 
@@ -154,8 +154,8 @@ draining.show()
 
 # MAGIC %md
 # MAGIC ## Who owns what, now
-# MAGIC `hash_ranges` has a row for each range. A hash lies at the place `sticky_key_hash % axis_size + axis_start`,
-# MAGIC so the view joins with the messages; here it says what part of all hashes each consumer owns.
+# MAGIC `hash_ranges` has a row for each range. A hash is at the place `sticky_key_hash % axis_size + axis_start`, so
+# MAGIC the view can be joined with the messages. Here it shows which part of all hashes each consumer owns.
 
 # COMMAND ----------
 
@@ -169,8 +169,8 @@ print(shares.to_string(index=False))
 
 # MAGIC %md
 # MAGIC ## Who owned what, round by round
-# MAGIC The broker's table keeps a row of every consumer for each round that changed something about it, until rounds
-# MAGIC are trimmed. It says the hash ranges where they changed: they hold until the consumer's next row that says some.
+# MAGIC Until rounds are trimmed, the broker's table keeps a row for each consumer and each round that changed it. A row
+# MAGIC has the consumer's hash ranges if they changed; they apply until its next row that has some.
 
 # COMMAND ----------
 

@@ -1,7 +1,7 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Operating
-# MAGIC One consumer is too slow, a second one helps. Backlog, rates and rounds show it.
+# MAGIC One consumer is too slow, so a second one helps. Backlog, rates and rounds show the effect.
 
 # COMMAND ----------
 
@@ -30,7 +30,7 @@ client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=300)  # also o
 
 # MAGIC %md
 # MAGIC ## A steady producer and a slow consumer
-# MAGIC The producer sends a batch of ten orders every tenth of a second. A worker takes ten milliseconds an order.
+# MAGIC The producer sends a batch of ten orders every tenth of a second. A worker needs ten milliseconds per order.
 
 # COMMAND ----------
 
@@ -70,7 +70,7 @@ is_over.wait(SECONDS / 2)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Look at the backlog, and start a second worker
+# MAGIC ## Check the backlog, and start a second worker
 
 # COMMAND ----------
 

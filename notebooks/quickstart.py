@@ -1,9 +1,9 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Quickstart
-# MAGIC Publish a DataFrame to a topic, run a broker in this notebook, consume a subscription as DataFrames, look at its
-# MAGIC state with SQL. Everything lies in one folder, the root: a topic is a Delta table in it, and so is the state of
-# MAGIC its subscriptions.
+# MAGIC Publish a DataFrame to a topic, run a broker in this notebook, consume a subscription as DataFrames, and query
+# MAGIC its state with SQL. Everything lies in one folder, the root: each topic is a Delta table in it, and the state of
+# MAGIC subscriptions is another.
 
 # COMMAND ----------
 
@@ -27,7 +27,7 @@ spark = spark_session()
 
 # MAGIC %md
 # MAGIC ## Publish
-# MAGIC Any frame with a column `payload` will do; `partition_key`, `properties`, `event_time` and others are optional.
+# MAGIC The frame needs a column `payload`; `partition_key`, `properties`, `event_time` and others are optional.
 # MAGIC One publish is one commit.
 
 # COMMAND ----------
@@ -46,9 +46,9 @@ print(published)
 
 # MAGIC %md
 # MAGIC ## Run a broker
-# MAGIC A broker is a streaming query; outside a notebook it is `pulsar-spark broker` or `jobs/broker.py`. This cell may
-# MAGIC be run again: the broker it starts then replaces the one that runs. What a broker and consumers say goes to
-# MAGIC Python's `logging`, which a notebook configures as it likes.
+# MAGIC A broker is a streaming query; outside a notebook you start it with `pulsar-spark broker` or `jobs/broker.py`.
+# MAGIC If you run this cell again, the new broker replaces the running one. Brokers and consumers log with Python's
+# MAGIC `logging`, which a notebook can configure.
 
 # COMMAND ----------
 
@@ -60,10 +60,10 @@ broker.start()
 
 # MAGIC %md
 # MAGIC ## Consume
-# MAGIC The function is called with each delivery. When it returns, the delivery is acknowledged; when it raises, it is
-# MAGIC given back, and the error is logged. What it returns as a frame of outcomes decides row by row. A new
-# MAGIC subscription starts at the earliest message, unless `initial_position="Latest"` says otherwise. With a consumer
-# MAGIC name the cell may be run again while its consumer runs: the new one replaces it.
+# MAGIC The function is called with each delivery. When it returns, the delivery is acknowledged. When it raises, the
+# MAGIC delivery is given back and the error is logged. It can also return a frame of outcomes, one per row. A new
+# MAGIC subscription starts at the earliest message, unless `initial_position` is "Latest". With a consumer name you can
+# MAGIC run the cell again: the new consumer replaces the running one.
 
 # COMMAND ----------
 

@@ -71,7 +71,7 @@ who.show(truncate=False)
 
 # MAGIC %md
 # MAGIC ## Where was the cursor then?
-# MAGIC Rounds are rows: take the last one before the instant.
+# MAGIC Each round is a row: take the last one before the given time.
 
 # COMMAND ----------
 

@@ -28,7 +28,7 @@ client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=300)  # also o
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Two consumers a subscription
+# MAGIC ## Two consumers per subscription
 # MAGIC Exclusive takes one consumer and refuses the second.
 
 # COMMAND ----------
@@ -78,7 +78,7 @@ print({of: len(messages) for of, messages in received.items()})
 
 # MAGIC %md
 # MAGIC ## Anna acknowledges five messages and leaves
-# MAGIC What she had and did not acknowledge goes to Ben. On Exclusive, Ben may subscribe now.
+# MAGIC Ben gets her unacknowledged messages. On Exclusive, Ben may subscribe now.
 
 # COMMAND ----------
 
@@ -95,7 +95,7 @@ print("Ben got after Anna left:", after)
 
 # MAGIC %md
 # MAGIC ## Who got what
-# MAGIC Bars with a dark edge came again.
+# MAGIC Bars with a dark edge are redeliveries.
 
 # COMMAND ----------
 
