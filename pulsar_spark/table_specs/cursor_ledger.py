@@ -6,7 +6,7 @@ from pulsar_spark.table_specs.spec import HASH_RANGES, PROPERTIES, TIME, Column,
 
 CURSOR_LEDGER = TableSpec(
     "cursor_ledger",
-    "a fact of a subscription after a round",
+    "the state of a subscription, consumer, topic or round after a round",
     tuple(
         Column(*c)
         for c in (
@@ -28,7 +28,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "page",
                 pa.int64(),
-                "page, range: first position of the page; a page's rows replace all older rows of the page",
+                "page, range: first position of the page; the rows of a page replace all older rows of it",
             ),
             (
                 "first",
@@ -46,17 +46,21 @@ CURSOR_LEDGER = TableSpec(
             (
                 "status",
                 pa.string(),
-                "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered "
-                "again); letter, waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's "
+                "range: acknowledged, pending (delivered, not acknowledged) or replay (to be "
+                "redelivered); letter, waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's "
                 "own limit of unacknowledged messages holds it back; set_aside: request, topic or "
                 "subscription; housekeeping: rows_removed, files_joined, log_shortened or files_removed",
             ),
-            ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
+            (
+                "consumer_id",
+                pa.string(),
+                "consumer: its id; pending: the consumer that holds the entries; reply: its receiver",
+            ),
             (
                 "delivery_round",
                 pa.int64(),
-                "pending: the round that delivered the entries; waiting_letter: the one behind which it was "
-                "tried first, which names it with join_order",
+                "pending: the round that delivered the entries; waiting_letter: the round after which it was "
+                "tried first; with join_order it identifies the letter",
             ),
             (
                 "redelivery_count",

@@ -6,7 +6,7 @@ from pulsar_spark.table_specs.spec import TIME, Column, TableSpec
 
 LEDGERS = TableSpec(
     "ledgers",
-    "a run of entries of equal batch size in one file of a publish commit",
+    "a run of consecutive entries with the same batch size in one file of a publish commit",
     tuple(
         Column(*c)
         for c in (
@@ -15,17 +15,13 @@ LEDGERS = TableSpec(
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
             ("ledger_id", pa.int64(), "version of the publish commit in the topic's Delta log"),
             ("publish_id", pa.string(), "the commit's publish id"),
-            (
-                "first_entry_id",
-                pa.int64(),
-                "entry id of the run's first entry; of a note on foreign rows how many they are",
-            ),
+            ("first_entry_id", pa.int64(), "entry id of the run's first entry; in a note on foreign rows their number"),
             (
                 "first_position",
                 pa.int64(),
-                "its position: dense and in commit order within the partition; -1 in a note, which is no run: "
-                "without a path it says that "
-                "the commit removed or rewrote rows, with one that the file holds rows which are no publish",
+                "its position, without gaps and in commit order within the partition. -1 in a note, which is not a "
+                "run: without a path the commit removed or rewrote rows, with a path the file has rows that are not "
+                "valid messages",
             ),
             ("entries", pa.int64(), "entries in the run"),
             ("batch_size", pa.int32(), "messages in each entry of the run"),
@@ -34,30 +30,30 @@ LEDGERS = TableSpec(
             ("bytes", pa.int64(), "size of the file; shared by the runs of one file"),
             ("has_delayed", pa.bool_(), "some entry of the file has a deliver-at time"),
             ("has_chunks", pa.bool_(), "some entry of the file is a chunk"),
+            ("has_keys", pa.bool_(), "some entry of the file may have a key; false only if the log says that none has"),
             (
-                "has_keys",
-                pa.bool_(),
-                "some entry of the file may have a key: false only where the log says that none has",
+                "path",
+                pa.string(),
+                "the file, relative to the topic's table; a hint, because OPTIMIZE may have replaced it",
             ),
-            ("path", pa.string(), "the file, relative to the topic's table; a hint, as OPTIMIZE may have replaced it"),
             (
                 "delayed_after",
                 pa.int64(),
-                "entries with a deliver-at time behind this instant (microseconds since 1970) wait in the delay index, "
-                "the others do not wait; null = none of them does, or numbered by an earlier release",
+                "entries with a deliver time after this instant (microseconds since 1970) wait in the delay index, the "
+                "others do not; null = none waits, or an earlier release numbered the run",
                 2,
             ),
             (
                 "chunks_from",
                 pa.int64(),
-                "to know what the chunks of the run make up, read those from this position on; null = it has none, or "
-                "was numbered by an earlier release",
+                "the position from which to read chunks to put those of the run together; null = it has none, or an "
+                "earlier release numbered it",
                 2,
             ),
             (
                 "has_encoded",
                 pa.bool_(),
-                "some payload of the file is compressed or encrypted; null = none, or numbered by an earlier release",
+                "some payload of the file is compressed or encrypted; null = none, or an earlier release numbered it",
                 2,
             ),
         )
@@ -76,8 +72,8 @@ DELAY_INDEX = TableSpec(
             ("partition", pa.int32(), "partition, -1 where the topic has none", 2),
             ("due_time", TIME, "entry: its deliver time; segment: that of the partition's first entry in it", 2),
             ("last_due_time", TIME, "segment: the deliver time of the partition's last entry in it", 2),
-            ("position", pa.int64(), "entry: its position; indexed: the first position of a stretch", 2),
-            ("last_position", pa.int64(), "indexed: the last position of the stretch, inclusive", 2),
+            ("position", pa.int64(), "entry: its position; indexed: the first position of a range", 2),
+            ("last_position", pa.int64(), "indexed: the last position of the range, inclusive", 2),
             (
                 "sticky_key_hash",
                 pa.int32(),

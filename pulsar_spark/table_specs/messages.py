@@ -29,12 +29,12 @@ MESSAGES = TableSpec(
             ("batch_size", pa.int32(), "messages in the entry: 1 outside a batch"),
             ("partition", pa.int32(), "partition of the topic; -1 where the topic has none"),
             ("partition_key", pa.string(), "key for routing, Key_Shared and compaction"),
-            ("ordering_key", pa.string(), "key for Key_Shared that goes before the partition key"),
+            ("ordering_key", pa.string(), "key for Key_Shared, used instead of the partition key"),
             ("payload", pa.binary(), "the bytes; null is Pulsar's null value"),
             ("properties", PROPERTIES, "the application's own names and values"),
-            ("event_time", TIME, "the application's time; null where it gave none"),
+            ("event_time", TIME, "event time set by the application; null if there is none"),
             ("publish_time", TIME, "the producer's clock at publishing"),
-            ("deliver_at_time", TIME, "not to be delivered before; null = at once"),
+            ("deliver_at_time", TIME, "delivered no earlier than this; null = at once"),
             ("producer_name", pa.string(), "name of the producer, unique among those connected"),
             ("sequence_id", pa.int64(), "the producer's own number of the message"),
             ("uuid", pa.string(), "joins the chunks of one message; null for a message in one piece"),
@@ -45,9 +45,9 @@ MESSAGES = TableSpec(
             (
                 "sticky_key_hash",
                 pa.int32(),
-                "Murmur3 of the sticky key of the entry's first message, sign bit cleared: 31 bits, where the producer "
-                "computed it (its slot is the hash modulo 65536; selectors before 4.0 use the whole hash); null: "
-                "whoever needs it computes it",
+                "Murmur3 of the sticky key of the entry's first message, sign bit cleared: 31 bits, if the producer "
+                "computed it. Its slot is the hash modulo 65536; selectors before 4.0 use the whole hash. null = "
+                "the reader computes it",
                 2,
             ),
             ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text", 2),
@@ -55,7 +55,7 @@ MESSAGES = TableSpec(
             ("compression", pa.string(), "LZ4, ZLIB, ZSTD or SNAPPY, of the whole message; null = not compressed", 2),
             ("uncompressed_size", pa.int64(), "bytes of the message before compression; null = not compressed", 2),
             ("encryption_keys", ENCRYPTION_KEYS, "the data key, encrypted for each reader; null = not encrypted", 2),
-            ("encryption_algo", pa.string(), "what the data key was encrypted with, as the client names it", 2),
+            ("encryption_algo", pa.string(), "algorithm that encrypted the data key, as the client names it", 2),
             ("encryption_param", pa.binary(), "initialization vector of the encrypted payload", 2),
         )
     ),
@@ -66,7 +66,7 @@ CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_siz
 
 COMPACTED = TableSpec(
     "compacted",
-    "a message of a topic that is the latest of its key: beside what says where it lies, as the topic's table has it",
+    "the latest message of a key, with its position and the columns of the topic's table",
     (
         Column("ledger_id", pa.int64(), "ledger of its message id: version of the publish commit"),
         Column("position", pa.int64(), "position of its entry"),
@@ -105,9 +105,9 @@ REPROCESSING = TableSpec(
             ("partition", pa.int32(), "claim, sent: partition of the letter"),
             ("position", pa.int64(), "claim, sent: position of the letter"),
             ("cause", pa.string(), "claim, sent: why the letter was written"),
-            ("replays", pa.int32(), "claim, sent: how often the message will have been sent back with this time"),
+            ("replays", pa.int32(), "claim, sent: how often the message has been sent back, including this time"),
             ("publish_id", pa.string(), "chunk, sent: publish id of the commit"),
-            ("letters", pa.int64(), "chunk: letters that were sent; the others the job's function dropped"),
+            ("letters", pa.int64(), "chunk: letters that were sent; the job's function dropped the others"),
         )
     ),
 )
@@ -122,11 +122,15 @@ SCHEMAS = TableSpec(
             ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created again starts clean"),
             ("schema_version", pa.int32(), "number of the version: 0, 1, 2... of the topic, a removal included"),
             ("schema_type", pa.string(), "AVRO, JSON, STRING...; NONE in a removal"),
-            ("name", pa.string(), "what the schema is called"),
+            ("name", pa.string(), "name of the schema"),
             ("schema", pa.string(), "the definition, as its client wrote it"),
             ("properties", PROPERTIES, "the application's own names and values"),
-            ("create_time", TIME, "the clock of who brought it"),
-            ("is_removed", pa.bool_(), "versions up to this one are kept for their messages, and hold back no new one"),
+            ("create_time", TIME, "when it was added, by the clock of the writer"),
+            (
+                "is_removed",
+                pa.bool_(),
+                "a deletion: versions up to this one are kept for their messages, but new schemas need not fit them",
+            ),
         )
     ),
 )

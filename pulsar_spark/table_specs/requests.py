@@ -9,11 +9,11 @@ VALID_UNTIL = "valid_until_ms"
 
 REQUESTS = TableSpec(
     "requests",
-    "something a client asks of the broker",
+    "a request of a client to the broker",
     tuple(
         Column(*c)
         for c in (
-            ("request_id", pa.string(), "names the request; its reply carries it"),
+            ("request_id", pa.string(), "id of the request, which its reply repeats"),
             (
                 "kind",
                 pa.string(),
@@ -22,26 +22,26 @@ REQUESTS = TableSpec(
                 "create_subscription, skip, clear_backlog, expire, reschedule, policy, unload, retry_set_aside, "
                 "drop_set_aside, retry_waiting_letters, drop_waiting_letters, rebuild_delay_index",
             ),
-            ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
+            ("client_id", pa.string(), "the client process; each request of it renews the leases of all its consumers"),
             ("consumer_id", pa.string(), "one consumer of the client, on all partitions of its topics"),
             ("topic", pa.string(), "full name of the topic, without a partition"),
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
             ("subscription", pa.string(), "name of the subscription"),
-            ("first", pa.int64(), "first position asked about"),
-            ("last", pa.int64(), "last position asked about, inclusive"),
+            ("first", pa.int64(), "first position of the request"),
+            ("last", pa.int64(), "last position of the request, inclusive"),
             (
                 "ack_set",
                 pa.list_(pa.int64()),
                 "batch indexes still unacknowledged, 64 a word, low bit first; null = the whole entry",
             ),
-            ("permits", pa.int64(), "messages the consumer can take on top of those asked for before (flow)"),
-            ("delay_ms", pa.int64(), "how long to wait before giving back (negative_ack)"),
+            ("permits", pa.int64(), "messages that the consumer can take in addition to earlier permits (flow)"),
+            ("delay_ms", pa.int64(), "delay before the redelivery (negative_ack)"),
             ("request_time", TIME, "the client's clock"),
             (
                 "properties",
                 PROPERTIES,
-                "what only one kind of request needs; valid_until_ms, where somebody waits for "
-                "the answer: refused with Timeout from then on",
+                "arguments of one kind of request; valid_until_ms if a caller waits for the "
+                "answer: refused with Timeout from then on",
             ),
         )
     ),

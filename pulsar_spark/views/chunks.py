@@ -57,8 +57,9 @@ def read_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Iterator[lis
 
 
 class Counted(NamedTuple):
-    """How many messages are not complete, how many of them are open, how many chunks are there of them all, and when
-    the oldest was published."""
+    """How many messages are not complete, how many of them are open, number of existing chunks of them all, and when
+    the oldest was published.
+    """
 
     messages: int
     still_open: int

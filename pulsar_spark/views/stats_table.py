@@ -39,12 +39,8 @@ STATS = TableSpec(
             ("bytes", pa.int64(), "topic partition: bytes stored"),
             ("backlog", pa.int64(), "subscription: entries not acknowledged, a batch as one"),
             ("unacked", pa.int64(), "messages delivered and not acknowledged"),
-            (
-                "oldest_unacked_seconds",
-                pa.float64(),
-                "how long ago the oldest delivery was made that is not acknowledged; null for none",
-            ),
-            ("delayed", pa.int64(), "subscription: entries of the backlog that wait for a time that is to come"),
+            ("oldest_unacked_seconds", pa.float64(), "age of the oldest unacknowledged delivery; null for none"),
+            ("delayed", pa.int64(), "subscription: entries of the backlog that wait for their deliver time"),
             ("dead", pa.int64(), "subscription: messages in its dead letter topic"),
             ("delivered", pa.int64(), "messages delivered since the subscription was made, or the consumer connected"),
             ("redelivered", pa.int64(), "messages among them that had been delivered before"),
@@ -62,8 +58,8 @@ STATS = TableSpec(
             (
                 "draining_hashes",
                 pa.int64(),
-                "subscription: sticky-key hashes that wait for another consumer than their owner; consumer: those that "
-                "wait for it; null unless KeyShared",
+                "subscription: sticky-key hashes that wait for a consumer other than their owner; consumer: "
+                "hashes that wait for it; null unless KeyShared",
             ),
             ("draining_unacked", pa.int64(), "messages delivered and not acknowledged of these hashes; null likewise"),
             (
@@ -74,12 +70,12 @@ STATS = TableSpec(
                 "served",
             ),
             ("error_kind", pa.string(), "stopped or set_aside: which of the two the error is; null likewise"),
-            ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
             (
-                "deleted",
+                "foreign",
                 pa.int64(),
-                "topic partition: messages that were deleted from the table, other than by trimming",
+                "topic partition: rows added to the table by other writers that are not valid messages",
             ),
+            ("deleted", pa.int64(), "topic partition: messages deleted from the table, except by trimming"),
             ("lost", pa.int64(), "topic partition: messages whose file was deleted by hand"),
         )
     ),

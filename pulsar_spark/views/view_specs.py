@@ -26,7 +26,7 @@ class ViewSpec(NamedTuple):
 VIEWS = (
     ViewSpec(
         "cursors",
-        "where a subscription stands on one topic partition",
+        "the position of a subscription on one topic partition",
         "cursor",
         (
             "topic",
@@ -46,7 +46,7 @@ VIEWS = (
     ),
     ViewSpec(
         "pending_acks",
-        "a range of entries delivered to a consumer and not acknowledged, or waiting to be delivered again",
+        "a range of entries that were delivered and not acknowledged, or wait for their redelivery",
         "range",
         (
             "topic",
@@ -96,7 +96,7 @@ VIEWS = (
     ),
     ViewSpec(
         "housekeeping",
-        "what a broker did to keep a table small, as the round behind it says",
+        "what a broker did to keep a table small, as recorded in the next round",
         "housekeeping",
         ("round_time", "topic", "status", "entries", "round"),
     ),
@@ -104,14 +104,14 @@ VIEWS = (
 
 HASH_OWNERS = TableSpec(
     "hash_ranges",
-    "a range of sticky-key hashes that a consumer owns on a KeyShared subscription, or that nobody does",
+    "a range of sticky-key hashes on a KeyShared subscription and the consumer that owns it, if any",
     tuple(
         Column(*c)
         for c in (
             ("topic", pa.string(), "full name of the topic, without a partition"),
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
             ("subscription", pa.string(), "name of the subscription"),
-            ("consumer_name", pa.string(), "name of the owner; null = nobody, so that the keys in the range wait"),
+            ("consumer_name", pa.string(), "name of the owner; null = no owner, so that the keys in the range wait"),
             ("consumer_id", pa.string(), "its id; null likewise"),
             ("range_start", pa.int64(), "first place of the range"),
             (
@@ -119,15 +119,15 @@ HASH_OWNERS = TableSpec(
                 pa.int64(),
                 "last place of it, inclusive; a hash lies at the place sticky_key_hash % axis_size + axis_start",
             ),
-            ("axis_size", pa.int64(), "how many places there are: 65536 or 65535 slots, or all hashes of 31 bits"),
+            ("axis_size", pa.int64(), "number of places: 65536 or 65535 slots, or all hashes of 31 bits"),
             ("axis_start", pa.int64(), "the first place: 0, or 1 on the ring of 4.0"),
             (
                 "sharers",
                 pa.int32(),
-                "consumers that share the range, 1 but for those of one name on a ring: this one's are the hashes with "
-                "sticky_key_hash % sharers = share",
+                "consumers that share the range: more than 1 only for those of one name on a ring. Each owns "
+                "the hashes with sticky_key_hash % sharers = share",
             ),
-            ("share", pa.int32(), "which of the sharers this one is, from 0"),
+            ("share", pa.int32(), "number of this consumer among the sharers, from 0"),
         )
     ),
 )
@@ -142,20 +142,20 @@ DRAINING_HASHES = TableSpec(
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
             ("subscription", pa.string(), "name of the subscription"),
             ("sticky_key_hash", pa.int32(), "the hash, as messages have it"),
-            ("owner_name", pa.string(), "the consumer that gets the next entries of it; null = nobody owns it"),
+            ("owner_name", pa.string(), "the consumer that gets its next entries; null = no owner"),
             ("owner_id", pa.string(), "its id; null likewise"),
-            ("consumer_name", pa.string(), "the consumer that is waited for"),
+            ("consumer_name", pa.string(), "the consumer that must acknowledge or give back entries first"),
             ("consumer_id", pa.string(), "its id"),
             (
                 "is_draining",
                 pa.bool_(),
-                "the consumer is not the owner: the hash drains; false = its owner gave an entry back, which is waited "
-                "for",
+                "the consumer is not the owner: the hash drains; false = the owner gave an "
+                "entry back, which comes first",
             ),
-            ("first", pa.int64(), "lowest position among the entries that are waited for"),
+            ("first", pa.int64(), "lowest position among these entries"),
             ("entries", pa.int64(), "how many they are"),
-            ("messages", pa.int64(), "messages of them that are not acknowledged"),
-            ("due_time", TIME, "from when on the first of them comes back, by the broker's clock; null = it does not"),
+            ("messages", pa.int64(), "unacknowledged messages in these entries"),
+            ("due_time", TIME, "when the first of them comes back, by the broker's clock; null = it does not"),
         )
     ),
 )
@@ -171,12 +171,13 @@ SCHEDULED = TableSpec(
             ("position", pa.int64(), "its position"),
             ("ledger_id", pa.int64(), "ledger of its message id"),
             ("entry_id", pa.int64(), "entry of its message id, as its messages have it"),
-            ("publish_id", pa.string(), "publish id of its messages, which with entry id and partition names them"),
+            ("publish_id", pa.string(), "publish id of its messages; with entry id and partition it identifies them"),
             ("due_time", TIME, "when it is delivered"),
             (
                 "subscriptions",
                 pa.list_(pa.string()),
-                "those it waits for, by name; those that moved it to another time have a row of their own",
+                "names of the subscriptions for which it waits; a subscription that moved it to "
+                "another time has its own row",
             ),
         )
     ),
@@ -184,27 +185,31 @@ SCHEDULED = TableSpec(
 
 CHUNKS = TableSpec(
     "chunks",
-    "a chunked message that is not complete, or chunks that came when their message was not begun",
+    "an incomplete chunked message, or chunks whose message had not begun",
     tuple(
         Column(*c)
         for c in (
             ("topic", pa.string(), "full name of the topic, without a partition"),
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
             ("producer_name", pa.string(), "name of the producer"),
-            ("uuid", pa.string(), "joins the chunks of one message, with the producer's name"),
-            ("num_chunks_from_msg", pa.int32(), "chunks of the message, as the first of those there says"),
-            ("total_chunk_msg_size", pa.int64(), "bytes of the whole message, as it says"),
-            ("chunks", pa.int64(), "how many chunks are there"),
+            ("uuid", pa.string(), "connects the chunks of one message, with the producer's name"),
+            ("num_chunks_from_msg", pa.int32(), "number of chunks, according to the first existing one"),
+            ("total_chunk_msg_size", pa.int64(), "bytes of the whole message, according to the same chunk"),
+            ("chunks", pa.int64(), "number of existing chunks"),
             (
                 "missing",
                 pa.list_(pa.struct({"first": pa.int32(), "last": pa.int32()})),
-                "the chunk ids that are not, as ranges, both ends inclusive",
+                "missing chunk ids as ranges, both ends inclusive",
             ),
-            ("first", pa.int64(), "position of the first chunk that is there"),
+            ("first", pa.int64(), "position of the first existing chunk"),
             ("last", pa.int64(), "position of the last one"),
             ("since", TIME, "when the first of them was published, by the producer's clock"),
-            ("is_open", pa.bool_(), "what is missing may still come; false = it makes no message any more"),
-            ("reason", pa.string(), "why it is not complete"),
+            (
+                "is_open",
+                pa.bool_(),
+                "the missing chunks may still come; false = the message can no longer become complete",
+            ),
+            ("reason", pa.string(), "why it is incomplete"),
         )
     ),
 )
@@ -215,7 +220,7 @@ HISTORY = TableSpec(
     tuple(
         Column(*c)
         for c in (
-            ("time", TIME, "when: by the broker's clock for what it did, by the client's for what was asked"),
+            ("time", TIME, "time of the event, by the clock of the broker, or of the client for a request"),
             (
                 "event",
                 pa.string(),
@@ -225,8 +230,8 @@ HISTORY = TableSpec(
             ),
             ("topic", pa.string(), "full name of the topic, without a partition"),
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
-            ("subscription", pa.string(), "name of the subscription; null of what was deleted, for everybody"),
-            ("first", pa.int64(), "first position; null = everything up to the last, or no entries in particular"),
+            ("subscription", pa.string(), "name of the subscription; null for a deletion, which concerns all"),
+            ("first", pa.int64(), "first position; null = everything up to the last, or no particular entries"),
             ("last", pa.int64(), "last position, inclusive"),
             (
                 "ack_set",
@@ -235,7 +240,7 @@ HISTORY = TableSpec(
                 "a delivery, "
                 "none of an acknowledgement or a deletion; of a letter those it is of",
             ),
-            ("consumer_name", pa.string(), "name of the consumer that received, asked or left"),
+            ("consumer_name", pa.string(), "name of the consumer that received, requested or left"),
             ("consumer_id", pa.string(), "its id"),
             (
                 "redelivery_count",
@@ -243,8 +248,8 @@ HISTORY = TableSpec(
                 "delivered, retry_lettered, dead_lettered: how often the entries had been given back",
             ),
             ("delay_ms", pa.int64(), "negatively_acknowledged: how long to wait before they are delivered again"),
-            ("round", pa.int64(), "the round in which the broker did it; null for what was asked"),
-            ("request_id", pa.string(), "the request that asked; null for what the broker did by itself"),
+            ("round", pa.int64(), "the round of the event; null for a request"),
+            ("request_id", pa.string(), "the request; null for what the broker did by itself"),
             ("reason", pa.string(), "consumer_left: why"),
             (
                 "properties",

@@ -59,7 +59,7 @@ def test_foreign_rows_of_an_older_table_are_passed_over_counted_and_removed(root
     stats = root.stats()
     assert (stats["foreignMessages"], stats["msgInCounter"], stats["subscriptions"]["s"]["msgBacklog"]) == (1, 2, 0)
     assert "error" not in stats
-    assert "commit 2 added 1 rows that are no publish" in caplog.text
+    assert "commit 2 added 1 rows that are not valid messages" in caplog.text
     would = root.admin.mend("t", dry_run=True)
     assert [(each["version"], each["what"], each["rows"]) for each in would] == [(2, "foreign", 1)]
     assert root.table().version() == 3
