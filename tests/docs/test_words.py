@@ -31,7 +31,7 @@ AVOIDED = {
     r"\bsimply|obviously|of course|just\b": "leave it out",
 }
 """Phrases that make a reader go back, or add nothing, and what to write."""
-MOST_WORDS = 40
+MOST_WORDS = 30
 """Of a sentence; 25 as a rule."""
 WRITTEN_BY_HAND = [
     page
