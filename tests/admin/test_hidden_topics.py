@@ -38,7 +38,7 @@ def test_a_partitioned_topic_hides_no_topic(admin, root_url, index):
 def test_a_topic_is_not_made_where_a_partitioned_one_hides_it(admin, root_url, index):
     admin.create_partitioned_topic("x", 2)
     for make in (admin.create_topic, lambda name: admin.create_partitioned_topic(name, 3)):
-        with pytest.raises(NotAllowedError, match=f"x-partition-{index}' cannot be made.*choose another name"):
+        with pytest.raises(NotAllowedError, match=f"x-partition-{index}' cannot be created.*choose another name"):
             make(f"x-partition-{index}")
     assert made(root_url) == ["x"]
 

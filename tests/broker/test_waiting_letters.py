@@ -342,7 +342,7 @@ def test_messages_deleted_before_their_letter_was_written_are_counted(engine, ca
         engine.round([ON.negative_ack("A", 0, 2)], 3000)
     settle(engine, 3)
     assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), Letter(-1, 1, 2, 2), Letter(-1, 2, -1, 2)]
-    assert "2 messages died" in caplog.text
+    assert "2 messages were deleted or trimmed before" in caplog.text
     for _ in range(2):
         counted = {
             key.subscription: messages for key, messages in engine.rounds.bundle.waiting_letters.letterless.items()

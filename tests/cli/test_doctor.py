@@ -44,7 +44,7 @@ def test_doctor_and_repair(run, layout):
     found = finding["kind"], finding["table"], finding["command"]
     assert found == ("broken_commit", "requests", "pulsar-spark repair")
     assert "pulsar-spark repair" in re.sub(r"[\s│]+", " ", run("doctor", code=1))
-    assert "would be mended" in run("repair", "--dry-run")
+    assert "would be repaired" in run("repair", "--dry-run")
     [mended] = json.loads(run("repair", "requests", "--json"))
     assert mended["is_done"] and len(mended["files"]) == 1
     assert run("repair").strip() == "nothing to repair"
@@ -132,7 +132,7 @@ def test_migrate_says_from_where_to_where_and_what(tmp_path):
 
     assert "pulsar-spark migrate" in re.sub(r"[\s│]+", " ", " ".join(run("doctor", code=1)))
     rehearsed = run("migrate", "--dry-run")
-    assert rehearsed[-1] == "layout 1 -> 2 (dry run)" and rehearsed[-2].startswith("layout 2: room for Key_Shared")
+    assert rehearsed[-1] == "layout 1 -> 2 (dry run)" and rehearsed[-2].startswith("layout 2: columns for Key_Shared")
     assert run("migrate") == [*rehearsed[:-1], "layout 1 -> 2"]
     assert run("migrate") == ["layout 2"] and run("doctor") == ["sound, layout 2"]
     [line] = run("migrate", "--json")

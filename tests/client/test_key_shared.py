@@ -88,7 +88,7 @@ def test_on_partitions_and_several_topics_each_has_its_owners(client, broker):
     "ranges, options, error, words",
     [
         ([(9, 20)], {}, pulsar.ConsumerAssignError, "9 to 20 overlaps 0 to 9 of consumer 'a'"),
-        ([(20, 10)], {}, pulsar.ConsumerAssignError, "20 to 10 is no hash range"),
+        ([(20, 10)], {}, pulsar.ConsumerAssignError, "20 to 10 is not a hash range"),
         ([(20, 30), (20, 30)], {}, pulsar.ConsumerAssignError, "20 to 30 overlaps 20 to 30 of consumer 'b'"),
         (None, {}, pulsar.SubscriptionBusy, "key_shared mode STICKY"),
         ([(20, 30)], {"out_of_order": True}, pulsar.ConsumerBusy, "without allow_out_of_order_delivery"),

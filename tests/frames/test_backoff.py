@@ -86,7 +86,9 @@ def test_the_pause_grows_to_a_minute_and_is_told_and_a_success_resets_it(served,
         (RuntimeError, "the database is gone"),
         (ValueError, "another one"),
     }
-    assert "the function raised, 3 messages" in told[8].getMessage() and "called again in 60 s" in told[8].getMessage()
+    assert (
+        "the function raised, 3 messages" in told[8].getMessage() and "the next call is in 60 s" in told[8].getMessage()
+    )
 
 
 def test_stop_ends_a_pause_at_once_and_the_error_stays_known(served, publish):

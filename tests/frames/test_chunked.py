@@ -123,7 +123,7 @@ def test_what_is_too_large_is_refused_without_chunking(spark, tmp_path):
         publish(frame, root, "t", max_message_size=1000)
     with pytest.raises(InvalidMessage, match="the metadata alone takes [0-9]+ of the 600 bytes"):
         publish(frame, root, "t", max_message_size=600, chunking=True)
-    with pytest.raises(InvalidConfiguration, match="chunk_max_message_size 10 says nothing"):
+    with pytest.raises(InvalidConfiguration, match="chunk_max_message_size 10 needs chunking=True"):
         publish(frame, root, "t", chunk_max_message_size=10)
     with pytest.raises(InvalidConfiguration, match="max_message_size 0"):
         publish(frame, root, "t", max_message_size=0, chunking=True)

@@ -222,7 +222,7 @@ def test_files_that_are_gone_are_not_removed_again(tmp_path):
 
 
 def test_files_that_may_still_be_read_are_not_vacuumed_away(engine):
-    with pytest.raises(NotAllowedError, match="1 hour at least"):
+    with pytest.raises(NotAllowedError, match="at least 1 hour"):
         vacuum(engine.layout, engine.layout.broker_table("cursor_ledger"), hours=0)
 
 

@@ -216,7 +216,7 @@ def test_a_publish_whose_commit_was_torn_is_delivered_after_mending(root, how, v
     eventually(lambda: root.stats().get("error"))
     would = root.admin.mend("t", dry_run=True)
     assert [each["version"] for each in would] == list(versions) and all(
-        "would be mended" in each["text"] for each in would
+        "would be repaired" in each["text"] for each in would
     )
     assert [each["version"] for each in root.admin.mend("t")] == list(versions)
     assert receive(consumer, 2 * len(versions)) == [f"{version}-{number}" for version in versions for number in (0, 1)]
