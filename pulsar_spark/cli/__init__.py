@@ -1,5 +1,4 @@
-"""The command line: argument parsing and printing only; the verbs are those of ``pulsar-admin`` and
-``pulsar-client``."""
+"""The command line: it parses arguments and prints. Its verbs are those of ``pulsar-admin`` and ``pulsar-client``."""
 
 from pulsar_spark.cli.main import app, main
 

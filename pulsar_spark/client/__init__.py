@@ -1,1 +1,1 @@
-"""The API of the ``pulsar`` package, without a JVM: what an application calls, and what directly serves it."""
+"""The API of the ``pulsar`` package, without a JVM: the classes that an application uses, and their helpers."""

@@ -1,5 +1,6 @@
 """The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, read
-topics, list and send back dead letters, read stats."""
+topics, list and send back dead letters, read statistics.
+"""
 
 from pulsar_spark.frames.consumer import consume
 from pulsar_spark.frames.consumption import Consumption

@@ -1,2 +1,1 @@
-"""The line to the broker that every client needs: requests out, replies and deliveries in, quotas, signs of life. No
-JVM."""
+"""Each client's connection to the broker: requests out, replies and deliveries in, quotas, signs of life. No JVM."""

@@ -1,5 +1,4 @@
-"""What people look at: views for SQL, statistics, history, the catalog of what exists. Nothing here decides
-anything."""
+"""Views for SQL, statistics, history, and the catalog of what exists. Nothing here decides anything."""
 
 from typing import TYPE_CHECKING
 
