@@ -93,7 +93,7 @@ def test_files_that_cannot_hold_what_is_wanted_are_not_opened(tmp_path):
     first, last = (file.path for commit in TableLog(tmp_path / "t").commits(-1) for file in commit.added)
     (tmp_path / "t" / first).unlink()
     assert len(read(tmp_path / "t", ["number"], [term("number", ">=", 150)])) == 50
-    with pytest.raises(CorruptState, match=f"{first}.* is gone"):
+    with pytest.raises(CorruptState, match=f"{first}.* is missing"):
         read(tmp_path / "t", ["number"], [term("number", ">", 98)])
 
 
