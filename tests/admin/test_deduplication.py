@@ -30,7 +30,7 @@ def test_by_command(layout):
             assert run(layout, group, "get-deduplication", scope, "--json") == "false\n"
             run(layout, group, "remove-deduplication", scope)
             assert run(layout, group, "get-deduplication", scope, "--json") == "null\n"
-        with pytest.raises(InvalidConfiguration, match="on or off"):
+        with pytest.raises(InvalidConfiguration, match="neither on nor off"):
             run(layout, "topics", "set-deduplication", "t")
     with pytest.raises(ValueError, match="enabled"):
         Admin(f"delta:{layout.root}").set_deduplication("public/default", "yes")
