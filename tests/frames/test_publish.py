@@ -201,7 +201,7 @@ def test_an_explicit_partition_is_kept(spark, root, layout):
         (["'x' as payload", "'k' as key", "'k' as partition_key"], {}, InvalidMessage, "mean the same"),
         (["'x' as payload", "9 as event_time"], {}, InvalidMessage, "cast it to timestamp"),
         (["'x' as payload", "9 as properties"], {}, InvalidMessage, "map<string,string>"),
-        (["'x' as payload"], {"properties_from": ["colour"]}, InvalidMessage, "has not"),
+        (["'x' as payload"], {"properties_from": ["colour"]}, InvalidMessage, "has only"),
         (["'x' as payload", "3 as partition"], {}, InvalidMessage, "partition 3"),
         (["'x' as payload", "-1 as partition"], {}, InvalidMessage, "partition -1"),
         (["'xyz' as payload"], {"max_message_size": 2}, MessageTooBig, "3 bytes"),
