@@ -43,7 +43,10 @@ consumers, refused = {}, []
 for name, kind in TYPES.items():
     for consumer in ("anna", "ben"):
         try:
-            consumers[name, consumer] = client.subscribe("orders", name, consumer_name=consumer, consumer_type=kind)
+            priority = int((name, consumer) == ("failover", "ben"))  # 0 is the better one: Anna is active
+            consumers[name, consumer] = client.subscribe(
+                "orders", name, consumer_name=consumer, consumer_type=kind, priority_level=priority
+            )
         except pulsar.ConsumerBusy as error:
             refused.append((name, consumer))
             print(error)
