@@ -47,7 +47,7 @@ def wholes_of(
     chunked = ChunkedMessages(state.topic.path, EntryReader(), spans_of)
     firsts, lasts = state.chunks(partition).units(int(positions[0]), int(positions[-1]))
     units = {last: first for first, last in zip(firsts.tolist(), lasts.tolist())}
-    units = {last: first for last, first in units.items() if last in positions}
+    units = {last: units[last] for last in positions.tolist() if last in units}
     made_of = chunked.parts(units)
     incomplete = {last: first for last, first in units.items() if not len(made_of[last])}
     lost = lost_messages(state.topic.path, spans_of, incomplete, ("uuid",)) if incomplete else {}
