@@ -1,26 +1,16 @@
-"""Payloads of chunked messages, put together where the rows of their last chunks are read.
+"""Put the payloads of chunked messages together in Python workers, where the rows of their last chunks are read.
 
-Which chunks make up a message is found before, by a ``groupBy`` on uuid over columns of a few bytes (see chunk_groups).
-Of each message there is the row of its last chunk then, without the payload (see last_chunks), and a Python worker
-reads the payload, as a client does (:meth:`ChunkedMessages.joined`): a row group after the other, once for all messages
-that lie in it. So no payload is shuffled, none is read where nobody asks for the column, and what cannot be put
-together is an error of its message alone.
+Which chunks make up a message is known before (see chunk_groups), and so is the row of its last chunk (see
+last_chunks). A worker reads the payloads as a client does (:meth:`ChunkedMessages.joined`), row group by row group. So
+no payload is shuffled, and none is read unless the column is needed. A message that cannot be put together is an error
+of its own.
 
-Most of the time goes into copies, and into memory that is new. So a worker puts each payload in place as it is decoded,
-where the one before it lay, and gives it to Spark as text, which a row of Spark takes straight from Arrow's memory:
-7 messages of 64 MB came at 0.60 of the rate of a plain read, before at 0.46, one of 1 GiB at 0.38, before at 0.29 (two
-cores, in turn in the same minutes). 1 GiB is read, joined and handed over by one task, one after the other.
-``listagg`` and its shuffle took 2.4 s where workers took 1.3 for 448 MB.
-A message of 1 GiB takes a worker 1.6 times its size, the JVM once outside the heap and, of a heap of 3 GiB, most: the
-payload, and a row of it, which is no larger because the payload comes in halves: in one piece it took a heap of 4 GiB.
-Less is not to be had of a worker: one that makes as many bytes of nothing costs the JVM as much, 3.1 times the message
-above an idle one (later ones 3.5), where plainly reading them from Parquet takes 6.8. Spark 4.2 would hand the columns
-of a UDF on without a row, but only where what lies below it comes in columns, too, as a file's do and a local frame's
-do not.
-A filter on the payload has Spark read it twice.
+Copies dominate the cost. A worker decodes payloads into one reused buffer and returns them as text, which Spark reads
+from Arrow's memory without a copy. Payloads go in two halves, so that Spark's row buffer does not grow beyond their
+size. A filter on the payload makes Spark read it twice.
 
-Chunks are read when the rows are: one that was deleted or rewritten since the frame was made makes its message an
-error, and one that OPTIMIZE has moved is found where it is now.
+Chunks are read when the rows are read. If one was deleted or rewritten since, the message is an error; one that
+OPTIMIZE moved is found in its new file.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,17 +43,19 @@ NOTHING = -(1 << 63)
 _AS_TEXT = pa.struct({"payload": pa.string(), PAYLOAD_ERROR: pa.string()})
 _HALVES = ("begin", "end")
 _IN_HALVES_TYPE = f"struct<begin: string, end: string, {PAYLOAD_ERROR}: string>"
-"""What workers give. Spark copies binary out of Arrow's memory before it makes a row of it, and text it does not; nor
-does it look whether it is any. A row that is too small for what comes next is made twice as large as it must be (see
-BufferHolder.grow): with the first half of a payload in it there is room for the second, and for no more."""
+"""The type that workers return. Spark copies binary out of Arrow's memory, but not text, and does not check that text
+is valid. Its row buffer doubles when it is too small (BufferHolder.grow): after the first half of a payload, the second
+fits exactly."""
 _PLACE = ("partition", "position")
 _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 
 
 class Parts(NamedTuple):
-    """Positions of chunks in *partition* and, of each, that of its message's last one; the bytes of its payload and
-    what it says of all of them (:data:`NOTHING` for null) where somebody has looked, and these payloads where they are
-    few bytes."""
+    """Chunks in *partition*: the position of each, and that of its message's last chunk.
+
+    *sizes* are payload bytes, *said* the total sizes that chunks state (:data:`NOTHING` for null); both are None if not
+    read. *payloads* are kept only if they are small.
+    """
 
     partition: int
     positions: np.ndarray
@@ -74,13 +66,13 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, partition: int, found: dict[int, np.ndarray]) -> "Parts":
-        """Of messages, by the position of the last chunk."""
+        """Parts from chunk positions by the position of the last chunk."""
         sizes = [len(parts) for parts in found.values()]
         positions = np.concatenate([np.zeros(0, np.int64), *found.values()])
         return cls(partition, positions, np.repeat(np.array([*found], np.int64), sizes))
 
     def of_messages(self, lasts: Sequence[int]) -> "Parts":
-        """Those of the messages that end at *lasts*."""
+        """The parts of the messages that end at *lasts*."""
         is_asked = np.isin(self.lasts, lasts)
         of_numbers = (each if each is None else each[is_asked] for each in self[1:-1])
         payloads = None if self.payloads is None else self.payloads.filter(pa.array(is_asked))
@@ -88,11 +80,11 @@ class Parts(NamedTuple):
 
     @property
     def begins(self) -> np.ndarray:
-        """Where the parts of each message begin."""
+        """The index of each message's first part."""
         return np.flatnonzero(np.diff(self.lasts, prepend=-1))
 
     def by_message(self) -> Iterator[tuple[int, np.ndarray]]:
-        """The last chunk of each message, and all of its chunks, in order."""
+        """For each message its last chunk and all of its chunks, in order."""
         begins = self.begins
         yield from zip(self.lasts[begins].tolist(), np.split(self.positions, begins[1:]) if len(begins) else ())
 
@@ -106,10 +98,12 @@ def with_payloads(
     many: Callable[[], DataFrame],
     redelivery_counts: Mapping[tuple[int, int], int] = MappingProxyType({}),
 ) -> DataFrame:
-    """The messages of *parts*, one row each: rows of their last chunks as storage.slices.read_pieces gives them for
-    *columns*, with the ``payload`` of the whole message, and :data:`PAYLOAD_ERROR`, which says why it is null.
-    *spans_of* tells the runs of a partition, *many* gives a frame that has all these rows where they are too many for
-    the driver (see last_chunks)."""
+    """The messages of *parts*, one row each: the row of the last chunk, as storage.slices.read_pieces gives it for
+    *columns*, with the whole ``payload``.
+
+    A payload that cannot be read is null, and :data:`PAYLOAD_ERROR` says why. *spans_of* gives the runs of a partition.
+    *many* gives a frame with all these rows, used if they are too many for the driver (see last_chunks).
+    """
     names = names_of(columns)
     read = list(dict.fromkeys([*names[:-4], SIZE]))
     lasts = {each.partition: np.unique(each.lasts) for each in parts}
@@ -132,7 +126,7 @@ def with_payloads(
 
 
 def _joined(parts: Sequence[Parts]) -> pa.Table:
-    """The payload of each message, of kept ones."""
+    """The payload of each message, from kept payloads."""
     found = [_of_messages([], [], "payload", pa.array([], pa.binary()))]
     for each in parts:
         begins = each.begins
@@ -143,7 +137,7 @@ def _joined(parts: Sequence[Parts]) -> pa.Table:
 
 
 def _where(parts: Sequence[Parts], spans_of: Callable[[int], SpansOf]) -> tuple[pa.Table, list[Run]]:
-    """Where the chunks of each message lie, and the runs that this names by number."""
+    """The runs, and for each message the spans of its chunks in them; spans name a run by its index."""
     runs: dict[tuple, tuple[int, Run]] = {}
     rows = [
         (each.partition, last, _spans(spans_of(each.partition)(ranges_of(positions)), runs))
@@ -161,7 +155,7 @@ def _of_messages(partitions: Sequence[int], lasts: Sequence[int], name: str, val
 
 
 def _beside(last_chunks: pa.Table, known: pa.Table) -> pa.Table:
-    """Rows of last chunks with what is *known* of their messages."""
+    """Rows of last chunks with the column that is *known* for their messages."""
     places = [zip(*(table[name].to_pylist() for name in _PLACE)) for table in (known, last_chunks)]
     at = {place: row for row, place in enumerate(places[0])}
     rows, name = pa.array([at[place] for place in places[1]], pa.int64()), known.column_names[-1]
@@ -189,7 +183,8 @@ def _function(table: AnyPath, runs: Sequence[Run]) -> Callable[..., Column]:
 
 
 def _in_halves(piece: pa.StructArray) -> pa.StructArray:
-    """*piece* with a payload that is alone in it as two halves, where they lie; of several the second is empty."""
+    """*piece* with a single payload cut into two halves without a copy; of several payloads the second half is
+    empty."""
     payloads, errors = piece.flatten()
     halves, (*_, held) = [payloads, pa.array([""] * len(payloads))], payloads.buffers()
     if len(payloads) == 1 and not payloads.null_count and held is not None:
@@ -211,7 +206,7 @@ def _payloads(
     parts: pa.ListArray,
     sizes: pa.Array,
 ) -> Iterator[tuple[memoryview | None, str | None]]:
-    """The payload of each message, or why there is none."""
+    """The payload of each message, or an error."""
     for spans, size in zip(parts.to_pylist(), sizes.to_pylist(), strict=True):
         if (size or 0) > MOST_BYTES:
             yield None, f"{UnreadableMessage.__name__}: {TOO_LARGE % size}"

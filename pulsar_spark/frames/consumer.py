@@ -1,10 +1,8 @@
-"""Consuming a subscription as DataFrames: a function is called with each delivery, and what it does decides what
-becomes of the messages.
+"""Consume a subscription as DataFrames: a function is called with each delivery.
 
-It returns: acknowledged. It raises: given back, to be delivered again after a pause that grows with each error in a row
-(see ``backoff``), and logged. It returns a frame of outcomes: row by row (see ``delivery``). What runs is a
-:class:`Consumption`. At-least-once: a crash between the function's return and the acknowledgement's commit delivers
-again; ``delta_sink`` says how to have it exactly once.
+If it returns, the messages are acknowledged. If it raises, they are given back and come again after a growing pause
+(see ``backoff``). If it returns a frame of outcomes, each row decides about its message (see ``delivery``). Delivery is
+at least once; ``delta_sink`` makes it exactly once.
 """
 
 import os

@@ -1,9 +1,8 @@
-"""Looking into dead letter topics: their letters as a DataFrame, with where each came from, why it died and who has
-sent it back.
+"""Read dead letter topics as DataFrames: each letter's origin, cause, and the job that sent it back.
 
-A letter says so in its properties (see ``protocol.letters``). REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID name
-the *first* origin; the subscription a letter died on last follows from the name of its dead letter topic, where that is
-the default one.
+These come from the letter's properties (see ``protocol.letters``). REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID
+name the *first* origin. The subscription on which a letter died last is in the name of the dead letter topic, if that
+is a default name.
 """
 
 import os
@@ -128,9 +127,12 @@ def read_letters(
     *,
     as_stored: bool = False,
 ) -> DataFrame:
-    """The letters of *topic* as of *version* of its table, or those of *ranges* of positions, with
-    :data:`LETTER_COLUMNS`; of chunked ones there may be some before the ranges, too. Payloads are plain as far as they
-    can be without keys, or *as_stored*."""
+    """The letters of *topic* as of *version* of its table, with :data:`LETTER_COLUMNS`; only those in *ranges* of
+    positions, if given.
+
+    Chunked letters before the ranges may come too. Payloads are decompressed as far as possible without keys, or left
+    *as_stored*.
+    """
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
     messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=ranges)
     if has_encoded and not as_stored:
@@ -164,8 +166,7 @@ def _described(messages: DataFrame, topic: str) -> DataFrame:
 
 
 def _subscription(dead_letter_topic_name: str) -> Column:
-    """The subscription in a default dead letter topic's name, ``<origin>-<subscription>-DLQ``; else the first
-    origin's."""
+    """The subscription in a default name, ``<origin>-<subscription>-DLQ``; otherwise that of the first origin."""
     origin = F.col("properties")[REAL_TOPIC]
     base = dead_letter_topic_name.removesuffix(DEAD_LETTER_SUFFIX)
     is_default = F.lit(base).startswith(F.concat(origin, F.lit("-"))) & F.lit(base != dead_letter_topic_name)

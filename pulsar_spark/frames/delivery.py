@@ -1,10 +1,10 @@
-"""What a consumer's function is given beside the messages: which positions they are, and what it may answer about them.
+"""What a consumer's function gets beside the messages, and how it may answer.
 
-A function that returns no frame acknowledges the whole delivery. One that returns a frame with ``position`` (and
-``partition`` on a topic with partitions), ``outcome`` and perhaps ``batch_index`` decides row by row:
-``negative_acknowledge`` gives an entry back, ``reconsume_later`` puts a message off by the row's ``delay_ms`` (none
-without that column), everything else is acknowledged, rows that are not in the frame too. Of a batch only the messages
-named by ``batch_index`` stay unacknowledged or are put off; without that column all of the entry.
+A function that returns no frame acknowledges the whole delivery. A frame has ``position``, ``outcome``, ``partition``
+on a partitioned topic, and perhaps ``batch_index``, and decides per row. ``negative_acknowledge`` gives an entry back.
+``reconsume_later`` puts a message off by the row's ``delay_ms`` (default 0). Everything else is acknowledged, also rows
+missing from the frame. With ``batch_index`` a row decides about that message of a batch, otherwise about the whole
+entry.
 """
 
 from bisect import bisect_left, bisect_right
@@ -70,7 +70,7 @@ class Delivery(Described):
 
 
 def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counter[int]:
-    """Messages of ranges, by partition."""
+    """Count messages by partition."""
     found: Counter[int] = Counter()
     for held in ranges:
         found[held.partition] += held.messages
@@ -78,8 +78,11 @@ def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counte
 
 
 class Acknowledged(NamedTuple):
-    """Positions acknowledged; of a single entry perhaps not all: ``ack_set`` has the messages that are left. With
-    ``delivery_round`` those of them that this round delivered."""
+    """Positions to acknowledge.
+
+    For a single entry ``ack_set`` may name the messages that stay unacknowledged. With ``delivery_round`` only what
+    that round delivered is acknowledged.
+    """
 
     partition: int
     first: int
@@ -89,7 +92,7 @@ class Acknowledged(NamedTuple):
 
 
 class PutOff(NamedTuple):
-    """A message to come again later, by a letter; ``batch_index`` None outside a batch."""
+    """A message to deliver again later through a letter; ``batch_index`` is None outside a batch."""
 
     partition: int
     position: int
@@ -98,8 +101,11 @@ class PutOff(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What to tell the broker of a delivery, what is put off first: ``acknowledged`` covers it too. ``unseen`` is given
-    back without having been handled, which counts as no redelivery."""
+    """The reply to the broker about a delivery.
+
+    ``put_off`` is sent first; ``acknowledged`` covers it too. ``unseen`` is given back without a redelivery count,
+    because the function did not get it.
+    """
 
     acknowledged: list[Acknowledged]
     given_back: list[PositionRange]
@@ -112,8 +118,10 @@ def answer(
     result: object,
     exact: Callable[[Delivery, Callable[[LaneRange], bool]], Delivery] = lambda delivery, is_asked: delivery,
 ) -> Answer:
-    """What *result*, as a function returned it, says of the delivery; :class:`InvalidMessage` for a frame that says it
-    wrongly. *exact* gives the delivery with positions for those of its ranges of lanes that are asked for."""
+    """Turn *result*, which a function returned, into an answer; :class:`InvalidMessage` for an invalid frame.
+
+    *exact* replaces the lane ranges of the delivery for which its predicate is true by ranges of positions.
+    """
     if is_other_frame(result):
         raise InvalidMessage(
             f"the function returned {shown(result)}: return a Spark DataFrame of outcomes, or "
@@ -153,7 +161,7 @@ def answer(
 
 
 def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
-    """What each round delivered by lane, acknowledged as a whole."""
+    """Acknowledgements for whole rounds of lane ranges."""
     found: dict[tuple[int, int], Acknowledged] = {}
     for held in delivery.ranges:
         if isinstance(held, LaneRange):
@@ -165,7 +173,7 @@ def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
 
 
 def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
-    """The rows that are not simply acknowledged, in order of partition and position."""
+    """The rows with an outcome other than acknowledge, ordered by partition and position."""
     partitions = {held.partition for held in delivery.ranges}
     needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
     if needed - set(result.columns):
@@ -197,8 +205,8 @@ def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
 
 
 def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | None, int]]]:
-    """Of the rows with an outcome batch indexes and their delays, by partition and position in ascending order; None
-    stands for the whole entry."""
+    """Delays by batch index for rows with *outcome*, by partition and ascending position; index None means the whole
+    entry."""
     found: dict[int, dict[int, dict[int | None, int]]] = {}
     for row in rows:
         if row["outcome"] == outcome:
@@ -207,7 +215,7 @@ def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | 
 
 
 def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) -> Iterator[PutOff]:
-    """The messages of an entry that are put off, as far as they were delivered."""
+    """The messages of an entry to put off, limited to those that were delivered."""
     if held.batch_size == 1:
         yield PutOff(held.partition, position, None, next(iter(delays.values())))
         return
@@ -217,15 +225,16 @@ def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) 
 
 
 def between(ascending: list[int], first: int, last: int) -> list[int]:
-    """Those of numbers in order that are *first* to *last*."""
+    """The numbers of an ascending list from *first* to *last*."""
     return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
 
 
 def without(
     ranges: Iterable[PositionRange | LaneRange], holes: Mapping[int, Iterable[tuple[int, int]]]
 ) -> tuple[PositionRange | LaneRange, ...]:
-    """What is left of ranges without *holes*, which are given by partition, of which no range is of a lane, and may
-    overlap each other.
+    """What is left of *ranges* without *holes*, which are given by partition and may overlap.
+
+    No range in a partition with holes may be a lane range.
 
     >>> [(left.first, left.last) for left in without([PositionRange(0, 0, 9), PositionRange(1, 0, 0)], {0: [(2, 20)]})]
     [(0, 1), (0, 0)]
@@ -244,7 +253,7 @@ def without(
 
 
 class _Touched(NamedTuple):
-    """Holes, and a flag for each range that says whether one may be in it."""
+    """Holes, and for each range whether a hole may lie in it."""
 
     holes: Positions
     ranges: list[bool]
@@ -258,7 +267,7 @@ def _touched(ranges: Sequence[PositionRange], holes: Iterable[tuple[int, int]]) 
 
 
 def subtract(held: PositionRange, holes: Sequence[tuple[int, int]]) -> list[PositionRange]:
-    """What is left of a range without *holes*, which may overlap each other.
+    """What is left of a range without *holes*, which may overlap.
 
     >>> [(left.first, left.last) for left in subtract(PositionRange(0, 0, 9), [(7, 20), (2, 3), (3, 4)])]
     [(0, 1), (5, 6)]

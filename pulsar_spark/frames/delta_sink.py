@@ -1,22 +1,19 @@
-"""Exactly once from a subscription into a Delta table: each message is in the table once, whatever crashes or is taken
-over when.
+"""Write a subscription into a Delta table exactly once, through crashes and takeovers.
 
-Every life of a consumer (see ``membership``) writes its deliveries in order of rounds, each in one commit whose Delta
-transaction is (sink, consumer id) at version *round*. Two facts carry the argument:
+Each life of a consumer (see ``membership``) writes its deliveries in order of rounds, one commit each. The commit's
+Delta transaction is (sink, consumer id) at version *round*. This is exactly once because:
 
-1. *A consumer id has no gaps.* An error ends the consumer, and losing deliveries ends its id, so what an id has written
-   is exactly what was delivered to it up to the version of its transaction. (Rounds that waited are written together,
-   at the last one's version.)
-2. *Who takes entries over fences the one before.* Before a delivery is written, the rounds' history says whether some
-   of its entries had been delivered to another id. That id's transaction is then raised to :data:`FENCED`, in a commit
-   that also notes the version before. Delta refuses a transaction at or below the version it has seen, so the other can
-   write nothing any more, and whether it had written these entries is known for good: they are left out if it had.
+1. *A consumer id has no gaps.* An error ends the consumer, and lost deliveries end its id. So an id has written exactly
+   what was delivered to it up to the version of its transaction. Rounds that waited are written together, at the
+   version of the last.
+2. *A takeover fences the previous consumer.* Before a write, the rounds' history shows entries that were delivered to
+   another id. That id's transaction is raised to :data:`FENCED`, in a commit that also records the version before.
+   Delta then refuses its writes, and entries that it had written are left out.
 
-So an entry is written by one id at most, and none is acknowledged that is not in the table. A crash before the write:
-nothing was written, the entries come again. Between write and acknowledgement: they come again to another id, which
-finds them written, leaves them out and acknowledges. A consumer that sleeps through its lease and wakes up finds itself
-fenced and stops. The whole holds for every subscription type and for several consumers of one subscription with the
-same sink. A seek back asks for messages again, and they are written again.
+So each entry is written by one id at most, and only written entries are acknowledged. After a crash entries come again
+to another id, which leaves out those already written. A consumer that slept through its lease finds itself fenced and
+stops. This holds for every subscription type and for several consumers with one sink. A seek back writes messages
+again.
 """
 
 import os
@@ -40,7 +37,7 @@ from pulsar_spark.storage.store_kinds import SCHEMES
 from pulsar_spark.storage.table_lock import append_lock
 
 FENCED = 2**62
-"""Above every round."""
+"""Higher than every round."""
 
 
 def to_delta(
@@ -57,7 +54,7 @@ def to_delta(
 
 
 class DeltaSink:
-    """Made by :func:`to_delta`. ``is_exactly_once`` tells the consumer to stop at an error rather than go on."""
+    """The sink that :func:`to_delta` returns. ``is_exactly_once`` makes the consumer stop at an error."""
 
     is_exactly_once = True
 
@@ -75,7 +72,7 @@ class DeltaSink:
         """Rows appended to the table, by this object."""
 
     def open(self, layout: Layout, topic_id: str, subscription: str) -> None:
-        """Called by the consumer before it subscribes."""
+        """Bind the sink to a topic and subscription; the consumer calls this before it subscribes."""
         if self._history is not None and self._history.key != (topic_id, subscription):
             raise InvalidConfiguration("a sink serves only one topic and subscription: create another with to_delta")
         self._history = History(layout, topic_id, subscription)
@@ -111,7 +108,7 @@ class DeltaSink:
             )
 
     def _written_before(self, delivery: Delivery) -> dict[int, list[tuple[int, int]]]:
-        """Per partition the positions of the delivery that are in the table."""
+        """Positions of the delivery that the table has already, by partition."""
         self._history.read_up_to(delivery.round)
         written: dict[int, list[tuple[int, int]]] = {}
         for partition, held in by_partition(delivery.ranges).items():
@@ -125,7 +122,7 @@ class DeltaSink:
         return written
 
     def _fence(self, consumer_id: str) -> int:
-        """Make sure the consumer writes no more; the last round it wrote, -1 for none."""
+        """Prevent further writes of a consumer and return the last round it wrote, -1 for none."""
         app_id = self._app_id(consumer_id)
         while True:
             table = open_table(self._path)

@@ -1,9 +1,8 @@
-"""One life of a DataFrame consumer: joined under one consumer id on all partitions of its topic, until it leaves, is
-removed, or its cursor is moved.
+"""One life of a DataFrame consumer: one consumer id on all partitions, until it leaves, is removed, or its cursor
+moves.
 
-A life ends whenever deliveries are lost to it (lease over, cursor moved): the next one has another id. So of one id it
-always holds that what it handled is everything delivered to it up to some round, which is what an exactly-once sink
-builds on.
+When deliveries are lost (the lease ended, the cursor moved), the life ends and the next one has a new id. So each id
+has handled everything delivered to it up to some round; an exactly-once sink relies on this.
 """
 
 import uuid
@@ -28,11 +27,12 @@ from pulsar_spark.storage.topics import Topic
 
 INITIAL_POSITIONS = ("Latest", "Earliest")
 DEFAULT_INITIAL_POSITION = "Earliest"
-"""Of a new subscription that DataFrames are read from, in a notebook as in a job: see :func:`consume`."""
+"""The default for new subscriptions in DataFrame consumers: see :func:`consume`."""
 
 
 def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
-    """The name *value* is or has; :class:`InvalidConfiguration` when it is not *allowed*."""
+    """The name of *value*, a text or a member of an enumeration; :class:`InvalidConfiguration` if it is not
+    *allowed*."""
     name = getattr(value, "name", value)
     if name not in allowed:
         raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
@@ -40,7 +40,7 @@ def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
 
 
 class SubscribeOptions(NamedTuple):
-    """What the broker is told on subscribing."""
+    """Options that a subscribe request carries."""
 
     subscription: str
     subscription_type: str
@@ -60,10 +60,9 @@ class SubscribeOptions(NamedTuple):
         priority_level: int,
         key_shared_policy: ConsumerKeySharedPolicy | None = None,
     ) -> "SubscribeOptions":
-        """As a caller gives them: names or members of the client's enumerations, a consumer's name made up where there
-        is none."""
+        """Validated options: names or members of the client's enumerations; a missing consumer name is generated."""
         check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
-        asked = KEY_SHARED if subscription_type == "Key_Shared" else subscription_type  # as Java's client spells it
+        asked = KEY_SHARED if subscription_type == "Key_Shared" else subscription_type  # the spelling of Java's client
         options = cls(
             check_subscription(subscription),
             one_of("subscription_type", asked, SUBSCRIPTION_TYPES),
@@ -97,27 +96,27 @@ class SubscribeOptions(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The life is over; *text* says why, None after a move of the cursor."""
+    """The life is over; *text* is the reason, None after the cursor moved."""
 
     text: str | None
 
 
 class Failed(NamedTuple):
-    """The line to the broker is down for good."""
+    """The connection to the broker has failed for good."""
 
     error: PulsarSparkError
 
 
 class _Arriving(NamedTuple):
-    """What has come of a round so far."""
+    """The part of a round that has arrived so far."""
 
     ranges: list[PositionRange | LaneRange | DueRange]
     chunked: list[tuple[int, int, int]]
 
 
 class Membership:
-    """*tell* gets (this membership, a Delivery, Lost or Failed), from the channel's thread; a delivery's ranges may be
-    of a lane."""
+    """One consumer id's subscriptions. *tell* is called in the channel's thread with this membership and a Delivery,
+    Lost or Failed; a delivery may have lane ranges."""
 
     def __init__(
         self,
@@ -138,13 +137,15 @@ class Membership:
         self._arriving: dict[tuple[int, int], _Arriving] = {}
 
     def join(self, timeout: float, permits: int) -> None:
-        """Subscribe on every partition or on none, and ask for so many messages of each. Of a single one in the same
-        commit: one round does both. Of several once all are there: who is refused on one of them is to be dealt nothing
-        of the others. The broker's refusal, or Timeout, otherwise."""
+        """Subscribe on every partition or on none, and grant *permits* messages on each.
+
+        On a single partition one commit does both. On several, permits follow once all subscriptions succeeded, so that
+        a refused consumer is dealt nothing. Raises the broker's refusal, or Timeout.
+        """
         self._join(self._partitions, self._options, timeout, permits)
 
     def join_added(self, partitions: list[int], timeout: float, permits: int) -> None:
-        """The same on *partitions* that were added to the topic, whose messages come from the first on."""
+        """Join *partitions* that were added to the topic, from their first message on."""
         self._join(partitions, self._options._replace(initial_position="Earliest"), timeout, permits)
         self._partitions = [*self._partitions, *partitions]
 
@@ -165,11 +166,11 @@ class Membership:
                 self._channel.submit(flows)
             is_joined = True
         finally:
-            if not is_joined:  # refused, out of time, or interrupted
+            if not is_joined:  # refused, timed out, or interrupted
                 self._leave(partitions)
 
     def leave(self) -> None:
-        """Close on every partition; what is pending here goes back."""
+        """Close on every partition; pending messages go back."""
         self._leave(self._partitions)
 
     def _leave(self, partitions: list[int]) -> None:
@@ -181,7 +182,7 @@ class Membership:
             split_reads.leave(self.consumer_id)
 
     def row(self, kind: str, partition: int, **columns) -> dict:
-        """A request about this consumer on one partition."""
+        """A request of this consumer on one partition."""
         return self._channel.make(
             kind,
             consumer_id=self.consumer_id,
@@ -192,8 +193,7 @@ class Membership:
         )
 
     def answer_rows(self, reply: Answer, delays_ms: Sequence[int]) -> list[dict]:
-        """The requests that say what became of a delivery; each range that is given back waits for so long, but what
-        nobody saw comes again at once."""
+        """Requests that answer a delivery. Ranges given back wait for *delays_ms*; unseen ones come again at once."""
         acknowledged = (
             self.row(
                 "ack",
@@ -222,8 +222,8 @@ class Membership:
         requests_version: int,
         chunked: list[tuple[int, int, int]],
     ) -> None:
-        """Collect a round's ranges, and where its *chunked* messages begin and end; they are told together once the
-        channel has dispatched the round."""
+        """Collect a round's ranges and its *chunked* messages; they are passed on together once the channel has
+        dispatched the round."""
         if not self._arriving:
             self._channel.call_later(0, self._tell_arrived)
         arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))
@@ -231,7 +231,7 @@ class Membership:
         arriving.chunked.extend(chunked)
 
     def arrived_by_lane(self, round_number: int, partition: int, dealt: split_reads.Dealt) -> None:
-        """A round delivered something of a partition by lane, and dealt this."""
+        """Note that a round delivered by lane on a partition; *dealt* gives what it dealt."""
         key = self._topic.topic_id, self._options.subscription, round_number
         split_reads.arrived(key, partition, self.consumer_id, dealt)
 
@@ -260,7 +260,7 @@ class Membership:
 
 
 class _PartitionMembership:
-    """The channel's view of it on one partition."""
+    """A membership's handler for the channel, on one partition."""
 
     def __init__(self, membership: Membership, partition: int):
         self._membership, self._partition = membership, partition
@@ -272,11 +272,11 @@ class _PartitionMembership:
         self._membership.lost(text or "removed")
 
     def on_active(self, is_active: bool) -> None:
-        """Nothing to do: a consumer that is not active is sent nothing."""
+        """Do nothing: an inactive consumer receives no messages."""
 
     @property
     def wants_due_first(self) -> bool:
-        return False  # a delivery's rows are a frame, which has no order
+        return False  # a frame has no order
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         held = _held(self._partition, row)
@@ -302,7 +302,7 @@ def _held(partition: int, row: dict) -> PositionRange:
 
 
 def _dealt_by_lane(partition: int, dealt: Callable[[], list[dict]]) -> list[tuple[str, LaneRange]]:
-    """Whom a round dealt what of a partition by lane."""
+    """The consumers and ranges that a round dealt by lane on a partition."""
     return [
         (row["consumer_id"], LaneRange(_held(partition, row), row["lane_hashes"], row["entries"], row["round"]))
         for row in dealt()

@@ -1,9 +1,8 @@
-"""From any frame with a payload to rows of a topic: which columns are understood, of which types, and what is refused.
+"""Map the columns of any frame with a payload to columns of the messages table, and refuse what does not fit.
 
-Only ``payload`` must be there. A column the table of messages has no place for is an error that names it, because a
-misspelt ``partition_key`` would else publish without keys and nobody would know; who wants it kept names it in
-*properties_from*. Payloads that are compressed or encrypted already, as a topic's table has them, are published as they
-are with the columns that say so.
+Only ``payload`` is required. An unknown column is an error, because a misspelt ``partition_key`` would publish without
+keys; *properties_from* makes columns properties. Payloads that are already compressed or encrypted are published as
+they are, with the columns that describe them.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import MESSAGE_KEYS, MESSAGES
 
 REFUSED = "pulsar_spark refuses:"
-"""Marks the text of an error raised inside a Spark task, so that the driver can say it without the stack trace."""
+"""Marks the text of an error raised in a Spark task, so that the driver can report it without the stack trace."""
 
 _TEXTS = (T.StringType,)
 _TEXTS_OR_BYTES = (T.StringType, T.BinaryType)
@@ -51,10 +50,9 @@ _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
 
 def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), now: datetime = EPOCH) -> dict[str, Column]:
-    """The columns of *frame* under their names in the messages table, cast to its types; those the frame has not are
-    left out. ``deliver_after`` counts from *now*.
+    """The columns of *frame* under the names and types of the messages table; absent columns are left out.
 
-    :class:`InvalidMessage` for a frame that cannot be published, by its schema alone.
+    ``deliver_after`` counts from *now*. :class:`InvalidMessage` if the frame's schema does not fit.
     """
     given = {field.name: field.dataType for field in frame.schema.fields}
     _check_names(given, properties_from)
@@ -107,8 +105,8 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
 
 
 def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
-    """The columns of a key. One of bytes goes as Pulsar sends a partition key, in base64 with a flag; a text that is no
-    UTF-8, which no client could read, fails the job that writes it."""
+    """The columns of a key. Bytes become base64 with a flag, as Pulsar sends partition keys. Invalid UTF-8 fails the
+    job that writes it, because no client could read it."""
     if isinstance(given, T.BinaryType):
         encoded = F.translate(F.base64(key), "\r\n", "")
         return {name: encoded, f"{name}_b64_encoded": F.when(key.isNotNull(), F.lit(True))}
@@ -125,8 +123,8 @@ def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
 
 
 def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
-    """When messages are delivered, by the column *name*: an instant, milliseconds since 1970, or how long after *now*.
-    One that 64 bits of microseconds do not hold fails the job that writes it."""
+    """The deliver time from the column *name*: an instant, milliseconds since 1970, or an interval after *now*. A time
+    beyond 64 bits of milliseconds fails the job that writes it."""
     column = F.col(quoted(name))
     if isinstance(given, T.TimestampType):
         return column
@@ -148,8 +146,7 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
 
 
 def not_too_late(deliver_at_time: Column, now: datetime, max_delay_ms: int) -> Column:
-    """*deliver_at_time* of messages that are published *now*; one that waits longer than *max_delay_ms* fails the job
-    that writes it."""
+    """*deliver_at_time* for a publish at *now*; a delay above *max_delay_ms* fails the job that writes it."""
     too_late = refusal(
         "NotAllowedError",
         F.concat(
@@ -174,7 +171,7 @@ def _payload(given: T.DataType) -> Column:
 
 
 def in_one_piece(payload: str, max_message_size: int) -> str:
-    """SQL for the column *payload*; one above *max_message_size* fails the job that writes it."""
+    """SQL for the column *payload*; a value above *max_message_size* bytes fails the job that writes it."""
     size = f"octet_length({payload})"
     begin = f"'{REFUSED}MessageTooBig: a payload has '"
     end = (
@@ -186,9 +183,12 @@ def in_one_piece(payload: str, max_message_size: int) -> str:
 
 
 def instant(micros: int) -> str:
-    """SQL for the instant of so many microseconds since 1970: told to the code that Spark generates, not written into
-    it, which would be compiled anew for each (see transforms.stretches). Spark computes beforehand what it can: not
-    what depends on the task, though in name only."""
+    """SQL for the instant *micros* after 1970, as an array element, so that Spark does not compile new code for each
+    instant.
+
+    The index depends on the task in name only, which keeps Spark from computing the constant beforehand (see
+    transforms.stretches).
+    """
     return f"timestamp_micros(get(array({micros}L), spark_partition_id() & 0))"
 
 
@@ -213,8 +213,7 @@ def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) ->
 
 
 def _checked_properties(properties: Column) -> Column:
-    """*properties*; a value that is null, or a text that UTF-8 cannot hold, which no client could send on, fails the
-    job that writes it."""
+    """*properties*; a null value or invalid UTF-8 fails the job that writes it, because no client could send it on."""
     null = refusal(
         "InvalidMessage",
         F.lit(
@@ -235,12 +234,13 @@ def _checked_properties(properties: Column) -> Column:
 
 
 def refusal(error: str, text: Column) -> Column:
-    """A Column that fails the job, for :func:`refused` to understand: *error* is a class of ``pulsar_spark.errors``."""
+    """A Column that fails the job with a text from which the driver raises *error*, a class of
+    ``pulsar_spark.errors``."""
     return F.raise_error(F.concat(F.lit(f"{REFUSED}{error}: "), text))
 
 
 def spark_type(name: str) -> str:
-    """The type of a column of the messages table as Spark writes it."""
+    """The Spark type of a column of the messages table."""
     return _SPARK_TYPES[str(MESSAGES.schema.field(name).type)]
 
 

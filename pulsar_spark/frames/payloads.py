@@ -1,5 +1,5 @@
-"""Reading payloads plain, batch by batch in Python workers (layer ``payloads``), which see of rows that are stored as
-they are nothing but that."""
+"""Decode payloads batch by batch in Python workers (layer ``payloads``); rows stored plain pass nulls to the
+workers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -19,14 +19,14 @@ from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder, is_
 from pulsar_spark.payloads.keys import CryptoKeyReader
 
 PAYLOAD_ERROR = "payload_error"
-"""Column that says why a payload cannot be read; null where it can."""
+"""The column with the reason why a payload cannot be read; null otherwise."""
 
 PLAIN = pa.struct({"payload": pa.binary(), PAYLOAD_ERROR: pa.string()})
 PLAIN_TYPE = f"struct<payload: binary, {PAYLOAD_ERROR}: string>"
 
 
 class Decoding(NamedTuple):
-    """How payloads are read: with which keys, and what becomes of those that cannot be decrypted."""
+    """How payloads are read: the keys, and what happens to those that cannot be decrypted."""
 
     key_reader: Callable[[], CryptoKeyReader] | None
     action: ConsumerCryptoFailureAction
@@ -36,7 +36,7 @@ class Decoding(NamedTuple):
         return cls(key_reader_of(crypto_key_reader), failure_action(crypto_failure_action, ConsumerCryptoFailureAction))
 
     def shown(self, messages: DataFrame, has_encoded: bool = True) -> DataFrame:
-        """:meth:`decoded` without rows that are discarded; no Python worker is asked unless *has_encoded*."""
+        """:meth:`decoded` without discarded rows; uses Python workers only if *has_encoded*."""
         if not has_encoded:
             return messages.withColumn(PAYLOAD_ERROR, _error_before(messages))
         decoded = self.decoded(messages)
@@ -45,10 +45,12 @@ class Decoding(NamedTuple):
         return decoded.filter(~F.coalesce(F.col(PAYLOAD_ERROR).startswith("CryptoError"), F.lit(False)))
 
     def decoded(self, messages: DataFrame, *, keeps_stored: bool = False) -> DataFrame:
-        """*messages*, which have ``payload`` and :data:`ENCODING_COLUMNS`, with plain payloads, those columns null
-        then, and :data:`PAYLOAD_ERROR`. A payload that cannot be read is null and says why, or stays as it is stored,
-        without an error, with *keeps_stored*, or with CONSUME if it cannot be decrypted. An error that a row without a
-        payload has already stays."""
+        """*messages* with plain payloads and :data:`PAYLOAD_ERROR`.
+
+        *messages* have ``payload`` and :data:`ENCODING_COLUMNS`; those columns become null for plain payloads. An
+        unreadable payload is null with an error. It stays as stored, without an error, with *keeps_stored*, or with
+        CONSUME if it cannot be decrypted. An error of a row without a payload is kept.
+        """
         encoded = F.col("compression").isNotNull() | F.col("encryption_keys").isNotNull()
         plain = messages.withColumn(
             "plain", self._function()(*(F.when(encoded, F.col(name)) for name in ("payload", *ENCODING_COLUMNS)))
@@ -83,14 +85,14 @@ class Decoding(NamedTuple):
 
 
 def _error_before(messages: DataFrame) -> Column:
-    """Why a row has no payload, as far as *messages* say so."""
+    """The error that *messages* already have for rows without a payload."""
     if PAYLOAD_ERROR not in messages.columns:
         return F.lit(None).cast("string")
     return F.when(F.col("payload").isNull(), F.col(PAYLOAD_ERROR))
 
 
 def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[tuple[bytes | None, str | None]]:
-    """The plain payload of each row, or why there is none; of the errors of a batch the first is said in words."""
+    """The plain payload of each row, or an error; only the first error of a kind in a batch has its full text."""
     payloads, *columns = batch
     values = {name: values_of(column) for name, column in zip(ENCODING_COLUMNS, columns)}
     is_said: set[str] = set()
@@ -113,7 +115,7 @@ def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[
 
 
 def _at_once(payloads: pa.Array, values: Mapping[str, Sequence]) -> dict[int, bytes | None]:
-    """What of a batch is decompressed together, by its place."""
+    """Payloads of a batch that are decompressed together, by index."""
     if "ZSTD" not in values["compression"]:
         return {}
     sizes = pc.fill_null(pc.binary_length(payloads), SMALL_BYTES + 1).to_pylist()
@@ -129,8 +131,8 @@ def _is_plain(batch: Sequence[pa.Array]) -> Iterator[bool]:
 
 
 def plain_or_refused(decoded: DataFrame) -> DataFrame:
-    """What :meth:`Decoding.decoded` gives of messages that could all be read a moment ago: a job that reads one which
-    no longer can fails."""
+    """The result of :meth:`Decoding.decoded` for messages that were readable before; one that no longer is fails the
+    job."""
     error = F.col(PAYLOAD_ERROR)
     refused = F.raise_error(F.concat(F.lit(REFUSED), error)).cast("binary")
     return decoded.withColumn("payload", F.when(error.isNotNull(), refused).otherwise(F.col("payload"))).drop(

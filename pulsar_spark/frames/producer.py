@@ -1,18 +1,16 @@
-"""Publishing DataFrames: a batch is one commit to the topic's table, a stream is one commit per micro-batch, each
-exactly once. What its rows are is said in message_rows.
+"""Publish DataFrames: a batch in one commit to the topic's table, a stream in one commit per micro-batch.
 
-**Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt
-commits nothing, whatever it holds. A crash before the commit leaves files nobody refers to; a crash after it is a
-publish that the repetition finds done. For a stream the checkpoint's query id and the batch id are that pair, so the
-same checkpoint never publishes a batch twice.
+**Exactly once.** ``app_id`` and ``app_version`` are the commit's Delta transaction identifier, so a second attempt
+commits nothing. A stream uses its query id, which the checkpoint stores, and the batch id. A crash before the commit
+leaves only files that nothing refers to.
 
-**The backlog quota** of a topic (3.30) is met before anything is written, as by a client's producer:
-:class:`ProducerBlockedQuotaExceededException` where producers are refused, :class:`ProducerBlockedQuotaExceededError`
-where they are held and the send timeout has passed. What was committed before is not asked again, so a stream that
-starts again is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
+**Backlog quota** (3.30). It is checked before anything is written. The publish raises
+:class:`ProducerBlockedQuotaExceededException` where the policy refuses producers. Where the policy makes them wait, it
+raises :class:`ProducerBlockedQuotaExceededError` after the send timeout. A transaction that is already committed is not
+checked again.
 
-**Together with others.** Spark writes the files beside the table, and only the commit that takes them in holds the
-table's lock (see storage.staging), so a publish of any size keeps no client waiting.
+**Concurrency.** Spark writes the files beside the table. Only the commit holds the table's lock (see storage.staging),
+so a large publish does not delay clients.
 """
 
 import os
@@ -58,9 +56,8 @@ DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
 
 
 class Published(NamedTuple):
-    """What a publish committed. ``ledger_id`` is None if there was nothing to commit: the frame had no rows, or its
-    transaction was committed before.
-    """
+    """The result of a publish. ``ledger_id`` is None if nothing was committed: the frame was empty, or its transaction
+    was committed before."""
 
     publish_id: str
     ledger_id: int | None
@@ -150,7 +147,7 @@ def publish(
         raise InvalidConfiguration("app_id and app_version together identify a transaction: give both or neither")
     check_frame(frame, "frame", is_streaming=False)
     layout = layout_for_frames(frame.sparkSession, root)
-    now = clock().astimezone()  # one without a zone is in the machine's
+    now = clock().astimezone()  # a time without a zone is in the machine's zone
     check_chunking(chunking, max_message_size, chunk_max_message_size)
     encoding = Encoding.checked(compression, encryption_key, crypto_key_reader, crypto_failure_action)
     frame = with_payloads(frame, schema)
@@ -205,7 +202,7 @@ def publish(
 
 
 def _what_is_gone(layout: Layout, topic: Topic, gone: FileNotFoundError) -> InvalidRequest:
-    """The topic, or what tasks wrote for it, as the driver sees the root."""
+    """The error for a missing file: the topic was deleted, or the driver cannot see the tasks' files."""
     try:
         is_there = read_topic(layout, topic.name).topic_id == topic.topic_id
     except TopicNotFound:
@@ -225,8 +222,8 @@ def _milliseconds(time: datetime | int | None) -> int | None:
 def publish_stream(
     frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options
 ) -> DataStreamWriter:
-    """A stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly once. Give
-    it a checkpoint and ``start()`` it.
+    """Return a stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly
+    once. Give it a checkpoint and ``start()`` it.
 
     *options* are those of :func:`publish`. Each micro-batch is the transaction (*app_id*, batch id). By default
     *app_id* is the query's own id, which its checkpoint stores. A restart with the same checkpoint publishes nothing
@@ -251,7 +248,7 @@ def publish_stream(
     found, _ = resolve_topic(layout, topic, create=options.get("create", True))
     if has_context(frame.sparkSession):
         options.setdefault("quota", BacklogQuota(layout, found))
-    elif app_id is None:  # micro-batches are published by a process of Spark's, which is not told of the query
+    elif app_id is None:  # another process of Spark's publishes the micro-batches and does not know the query
         raise InvalidConfiguration(
             "through Spark Connect a stream does not know the id of its query: give an app_id, a "
             "different one for each checkpoint"
@@ -265,6 +262,6 @@ def publish_stream(
 
 
 def _refused(failed: PySparkException) -> Exception | None:
-    """The error a task raised on purpose, if that is what failed."""
+    """The error that a task raised on purpose; None for any other failure."""
     found = re.search(re.escape(REFUSED) + r"(\w+): ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", str(failed))
     return named(found[1])(found[2]) if found else None

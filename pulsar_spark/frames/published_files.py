@@ -1,22 +1,12 @@
-"""Reading what was delivered from the files it was published in.
+"""Read delivered messages from the files in which they were published, without Delta.
 
-A file that is as it was published needs no Delta to read: a run of ``ledgers`` names it. Delta would resolve the table
-and, for each read, start a job to choose files by their statistics: 0.7 of 0.9 s of a processor's time that it takes to
-plan one, with two files. Which of a file's rows are meant is told by arrays and no numbers in the code (see
-transforms.stretches), so the consumers of a session, and one delivery after the other, run the code that was compiled
-for the first.
+A run of ``ledgers`` names its file, so Delta need not resolve the table or start a job to choose files. Which rows are
+meant is passed as arrays, not as numbers in the code (see transforms.stretches). So all consumers and deliveries of a
+session share compiled code. All pages between the first and the last meant row are read. Where whole files are meant,
+rows are not filtered at all.
 
-All pages between the ends of what is meant are read, though in files in order of hash most are others'. Of 6 * 10^6
-rows in two such files the 168,000 of one of 32 consumers lie in a hundred stretches a file; said to Parquet's reader
-apart from the code, so that it asks for their pages alone, these took 1.7 s of a processor's time, where plainly
-reading all rows takes 1.85 s. The rows of one of four took 2.0 to 2.6 s, and 35 s where the reader looked at
-dictionaries, too.
-
-Where all of each file is meant, as of a backlog handed out in large deliveries, no row is looked at: reading 10^7 rows
-in three deliveries took 1.45 times as long as plainly reading them while each row's file was looked up by its name.
-
-For few files that are all as published (a file with rows of several publishes is numbered as none), of entries of which
-all messages are meant, delivered equally often; everything else is storage.slices' to read.
+This works for few unchanged files, for whole entries, and for one redelivery count; storage.slices reads everything
+else.
 """
 
 import re
@@ -37,14 +27,14 @@ from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.transforms.stretches import Stretches, numbers
 
 MOST_FILES = 32
-"""Spark lists more of them by a job."""
+"""Above this number of files Spark lists them with a job."""
 MOST_BORDERS = 8
-"""Comparisons for each row; where stretches are so many that they lie closer together, a join is as quick."""
+"""The most comparisons per row; with more stretches a join is as fast."""
 _BLOCK_BITS, _MOST_BOUNDS = 17, 8
-"""Bounds are of whole blocks of so many entries, about as many as a row group has."""
+"""Bounds are rounded to blocks of this many entries, about a row group."""
 _READER_OPTIONS = {"parquet.filter.dictionary.enabled": "false"}
-"""Bounds of entry ids are looked up in a row group's statistics and pages. Its dictionary tells no more of numbers that
-ascend, and to read it for each took 0.8 of 1.9 s for four of five million rows of a file."""
+"""Statistics and pages decide about bounds of entry ids. Reading dictionaries of ascending numbers would only cost
+time."""
 _PLAIN_NAME = re.compile(r"[\w.=-]+")
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 
@@ -59,7 +49,7 @@ class _Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the file, without its folders."""
+        """The name of the file, without its folders."""
         return self.run.path.rpartition("/")[2]
 
     @property
@@ -68,7 +58,7 @@ class _Part(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Is all of its run meant?"""
+        """Whether all entries of the run are meant."""
         meant = int(self.firsts[0]), int(self.lasts[-1])
         return self.is_one_stretch and meant == (self.run.first_entry_id, self.run.last_entry_id)
 
@@ -84,8 +74,8 @@ def read_published(
     with_chunks: bool,
     where: Column | None = None,
 ) -> DataFrame | None:
-    """The messages of *ranges*, rows and columns as storage.slices.read_pieces gives them; None where it must be that
-    which reads them."""
+    """The messages of *ranges*, with rows and columns as storage.slices.read_pieces gives them; None if only that can
+    read them."""
     ranges = list(ranges)
     if len({(held.redelivery_count, held.ack_set) for held in ranges}) != 1 or ranges[0].ack_set is not None:
         return None
@@ -116,7 +106,7 @@ def read_published(
 
 
 def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) -> list[_Part] | None:
-    """What is meant of each file, None where the files cannot be read by themselves."""
+    """The entries that are meant of each file; None if the files cannot be read directly."""
     parts: list[_Part] = []
     for partition, held in by_partition(ranges).items():
         spans = [(each.first, each.last) for each in held]
@@ -131,15 +121,18 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
 
 
 def _is_plain(topic: Topic, run: Run) -> bool:
-    """Does Spark take the path of the file of *run* as it is, say its name in rows as it is, and find its partition in
-    it? Those are not just below the table that were published by Spark into a store (see staged_files.StagedFolder)."""
+    """Whether Spark can read the file of *run* by its path and find its name and partition.
+
+    Not so for files directly below a partitioned table, as Spark publishes them into a store (see
+    staged_files.StagedFolder).
+    """
     folders, _, name = run.path.rpartition("/")
     is_found = not topic.partitions or "/" not in folders
     return is_found and bool(_PLAIN_NAME.fullmatch(name)) and not _GLOB.search(str(topic.path))
 
 
 def _is_whole_file(topic: Topic, ledgers: LedgerIndex, part: _Part) -> bool:
-    """Is all that its file holds meant? A file with entries of unequal batch size holds several runs, which lie side by
+    """Whether everything in the part's file is meant. A file with several batch sizes holds several runs, side by
     side."""
     run = part.run
     if not part.is_whole:
@@ -150,8 +143,8 @@ def _is_whole_file(topic: Topic, ledgers: LedgerIndex, part: _Part) -> bool:
 
 
 def _around(parts: Sequence[_Part]) -> Column | None:
-    """Bounds for Parquet to pass over row groups by, where a good part of a file is not meant. They are numbers in the
-    code, so they are few and round."""
+    """Bounds by which Parquet can skip row groups; None if nearly all of each file is meant. The bounds are numbers in
+    the code, so they are few and round."""
     meant = _blocks((part.firsts[0], part.lasts[-1]) for part in parts)
     if meant == _blocks((part.run.first_entry_id, part.run.last_entry_id) for part in parts):
         return None
@@ -162,7 +155,7 @@ def _around(parts: Sequence[_Part]) -> Column | None:
 
 
 def _blocks(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Blocks of entry ids with any of *spans*, first to last: in order, those that overlap or adjoin as one.
+    """Merge *spans* of entry ids into blocks, first to last, in order; blocks that overlap or adjoin become one.
 
     >>> _blocks([(1 << 33, 1 << 33), (200_000, 200_000), (5, 9)])
     [(0, 1), (65536, 65536)]
@@ -177,8 +170,8 @@ def _blocks(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Place:
-    """Where a row is on an axis on which all entries of the files between the first and the last that is meant lie side
-    by side, and what follows from it."""
+    """The place of a row on one axis, on which the meant entries of all files lie side by side, and the columns that
+    follow from it."""
 
     def __init__(self, parts: Sequence[_Part]):
         self._names = sorted({part.name for part in parts})
@@ -204,7 +197,7 @@ class _Place:
         self.ledger_id, self.position = self._of_file(ledger_ids), entry_id + self._of_file(to_position)
 
     def _number_of_file(self) -> Column:
-        """Null or negative for a file that is none of them."""
+        """The number of the row's file; null or negative for other files."""
         name = F.array_position(F.array(*map(F.lit, self._names)), F.col("_metadata.file_name")) - 1
         if len(self._partitions) == 1:
             return name

@@ -1,26 +1,20 @@
-"""Sending dead letters back: a job chooses letters once and publishes each at most once, however often and wherever it
-is interrupted.
+"""Send dead letters back: a job selects letters once and publishes each at most once, wherever it is interrupted.
 
-The letters stay in their topic, and nothing is acknowledged there: a dead letter topic is evidence, and its
-subscriptions are its readers' affair. What was sent is said by the ``reprocessing`` table (see
-``storage.reprocessing``), which ``dead_letters`` shows as ``sent_by`` and ``sent_letters`` letter by letter. A message
-that was sent back and dies again comes as a letter of its own, with its property DEAD_LETTER_REPLAYS counted up.
+Letters stay in their topic, and nothing is acknowledged there. The table ``reprocessing`` records what was sent;
+``dead_letters`` shows it as ``sent_by``, and ``sent_letters`` per letter. A message that dies again becomes a new
+letter with a higher DEAD_LETTER_REPLAYS.
 
-**Why nothing is sent twice.** The writes of a job, in order, and what a crash between them leaves:
+**The writes of a job, in order:**
 
-1. *The job row with all its claims, one commit, as transaction (job, 1).* Before it nothing is chosen; after it
-   everything is: the letters, their order, their chunks, and the version of the dead letter topic's table that is read.
-   The same job id finds it and chooses nothing again, whatever was written meanwhile.
-2. *Per destination and chunk, in order, one publish commit as transaction (job and destination, chunk).* Delta refuses
-   a transaction at or below the version it has seen, so a chunk that is there is not written again, not even by a
-   second process with the same job id or when *fix* answers otherwise.
-3. *The chunk row with the letters that were sent, one commit, as transaction (job and destination, chunk).* It is read
-   from the publish commit's own files, by the sequence ids that number the claims, and not from memory: a crash between
-   2 and 3 is repaired by repeating both, the first of which does nothing.
+1. *The job row with all its claims, one commit, transaction (job, 1).* It fixes the letters, their order, their chunks
+   and the table version that is read. A later run with the same job id finds it and selects nothing again.
+2. *One publish commit for each destination and chunk, transaction (job and destination, chunk).* Delta refuses a
+   transaction that it has seen, so no chunk is written twice, not even by a second process or after a changed *fix*.
+3. *The chunk row with the letters sent, one commit, with that transaction.* It is read from the files of commit 2,
+   whose sequence ids number the claims. After a crash between 2 and 3 both are repeated, and 2 does nothing.
 
-A chunk whose letters are all dropped by *fix* may leave no commit in 2 and is decided by 3; interrupted in between,
-*fix* is asked again, with nothing sent. Two jobs never choose the same letter, because a letter claimed is taken (while
-one chooses, the other waits).
+If *fix* drops every letter of a chunk, commit 2 may be missing and 3 decides; after an interruption *fix* is called
+again. Two jobs never select the same letter: while one selects, the other waits.
 """
 
 import os

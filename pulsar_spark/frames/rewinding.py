@@ -1,13 +1,12 @@
-"""Order after a give-back: on Exclusive and Failover subscriptions nothing behind it is handled before it.
+"""Keep the order after a give-back: on Exclusive and Failover subscriptions no later message is handled first.
 
-The broker rewinds: when what was given back is due, everything the consumer holds comes again, in order (semantics
-2.12, 4.14). What it had sent meanwhile came too early and is dropped unseen, for it comes again behind it. What was
-dropped has used permits, and without permits nothing comes again: they are asked for when the give-back is due, and not
-before, or the rest of the topic would come and be dropped too.
+The broker rewinds: when the give-back is due, everything the consumer holds comes again, in order (semantics 2.12,
+4.14). What arrives before that is dropped unseen. The permits of dropped messages are granted again only when the
+give-back is due; otherwise more of the topic would come and be dropped.
 
-What was given back need not come again: somebody may skip it, or it dies. Of the dead the consumer knows; where others
-are acknowledged the cursor says so, some seconds after they were due, and the consumer begins again. On Shared
-subscriptions there is no order, and nothing of this.
+A message given back may never come again: somebody skips it, or it dies. The consumer knows its own dead letters. For
+the rest it looks at the cursor some seconds after the due time, and subscribes again. Shared subscriptions have no
+order and need none of this.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,12 +20,12 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.slices import PositionRange
 
 PATIENCE_SECONDS = 5.0
-"""How long after it is due, and from look to look, it is not asked what became of a give-back."""
+"""Seconds after the due time, and between looks, before the cursor is checked."""
 
 
 @dataclass
 class _Awaited:
-    """The first position of a partition that was given back, when it is due, and the permits owed since."""
+    """The first position given back in a partition, when it is due, and the permits owed."""
 
     first: int
     due: float
@@ -35,8 +34,8 @@ class _Awaited:
 
 
 class Rewinding:
-    """Of one consumer on an ordered subscription; *clock* counts seconds. ``is_awaiting`` tells whether anything given
-    back has not come again."""
+    """The give-backs of one consumer on an ordered subscription; *clock* counts seconds. ``is_awaiting``: whether any
+    has not come again."""
 
     def __init__(self, clock: Callable[[], float], max_redeliver_count: int):
         self._clock, self._most = clock, max_redeliver_count
@@ -47,11 +46,11 @@ class Rewinding:
         return bool(self._awaited)
 
     def forget(self) -> None:
-        """The consumer begins again: everything it held comes again."""
+        """Forget all give-backs: the consumer subscribes again and everything comes again."""
         self._awaited.clear()
 
     def given_back(self, held: PositionRange, delay_ms: int) -> None:
-        """Await it, unless it dies by being given back."""
+        """Await a give-back, unless the message dies by it."""
         if is_too_often(held.redelivery_count + 1, self._most):
             return
         due = self._clock() + delay_ms / 1000
@@ -62,7 +61,7 @@ class Rewinding:
             known.first, known.due = min(known.first, held.first), min(known.due, due)
 
     def in_order(self, delivery: Delivery) -> tuple[Delivery, dict[int, int]]:
-        """What of the delivery is to be handled, and the permits of what was dropped before it, by partition."""
+        """The part of the delivery to handle now, and the permits of earlier dropped messages, by partition."""
         there, permits = [], {}
         for held in delivery.ranges:
             awaited = self._awaited.get(held.partition)
@@ -75,7 +74,7 @@ class Rewinding:
         return replace(delivery, ranges=tuple(there)), permits
 
     def due_permits(self) -> dict[int, int]:
-        """The permits to ask for now that what was given back is due, by partition."""
+        """Permits to grant by partition, now that the give-backs are due."""
         now, found = self._clock(), {}
         for partition, awaited in self._awaited.items():
             if awaited.permits and now >= awaited.due:
@@ -83,7 +82,7 @@ class Rewinding:
         return found
 
     def is_over(self, layout: Layout, topic_id: str, subscription: str) -> bool:
-        """Whether something awaited was acknowledged by others, so that it never comes; looks now and then only."""
+        """Whether others acknowledged an awaited message, so that it never comes. Looks at most every few seconds."""
         late = dict(self._late())
         if not late:
             return False

@@ -1,7 +1,7 @@
-"""Splitting the rows of files by the consumers that they were dealt to: into Parquet files of one consumer each.
+"""Split the rows of files by consumer, into Parquet files of one consumer each.
 
-A thread takes a stretch of row groups. It reads some rows at a time, puts them in order of their owners, and writes
-what each has; a consumer has a file of each thread.
+Each thread takes a stretch of row groups, reads some rows at a time, sorts them by owner and writes one file per
+consumer.
 """
 
 import os
@@ -25,18 +25,17 @@ from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 _MOST_THREADS = 4
 _PIECE_ROWS = 1 << 17
-"""Rows that are read, put in order and written at a time. Row groups of a million rows at a time took up to 1.6 times
-as long: memory that large goes back to the system in between, which clears each page that is asked for again."""
+"""Rows read, sorted and written at a time. Larger pieces are slower: the system takes their memory back and clears it
+for each new piece."""
 _LEAST_ROWS = 1 << 14
-"""Of a consumer in a row group of its file, about: as many pieces are written together."""
+"""About the fewest rows of a consumer in a row group of its file; as many pieces are written together."""
 PLACE = ("partition", "ledger_id", "position")
 _NAMES = ["publish_id", "producer_name"]
-"""Texts of few values: they are read, cut and written by their numbers."""
+"""Texts of few values, handled as dictionary numbers."""
 _OF_A_PUBLISH = [*_NAMES, "batch_size", "publish_time"]
 _OF_FEW_VALUES = [*_OF_A_PUBLISH, "partition", "ledger_id"]
 _AS_DIFFERENCES = dict.fromkeys(("entry_id", "sequence_id", "position"), "DELTA_BINARY_PACKED")
-"""Numbers that ascend, a little from row to row: a byte of each instead of eight. Every page of a file that is written
-is a new one of the system's, which takes longer than to make it smaller."""
+"""Numbers that ascend slowly take one byte instead of eight. Writing a new page costs more than encoding it."""
 SPLIT_SCHEMA = pa.schema(
     [
         *(column for column in MESSAGES.schema if column.name != "partition"),
@@ -48,7 +47,7 @@ SPLIT_SCHEMA = pa.schema(
 
 
 class Job(NamedTuple):
-    """A row group of the file of a run, which has these columns."""
+    """A row group of a run's file, and the file's columns."""
 
     partition: int
     run: Run
@@ -57,8 +56,8 @@ class Job(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """The row groups that may have any of the rows, and the columns that have a value in any of them; ``same`` has the
-    value of those, of the place too, that have one and the same in all rows."""
+    """The row groups to split and the columns that have a value in any of them. ``same`` has the columns with one value
+    in all rows."""
 
     jobs: list[Job]
     columns: frozenset[str]
@@ -66,8 +65,8 @@ class Jobs(NamedTuple):
 
 
 def with_values(group: pq.RowGroupMetaData) -> Iterator[str]:
-    """The columns of a row group that are not known to be null in all rows; of a nested one nobody knows, since an
-    empty map counts as null in its keys and values."""
+    """The columns of a row group that may have a value. Nested columns always count: an empty map counts as null in its
+    statistics."""
     for chunk in map(group.column, range(group.num_columns)):
         name, is_nested, _ = chunk.path_in_schema.partition(".")
         known = chunk.statistics
@@ -76,8 +75,7 @@ def with_values(group: pq.RowGroupMetaData) -> Iterator[str]:
 
 
 def same_in_all(jobs: Sequence[Job], groups: Sequence[pq.RowGroupMetaData]) -> dict[str, object]:
-    """What statistics say to be the same in all rows of *jobs*, whose row groups these are: columns and their value, as
-    those of what is of one publish. Five such columns took a sixth of a split's time."""
+    """The columns, with their value, that have one value in all rows of *jobs*, as statistics show."""
     found = [
         {"partition": job.partition, "ledger_id": job.run.ledger_id, **dict(_only_values(group))}
         for job, group in zip(jobs, groups, strict=True)
@@ -95,8 +93,8 @@ def _only_values(group: pq.RowGroupMetaData) -> Iterator[tuple[str, object]]:
 
 
 class _Owners:
-    """Which consumer, by number, each entry of a partition was dealt to: of *ranges* (consumer, number of the lane,
-    range) most lanes have one."""
+    """The consumer, by number, to whom each entry of a partition was dealt. *ranges* are (consumer, lane number,
+    range); most lanes have one consumer."""
 
     def __init__(self, ranges: Sequence[tuple[int, int, LaneRange]], lanes: int):
         self._owners = np.full(lanes + 1, NOBODY, np.int16)
@@ -109,7 +107,7 @@ class _Owners:
                 self._others.append((owner, lane, held))
 
     def of(self, positions: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """The owners of entries, by position and by the number of their lane; :data:`NOBODY` where there is none."""
+        """The owner of each entry, by position and lane number; :data:`NOBODY` where there is none."""
         owners = self._owners[numbers]
         if positions.min() < self._firsts.max() or positions.max() > self._lasts.min():
             is_outside = (positions < self._firsts[numbers]) | (positions > self._lasts[numbers])
@@ -120,7 +118,7 @@ class _Owners:
 
 
 class _Piece(NamedTuple):
-    """Some *rows*, in order of their owners: those of each are between two *cuts*."""
+    """*rows* in order of their owners; *cuts* are the borders between owners."""
 
     rows: pa.Table
     cuts: list[int]
@@ -134,8 +132,10 @@ class _Piece(NamedTuple):
 
 
 class Splitter:
-    """Writes the rows of *ranges*, which are by consumer, into folders of their names: *columns* of rows of *table*,
-    and :data:`PLACE`, of all of them those that are not the same in all rows."""
+    """Writes the rows of *ranges*, which are by consumer, into a folder for each consumer.
+
+    Files have :data:`PLACE` and *columns* of *table*, except columns with one value in all rows.
+    """
 
     def __init__(self, table: AnyPath, ranges: Mapping[str, set[LaneRange]], columns: Sequence[str], folder: AnyPath):
         self._table, self._columns, self._folder = table, columns, folder
@@ -150,7 +150,7 @@ class Splitter:
         }
 
     def run(self, found: Jobs) -> None:
-        """Split what was *found*; columns without a value are left out: whoever reads finds them null."""
+        """Split the row groups of *found*. Columns without a value are left out; readers see nulls."""
         wanted = {*self._columns, "entry_id", HASH, *KEY_COLUMNS} & found.columns - found.same.keys()
         self._wanted = [name for name in MESSAGES.schema.names if name in wanted and name != "partition"]
         kept = {*self._columns, *PLACE} & {*found.columns, *PLACE, HASH} - found.same.keys()
@@ -163,7 +163,7 @@ class Splitter:
             list(pool.map(self._write, range(threads), parts))
 
     def _write(self, thread: int, jobs: Sequence[Job]) -> None:
-        """A file for each consumer that has rows in any of the row groups."""
+        """Write a file for each consumer with rows in these row groups."""
         writers: dict[int, pq.ParquetWriter] = {}
         pieces = (piece for job in jobs for piece in self._pieces(job))
         at_once = max(1, len(self._consumers) * _LEAST_ROWS // _PIECE_ROWS)
@@ -183,18 +183,18 @@ class Splitter:
                         )
                     if mine:
                         writers[owner].write_table(pa.concat_tables(mine))
-                del held, mine  # before the next are read
+                del held, mine  # free the rows before the next are read
         finally:
             for writer in writers.values():
                 writer.close()
 
     def _pieces(self, job: Job) -> Iterator[_Piece]:
-        """The rows of a row group, some at a time."""
+        """The rows of a row group, piece by piece."""
         path = f"{self._table}/{job.run.path}"
         texts = [name for name in _NAMES if name in job.columns]
         wanted = [name for name in self._wanted if name in job.columns]
         with pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts) as file:
-            # map, unlike a loop, holds no rows while the next are read
+            # map holds no rows while it reads the next, unlike a loop
             yield from map(partial(self._piece, job), file.iter_batches(_PIECE_ROWS, [job.group], wanted, False))
 
     def _piece(self, job: Job, batch: pa.RecordBatch) -> _Piece:
@@ -211,7 +211,7 @@ class Splitter:
         return _Piece(located, [cut - cuts[0] for cut in cuts])
 
     def _located(self, rows: pa.Table, job: Job, positions: np.ndarray, hashes: np.ndarray) -> pa.Table:
-        """With the hash in every row and with the place, in the columns that all files of the split have."""
+        """The rows with hash and place, in the schema that all files of the split have."""
         given = {name: rows[name] for name in rows.column_names} | {
             HASH: pa.array(hashes),
             "position": pa.array(positions),

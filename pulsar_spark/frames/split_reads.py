@@ -1,18 +1,13 @@
-"""Reading once what several consumers of a session were delivered by lane in one round.
+"""Read once what one round delivered by lane to several consumers of a session.
 
-Where keys lie at random each of them would read all rows to find its own: with four consumers everything is read four
-times, with 32 as often. A round says in one commit what it dealt to whom. So the first of them that reads splits all
-rows that are meant, for everybody at once, into Parquet files of one consumer each (row_split), which lie beside this
-process in a folder for temporary files (split_folder), uncompressed; the others wait for it, and each reads its own. A
-consumer's files go when it has answered, and the folder with the last of them.
+Where keys lie at random, each consumer would read all rows to find its own. Instead the first consumer that reads
+splits the rows for all into one Parquet file per consumer and thread (see row_split). These lie in a temporary folder
+(see split_folder); the others wait and read their own. A consumer's files are deleted once it has answered, the folder
+with the last of them.
 
-Measured on 4 * 10^6 x 100 B with the hash stored, a processor's time, a warm JVM: to split 1.7 to 1.9 s, whether for
-four or for 32; to read all the parts 0.7 s; to read the files plainly 1.1 s, and once more for each consumer that looks
-for its own rows.
-
-Only for sessions that run in this process (executors elsewhere could not read its files), for files that are as they
-were published, of entries of one message each, none of them a chunk, delivered equally often, and of so many rows that
-it pays. Where anything goes wrong meanwhile, a full disk or a damaged page, each reads by itself and meets it there.
+Conditions: a session in this process, unchanged files, one message per entry, no chunks, one redelivery count, and
+enough rows to pay off. If splitting fails, for instance at a full disk or a damaged page, each consumer reads by
+itself.
 """
 
 import shutil
@@ -40,18 +35,18 @@ from pulsar_spark.storage.topic_files import READ_ERRORS
 from pulsar_spark.storage.topics import Topic
 
 LEAST_ENTRIES = 100_000
-"""Of all consumers together."""
+"""The fewest entries, of all consumers together, that are worth a split."""
 MOST_BYTES = 4 << 30
-"""Of the rows, uncompressed, as footers say; and no more than half of what is free on the disk."""
+"""The most bytes to split, uncompressed, as footers state; also at most half of the free disk."""
 
 Dealt = Callable[[], Sequence[tuple[str, LaneRange]]]
-"""What a round dealt by lane, of one cursor: the consumer and the range."""
+"""Gives what a round dealt by lane on one cursor: consumer and range."""
 RoundKey = tuple[str, str, int]
 """Topic id, subscription and round."""
 
 
 class _Asked(NamedTuple):
-    """What consumers must agree in to have their rows split together."""
+    """What consumers must have in common to share a split."""
 
     spark: int
     columns: tuple[str, ...]
@@ -59,7 +54,7 @@ class _Asked(NamedTuple):
 
 @dataclass
 class _Round:
-    """One round's deliveries to consumers of this process: those that still need their part are *open*."""
+    """One round's deliveries to consumers of this process; those in *open* still need their part."""
 
     dealt: dict[int, Dealt] = field(default_factory=dict)
     """By partition."""
@@ -68,25 +63,25 @@ class _Round:
     folder: SplitFolder | None = None
     asked: _Asked | None = None
     ranges: dict[str, set[LaneRange]] = field(default_factory=dict)
-    """Of each consumer for whom rows were split, once they were."""
+    """The ranges of each consumer for whom rows were split."""
     same: Mapping[str, object] = field(default_factory=dict)
-    """What the files do not say, because it is the same in all rows."""
+    """Columns that the files leave out, because all rows have one value."""
 
 
 _lock = threading.Lock()
 _members: dict[str, int] = {}
-"""The sessions of the consumers of this process, by their ids."""
+"""The session of each consumer of this process, by consumer id."""
 _rounds: dict[RoundKey, _Round] = {}
 
 
 def enter(consumer_id: str, spark: SparkSession) -> None:
-    """Know a consumer of this process."""
+    """Register a consumer of this process."""
     with _lock:
         _members[consumer_id] = id(spark)
 
 
 def arrived(key: RoundKey, partition: int, consumer_id: str, dealt: Dealt) -> None:
-    """A round delivered something by lane to a consumer of this process; *dealt* says what it dealt to anybody, of this
+    """Note that a round delivered to a consumer by lane; *dealt* gives what it dealt to every consumer of this
     partition."""
     with _lock:
         if consumer_id in _members:
@@ -96,12 +91,12 @@ def arrived(key: RoundKey, partition: int, consumer_id: str, dealt: Dealt) -> No
 
 
 def answered(consumer_id: str, last_round: int) -> None:
-    """A consumer needs nothing any more of what was delivered to it up to a round."""
+    """Release a consumer's parts of rounds up to *last_round*."""
     _let_go(consumer_id, lambda key: key[2] <= last_round)
 
 
 def leave(consumer_id: str) -> None:
-    """It is gone."""
+    """Remove a consumer that left."""
     with _lock:
         _members.pop(consumer_id, None)
     _let_go(consumer_id, lambda key: True)
@@ -130,8 +125,8 @@ def read_split(
     columns: Sequence[str] | None,
     with_payload: bool,
 ) -> DataFrame | None:
-    """The messages of all of a consumer's *ranges*, rows and columns as :func:`lane_frames.read_lane` gives them; None
-    where they are to be read by themselves."""
+    """The messages of all of a consumer's *ranges*, with rows and columns as :func:`lane_frames.read_lane` gives them;
+    None if the rows are not split."""
     if not runs_here(spark) or not store_of(topic.path).is_local:
         return None
     names = [name for name in columns or DELIVERED if (with_payload or name != "payload") and name not in PLACE]
@@ -151,7 +146,7 @@ def read_split(
 
 
 def _rows_in(spark: SparkSession, folder: AnyPath, same: Mapping[str, object]) -> DataFrame:
-    """All rows of a folder's files, with what is the *same* in all."""
+    """All rows of a folder's files, with the columns that have the *same* value in all rows."""
     schema = from_arrow_schema(SPLIT_SCHEMA)
     rows = spark.read.schema(schema).parquet(str(folder))
     return rows.withColumns({name: F.lit(value).cast(schema[name].dataType) for name, value in same.items()})
@@ -160,7 +155,7 @@ def _rows_in(spark: SparkSession, folder: AnyPath, same: Mapping[str, object]) -
 def _folder_of(
     of_round: _Round, topic: Topic, ledgers: LedgerIndex, consumer_id: str, asked: _Asked, mine: set[LaneRange]
 ) -> AnyPath | None:
-    """Where a consumer's part of a round is; the first who asks splits it."""
+    """The folder with a consumer's part of a round, None if there is none; the first caller splits the round."""
     with of_round.lock:
         if of_round.asked is None:
             of_round.asked = asked
@@ -180,7 +175,7 @@ def _split_round(of_round: _Round, topic: Topic, ledgers: LedgerIndex, asked: _A
     everything = [held for each in ranges.values() for held in each]
     if len(ranges) < 2 or sum(held.entries for held in everything) < LEAST_ENTRIES or not _are_plain(everything):
         return
-    with _lock:  # those to whom it has not come yet need their part, too
+    with _lock:  # consumers that have not received it yet need their part, too
         of_round.open.update(ranges.keys() & _members.keys())
     jobs = _jobs(topic, ledgers, everything)
     if jobs is None:
@@ -206,7 +201,7 @@ def _are_plain(ranges: Sequence[LaneRange]) -> bool:
 
 
 def _jobs(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[LaneRange]) -> Jobs | None:
-    """What is to be split, None where it cannot be."""
+    """The row groups to split; None if they cannot be split."""
     jobs, groups = [], []
     for partition in sorted({each.partition for each in ranges}):
         first = min(each.first for each in ranges if each.partition == partition)

@@ -1,5 +1,8 @@
-"""A topic's messages as a frame, each one row: what ``spark.read`` of its table gives, but for chunked messages, which
-are put together, and with the position that each has, whether a broker has numbered it yet or not."""
+"""Read a topic's messages as a frame, one row each, with positions.
+
+Unlike ``spark.read`` of the table, chunked messages are put together. Positions are given whether or not a broker has
+numbered the entries yet.
+"""
 
 import os
 from collections.abc import Sequence
@@ -68,9 +71,9 @@ def read_messages(
 def _compacted(
     spark: SparkSession, layout: Layout, topic: Topic, columns: Sequence[str], partitions: Sequence[int]
 ) -> tuple[DataFrame, bool]:
-    """What :func:`messages_at` gives of the compacted view and what follows it."""
+    """Messages of the compacted view and those after it, as :func:`messages_at` gives them."""
     version = TableLog(topic.path).latest()
-    view = CompactedView(topic.path)  # after it: what is trimmed of that version the view has
+    view = CompactedView(topic.path)  # read after the table's version: the view has what was trimmed from it
     ledgers = ledgers_until(layout, topic, version)
     ends = {each: known.end_position for each, known in ledgers.items() if each in partitions}
     firsts = {each: ledgers[each].first_behind(view.horizon(each)) for each in ends}
@@ -97,11 +100,13 @@ def messages_at(
     partitions: Sequence[int] | None = None,
     ranges: Sequence[PositionRange] | None = None,
 ) -> tuple[DataFrame, bool]:
-    """*columns* of the messages of *topic* as of *version* of its table, as :func:`read_pieces` gives them: all, or
-    those of some *partitions* or *ranges* of positions. Chunks are looked up as the table has them now: a chunked
-    message of which any is deleted or lost is not there. Of one whose chunks cannot be put together there is no
-    payload, and :data:`PAYLOAD_ERROR` says why; nor of an entry that is lost where chunks may lie. And whether any may
-    have a payload that is compressed or encrypted."""
+    """*columns* of the messages of *topic* as of *version* of its table, and whether any payload may be compressed or
+    encrypted.
+
+    Limited to *partitions* or *ranges* of positions, if given; rows are as :func:`read_pieces` gives them. Chunks are
+    looked up in the current table, so a chunked message with a deleted or lost chunk has no row. A message that cannot
+    be put together, or a lost entry that may have been a chunk, has no payload, and :data:`PAYLOAD_ERROR` says why.
+    """
     small, ends, all_units, has_chunks, has_encoded = [], [], {}, False, False
     known, lost = ledgers_until(layout, topic, version), LostEntries(topic)
     for partition, ledgers in known.items():
@@ -139,13 +144,13 @@ def messages_at(
 
 
 def _units(groups: ChunkGroups, run: Run) -> dict[int, int]:
-    """Where the complete messages that end in *run* begin, by where they end."""
+    """The first position of each complete chunked message that ends in *run*, by its last position."""
     firsts, lasts = groups.units(run.first_position, run.last_position) if run.may_have_chunks else ((), ())
     return {int(last): int(first) for first, last in zip(firsts, lasts)}
 
 
 def _is_all_chunks(groups: ChunkGroups, run: Run) -> bool:
-    """Does *run* hold nothing but chunks? Then nothing of it is read as if it held messages in one piece."""
+    """Whether *run* holds only chunks, so that it need not be read for messages in one piece."""
     if not run.may_have_chunks:
         return False
     of_none = sum(last - first + 1 for first, last in groups.parts(run.first_position, run.last_position))

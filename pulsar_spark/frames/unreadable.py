@@ -1,8 +1,8 @@
-"""Messages of a delivery whose payload cannot be read, found before a function is called with it.
+"""Find the messages of a delivery whose payload cannot be read, before the function is called.
 
-One job decodes what is compressed or encrypted and says which messages it failed at; where the ledgers say that nothing
-is, there is none. With FAIL such a message is not handed over and stays unacknowledged, an error that names it; with
-DISCARD it is acknowledged unseen, if it is the keys that are missing. Of a batch the other messages are handed over.
+One job decodes the compressed and encrypted payloads; if the ledgers show none, it is skipped. With FAIL an unreadable
+message is not passed on, stays unacknowledged and raises an error that names it. With DISCARD it is acknowledged if
+only the keys are missing. The other messages of its batch are passed on.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,11 +25,11 @@ from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
 Places = dict[tuple[int, int], frozenset[int]]
-"""Messages by partition and position: batch indexes, 0 outside a batch."""
+"""Batch indexes by partition and position; index 0 outside a batch."""
 
 
 class Unreadable(NamedTuple):
-    """Messages that are ``kept`` unacknowledged, with the error that names them, and those that are ``discarded``."""
+    """Messages that are ``kept`` unacknowledged, the error that names them, and those that are ``discarded``."""
 
     kept: Places
     error: UnreadableMessage | None
@@ -46,18 +46,18 @@ _ROWS_AT_ONCE = 1 << 17
 
 
 def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
-    """May a message between the ends of the delivery be compressed or encrypted?"""
+    """Whether a message in the delivery's span may be compressed or encrypted."""
     return any(run.has_encoded for run in _runs(topic, ledgers, delivery))
 
 
 def stored_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> int:
-    """Of the files that the delivery lies in, its chunks included: at most so many are read."""
+    """The size of the files in the delivery's span, chunks included: an upper bound of what is read."""
     return sum({run.path: run.bytes for run in _runs(topic, ledgers, delivery)}.values())
 
 
 def uncompressed_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> tuple[int, int]:
-    """What the compressed messages between the ends of the delivery say that they become: all together, and the largest
-    of them. Each chunk of a message says it of the message."""
+    """The uncompressed sizes that compressed messages in the delivery's span state: their sum and their maximum. Each
+    chunk states that of its message."""
     total, largest, reader = 0, 0, EntryReader(block_rows=_ROWS_AT_ONCE)
     for run in _runs(topic, ledgers, delivery):
         for rows in reader.there(topic.path, run, ("uncompressed_size",)) if run.has_encoded else ():
@@ -68,7 +68,7 @@ def uncompressed_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -
 
 
 def _runs(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Iterator[Run]:
-    """Those between the ends of the delivery in each partition, chunks included."""
+    """The runs in the delivery's span in each partition, chunks included."""
     ends: dict[int, tuple[int, int]] = {}
     whole = ((held.partition, held.first, held.last) for held in delivery.ranges)
     for partition, first, last in (*whole, *delivery.chunked):
@@ -79,7 +79,7 @@ def _runs(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Iterator[Ru
 
 
 def find_unreadable(decoded: DataFrame, decoding: Decoding, topic: Topic) -> Unreadable:
-    """Which of the messages *decoded*, which have ``partition``, ``position`` and ``batch_index``, cannot be read."""
+    """The messages in *decoded* that cannot be read; *decoded* has ``partition``, ``position`` and ``batch_index``."""
     rows = decoded.filter(F.col(PAYLOAD_ERROR).isNotNull())
     found = rows.select("partition", "position", "batch_index", PAYLOAD_ERROR).toArrow().to_pylist()
     kept, discarded, errors = {}, {}, {}
@@ -105,7 +105,7 @@ def _error(errors: dict, topic: Topic, entries: int) -> UnreadableMessage:
 
 
 def readable(delivery: Delivery, unreadable: Unreadable) -> Delivery:
-    """The delivery, whose ranges are of positions, without messages that are not handed over."""
+    """The delivery, whose ranges are of positions, without unreadable messages."""
     holes: dict[int, list[tuple[int, int]]] = {}
     for partition, position in unreadable.places:
         holes.setdefault(partition, []).append((position, position))
@@ -114,7 +114,7 @@ def readable(delivery: Delivery, unreadable: Unreadable) -> Delivery:
 
 
 def _parts(held: PositionRange, places: Places) -> Iterator[PositionRange]:
-    """What of the batches in a range is handed over, where some of their messages are not."""
+    """The readable messages of batches in a range that are partly unreadable."""
     for (partition, position), indexes in places.items() if held.batch_size > 1 else ():
         if partition == held.partition and held.first <= position <= held.last:
             left = set(ack_sets.indexes(held.ack_set or ack_sets.full(held.batch_size))) - indexes
@@ -123,8 +123,8 @@ def _parts(held: PositionRange, places: Places) -> Iterator[PositionRange]:
 
 
 def answered(answer: Answer, unreadable: Unreadable, handed_over: Delivery) -> Answer:
-    """What to tell the broker, when *answer* is what a function made of what was *handed_over*. Of a batch that it got
-    some of, what is discarded is acknowledged with those."""
+    """The reply to the broker: a function's *answer* about what was *handed_over*, with discarded messages
+    acknowledged. Those of a batch that was partly handed over are acknowledged with it."""
     acknowledged = [part for each in answer.acknowledged for part in _keeping(each, unreadable.kept)]
     batches = {(held.partition, held.first) for held in handed_over.ranges if held.first == held.last}
     for place in unreadable.discarded.keys() - batches:
@@ -134,7 +134,7 @@ def answered(answer: Answer, unreadable: Unreadable, handed_over: Delivery) -> A
 
 
 def _keeping(said: Acknowledged, kept: Places) -> Iterable[Acknowledged]:
-    """An acknowledgement without the messages of batches that are kept."""
+    """An acknowledgement without the kept messages of batches."""
     first = said.first
     for (partition, position), indexes in sorted(kept.items()):
         if partition == said.partition and first <= position <= said.last:
