@@ -1,9 +1,8 @@
-"""What the lines of a commit file mean: Delta's actions, as far as we follow them, each checked before it is believed.
+"""Parse and check the actions of Delta commit files.
 
-Anybody may write to a topic's table, so a line may be anything. Whatever is not what the Delta protocol says ("Delta
-Log Entries", "Actions", "Per-file Statistics") is :class:`CorruptState` for the reader of that log, never another
-exception. What is right, but asks for a feature this release does not know, such as deletion vectors, is told by
-:attr:`Commit.asks_for`: whether it matters is the reader's to say.
+Anybody may write to a topic's table, so a line that breaks the Delta protocol raises :class:`CorruptState`, never
+another exception. A valid commit that needs an unknown feature sets :attr:`Commit.asks_for`; the reader decides whether
+that matters. Source: the Delta protocol, "Actions", "Per-file Statistics".
 """
 
 import json
@@ -17,18 +16,18 @@ from pulsar_spark.protocol.message_id import MAX_LONG
 
 ENGINE = "pulsar_spark"
 HOUSEKEEPING = "housekeeping"
-"""Transaction of a commit that takes out of a table of the broker's what nobody needs: it fences nobody."""
+"""Transaction of a commit that removes what nobody needs from a broker's table. Such a commit fences nobody."""
 TRIMMED = "trimmed/"
-"""Transaction of a commit that trims a topic: this and the partition; its version is the last ledger that is gone."""
+"""Transaction of a commit that trims a topic: this prefix and the partition. Its version is the last trimmed ledger."""
 
 READER_VERSION, WRITER_FEATURES_VERSION = 1, 7
 KNOWN_FEATURES = frozenset(("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"))
-"""Table features that ask nothing of who appends whole files and reads them: those of writer version 4, by name."""
+"""Table features of writer version 4, which need nothing from a program that appends and reads whole files."""
 
 
 @dataclass(frozen=True)
 class AddedFile:
-    """One ``add`` action. Without statistics ``rows`` is 0, and says nothing."""
+    """One ``add`` action. ``rows`` is 0 if the file has no statistics."""
 
     path: str
     size: int
@@ -42,10 +41,12 @@ class AddedFile:
 
 @dataclass(frozen=True)
 class Commit:
-    """One version. ``added`` holds data-changing adds only; ``removed`` counts data-changing removes; ``asks_for``
-    names a feature we do not know; ``updated_ms`` says when transactions were written, where that is said. ``concerns``
-    names all whom its rows concern, in the words of the table's writer; None where that is not said. ``is_ours`` says
-    that this package wrote it."""
+    """One version of a table's log.
+
+    ``added`` and ``removed`` cover data-changing actions only. ``asks_for`` names an unknown feature, ``updated_ms``
+    says when transactions were written, ``concerns`` names the readers that its rows concern (None: not stated), and
+    ``is_ours`` means that this package wrote it.
+    """
 
     version: int
     added: tuple[AddedFile, ...]
@@ -59,17 +60,17 @@ class Commit:
     is_ours: bool = False
 
     def may_concern(self, names: Iterable[str]) -> bool:
-        """Must who goes by one of these *names* read its rows?"""
+        """Whether a reader with one of these *names* must read the commit's rows."""
         return self.concerns is None or not self.concerns.isdisjoint(names)
 
     @property
     def is_fencing(self) -> bool:
-        """Does it say that somebody else writes the table? Not where it changed no data, or was housekeeping."""
+        """Whether another program wrote data: the commit changed data and is not housekeeping."""
         return bool(self.added or self.removed) and HOUSEKEEPING not in self.transactions
 
     @property
     def trimmed(self) -> dict[int, int]:
-        """Of each partition that was trimmed by it the last ledger that is gone."""
+        """The last trimmed ledger of each partition that this commit trimmed."""
         found = {
             re.fullmatch(f"{TRIMMED}(-1|[0-9]{{1,5}})", app_id): ledger_id
             for app_id, ledger_id in self.transactions.items()
@@ -78,8 +79,7 @@ class Commit:
 
 
 def parse_commit(version: int, text: bytes, table: object) -> Commit:
-    """The commit of *version* from the bytes of its file; :class:`CorruptState`, which names *table*, for what is
-    none."""
+    """The commit of *version* from its file's bytes; :class:`CorruptState`, naming *table*, if they are invalid."""
     try:
         return _commit(version, parse_actions(text))
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
@@ -89,8 +89,11 @@ def parse_commit(version: int, text: bytes, table: object) -> Commit:
 
 
 def parse_actions(text: bytes) -> list[dict]:
-    """The actions of a commit's file, a line each. ValueError, with the cause in words, for one that is empty, as a
-    power loss leaves it, cut off, or no commit at all; TypeError for a line that is no object."""
+    """The actions of a commit file, one from each line.
+
+    Raises ValueError if the file is empty (as after a power loss), cut off or no commit, and TypeError for a line that
+    is no object.
+    """
     actions = [_object(json.loads(line), "a line") for line in text.decode().split("\n") if line.strip("\0 \t\r")]
     if not actions:
         raise ValueError(f"its {len(text)} bytes are empty, as after a power loss")
@@ -99,7 +102,7 @@ def parse_actions(text: bytes) -> list[dict]:
 
 
 def _check_whole(actions: list[dict]) -> None:
-    """Commits of ours say how many files they name, so that one that was cut off between two lines is known."""
+    """Compare the number of files with the one that our own commits state, to detect a cut-off file."""
     info = actions[0].get("commitInfo")
     if not isinstance(info, dict) or info.get("engineInfo") != ENGINE:
         return
@@ -163,7 +166,7 @@ def _unknown_feature(protocol: dict) -> str | None:
 
 
 def added_file(add: dict) -> AddedFile:
-    """The file an ``add`` action tells of; ValueError, KeyError or TypeError for one that tells nonsense."""
+    """The file of an ``add`` action; ValueError, KeyError or TypeError if the action is invalid."""
     stats = _object(json.loads(_text(add["stats"], "stats")), "stats") if add.get("stats") else {}
     bounds = [
         _object({} if stats.get(name) is None else stats[name], name)

@@ -1,14 +1,8 @@
-"""Which topics were published to, as their publishers say: an empty file named after the topic, in one folder of the
-bundle.
+"""Announcements: an empty file in the bundle's folder for each topic that was published to.
 
-Whoever commits to a topic makes its file, behind the commit; a broker that looks lists the folder, removes what it
-finds and only then asks the logs of these topics. So a publish is either seen by that look, or its file is made behind
-the removal and seen by the next. There is never more than a file a topic, however much is published and whether a
-broker runs or not, and a look costs one list and a removal for each topic that moved, however many topics there are.
-
-An announcement is a hint and never waited for: nothing is synced, and where it cannot be made nobody is told. A topic
-that moved without one, because its publisher died in between or is somebody else's (a writer of Delta tables, an older
-release), is found when its log has its turn (see broker.topic_news).
+A publisher makes the file after its commit. The broker removes the files it lists and only then reads these topics'
+logs, so it misses no publish. Announcements are hints: they are not synced, and failing to make one is not an error.
+The broker finds commits without one when it reads all logs in turn.
 """
 
 import contextlib
@@ -27,13 +21,12 @@ _NAME = "announced"
 
 
 def announcements_folder(layout: Layout) -> AnyPath:
-    """Where the files of a bundle lie; a broker's root has the folder, one of an older release may not."""
+    """The folder of a bundle's announcements; an older release's root may lack it."""
     return layout.bundle_folder() / _NAME
 
 
 def announcement_of(table: str | os.PathLike) -> str:
-    """The name of a topic's file, by the path of its table: tenant, namespace and topic as folders are named, or a
-    digest of that where it is too long.
+    """The name of a topic's file: the names of its table's last three folders, or their digest if that is too long.
 
     >>> announcement_of("/data/pulsar/public/default/flights")
     'public,default,flights'
@@ -43,9 +36,8 @@ def announcement_of(table: str | os.PathLike) -> str:
 
 
 def announce(table: str | os.PathLike) -> None:
-    """Say that there is a new commit in the log of *table*; of a table that is no topic's nothing is said. No error
-    comes of it: the commit is there."""
-    with contextlib.suppress(OSError, CorruptState):  # then it is found in its turn
+    """Announce a new commit in the log of *table*, if it is a topic's; never raises."""
+    with contextlib.suppress(OSError, CorruptState):  # the broker finds the commit when it reads all logs in turn
         file = _file_of(str(table))
         if file is not None:
             store_of(file).touch(file)
@@ -61,7 +53,7 @@ def _file_of(table: str) -> str | None:
 
 @lru_cache(maxsize=10_000)
 def _place_of(table: str) -> tuple[Layout, str, str] | None:
-    """The root of a topic's table, the topic, and the name of its file."""
+    """The root of a topic's table, the topic, and the name of its file; None for a broker's table."""
     folder = path_of(table).absolute()
     if folder.parents[1].name == BUNDLES:
         return None
@@ -70,14 +62,12 @@ def _place_of(table: str) -> tuple[Layout, str, str] | None:
 
 
 def take_announced(layout: Layout) -> list[str]:
-    """The files there are, removed: logs that are asked from now on have what they are about."""
+    """Remove the bundle's announcements and return their names; read the logs after this."""
     return layout.store.take_names(f"{layout.bundle_folder()}/{_NAME}")
 
 
 def pass_on(layout: Layout, names: Iterable[str]) -> None:
-    """Make these files, which were taken, anew in the bundles that their topics are in, where that is another one: who
-    made them here looked for the bundle before a split, and may do so for a while. One with a digest for a name is left
-    to its topic's turn."""
+    """Move announcements of topics that another bundle serves since a split; names that are digests are dropped."""
     with contextlib.suppress(OSError, CorruptState):
         for name in names:
             topic = _topic_named(name.split(","))

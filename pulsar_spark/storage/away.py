@@ -1,8 +1,7 @@
-"""Roots that are away: they were there and are not now, as when a mount drops and leaves an empty folder or none.
+"""Detect roots that disappeared while they were open, as when a mount drops.
 
-Such a root comes back as it was. So nothing is made in its place, and its users wait: :class:`RootAway` is a fault of
-the disk, which passes. A root can only be away while a client, broker or Admin of this process that saw it has it open.
-Roots in object stores do not go away.
+Such a root comes back unchanged, so nothing is created in its place; its users get :class:`RootAway`, a temporary
+fault, and wait. Roots in object stores are never away.
 """
 
 import os
@@ -19,7 +18,7 @@ _lock = forks.module_lock()
 
 
 def saw_root(layout: Layout) -> None:
-    """Note that the root is there, and that the owner of *layout* has it open."""
+    """Note that the root exists and that the owner of *layout* has it open."""
     if layout.store.is_local:
         with _lock:
             _seen.setdefault(str(layout.root), weakref.WeakSet()).add(layout)
@@ -36,13 +35,13 @@ def left_root(layout: Layout) -> None:
 
 
 def is_away(place: str | os.PathLike) -> bool:
-    """Whether *place* is, or lies in, a root that was there before and is not now."""
+    """Whether *place* is, or lies in, an open root that has disappeared."""
     root = _root_of(place)
     return root is not None and not os.path.isdir(f"{root}/{BUNDLES}/{DEFAULT_BUNDLE}/{CURSOR_LEDGER.name}/_delta_log")
 
 
 def root_away(place: AnyPath | str) -> RootAway:
-    """The error to raise where :func:`is_away` is true."""
+    """The error to raise if :func:`is_away` is true."""
     return RootAway(
         f"root {str(_root_of(place) or place)!r} has disappeared: mount it again, then its users continue by "
         "themselves; no new root is created in its place"
@@ -50,13 +49,13 @@ def root_away(place: AnyPath | str) -> RootAway:
 
 
 def check_there(place: AnyPath | str) -> None:
-    """Raise :class:`RootAway` where :func:`is_away` is true."""
+    """Raise :class:`RootAway` if :func:`is_away` is true."""
     if is_away(place):
         raise root_away(place)
 
 
 def _root_of(place: AnyPath | str) -> str | None:
-    """The root that *place* is or lies in, if it is open in this process."""
+    """The root that *place* is or lies in, if this process has it open."""
     path = path_of(place)
     if not _seen or not store_of(path).is_local:
         return None

@@ -1,4 +1,4 @@
-"""Finding what is broken in a table's log: commits that are missing or cannot be read, and unreadable checkpoints."""
+"""Find missing or unreadable commits and checkpoints in a table's log."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from pulsar_spark.storage.store import AnyPath, store_of
 
 
 def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
-    """(version, what is wrong) of every commit that is empty, cut off, no commit, or missing between others."""
+    """(version, what is wrong) of every commit that is empty, cut off, invalid, or missing between others."""
     log = TableLog(path)
     for version in range(max(log.earliest(), 0), log.latest() + 1):
         if not log.has(version):
@@ -23,7 +23,7 @@ def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
         except CorruptState as broken:
             yield version, f"cannot be read ({broken.__cause__})"
         except OSError as broken:
-            if not store_of(path).is_local:  # it may be whole: the store does not answer
+            if not store_of(path).is_local:  # the commit may be whole: the store does not answer
                 raise
             yield version, f"cannot be read ({broken.strerror})"
     newest = max(log.versions(), default=-1) if log.exists() else -1
@@ -34,7 +34,7 @@ def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
 
 
 def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
-    """Checkpoints, and the file that names the latest, that cannot be read, or that name one that is not there."""
+    """Unreadable checkpoints, and ``_last_checkpoint`` if it is unreadable or names a missing one."""
     folder, store, names = TableLog(path).folder, store_of(path), []
     try:
         names = sorted(name for name in store.names(folder) if fnmatchcase(name, "*.checkpoint*.parquet"))
@@ -62,9 +62,11 @@ def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
 
 
 def empty_commit(path: AnyPath, until: int) -> int | None:
-    """The first empty commit after the last checkpoint, up to version *until*; None without one and in object stores.
+    """The first empty commit after the last checkpoint, up to version *until*; None if there is none, and in object
+    stores.
 
-    A power loss can leave one, and ``deltalake`` silently passes over it."""
+    A power loss can leave one, and ``deltalake`` silently skips it.
+    """
     store, log = store_of(path), TableLog(path)
     if not store.is_local:
         return None
@@ -82,10 +84,10 @@ def empty_commit(path: AnyPath, until: int) -> int | None:
 
 
 def check_log(path: AnyPath) -> None:
-    """Raise :class:`CorruptState`, which names what is broken, unless the log is sound."""
+    """Raise :class:`CorruptState`, naming what is broken, unless the log is sound."""
     for version, why in broken_commits(path):
         if TableLog(path).has(version):
-            TableLog(path).commit(version)  # which says so as to everybody who follows the log
+            TableLog(path).commit(version)  # raises the error that every reader of the log gets
         raise CorruptState(f"{str(path)!r}: commit {version} {why}; {DOCTOR}")
     for file in broken_checkpoints(path):
         raise CorruptState(f"{str(path)!r}: checkpoint {file.name!r} cannot be read; {DOCTOR}")

@@ -1,14 +1,8 @@
-"""Which bundles a root has, and where the tables of each lie: a small file of the root, which who looks for a topic's
-bundle reads.
+"""Which bundles a root has, and the folder of each, as its file ``bundles.json`` says; without it there is one.
 
-A root without the file has one bundle. The folder of a bundle keeps its name when the bundle is split: its lower part
-stays where it is, the upper part gets a folder of its own, named after the range it has then. The file says where to
-look, and no more: which slice a bundle serves is said by its own latest round, under the fence of rounds, so a client
-whose look is out of date is refused by the broker it asks, and looks again. A split writes the file behind the round
-that decides it (see broker.split); where a crash lies between, the next broker of the bundle does.
-
-On a local disk a look costs a ``stat``, in an object store a call at most every :data:`LOOK_SECONDS`, and one whenever
-somebody was refused because his look was out of date.
+After a split the lower part keeps its folder, and the upper part gets one named after its range. The file only says
+where to look: a bundle's latest round decides what it serves, and its broker refuses clients with outdated information.
+A split writes the file after that round; after a crash between them, the next broker writes it.
 """
 
 import json
@@ -27,8 +21,7 @@ from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.table_lock import append_lock
 
 LOOK_SECONDS = 60.0
-"""So long a store is not asked again, unless a look turned out to be out of date (:func:`look_again`): a call a second
-would be one more than a producer at work needs."""
+"""How long a file in an object store counts as known, unless :func:`look_again` is called."""
 _REMEDY = "restore it from a backup, or write it by hand: for each range of hashes the folder of its bundle"
 
 
@@ -39,13 +32,13 @@ class Bundles(NamedTuple):
     folders: tuple[str, ...]
 
     def folder_of(self, topic: str) -> str:
-        """Of the bundle that a topic, by its full name without a partition, is in."""
+        """The folder of the bundle of a topic, given by its full name without a partition."""
         if len(self.folders) == 1:
             return self.folders[0]
         return self.folders[bisect_right([each.lower for each in self.ranges], topic_hash(topic)) - 1]
 
     def range_of(self, folder: str) -> BundleRange:
-        """Of the bundle in a folder; :class:`CorruptState` for a folder that is none of them."""
+        """The range of the bundle in a folder; :class:`CorruptState` if no bundle has that folder."""
         if folder not in self.folders:
             raise CorruptState(f"bundle {folder} is not one of {', '.join(self.folders)}: {_REMEDY}")
         return self.ranges[self.folders.index(folder)]
@@ -56,7 +49,7 @@ _known: dict[str, tuple[object, Bundles]] = {}
 
 
 def bundles_of(layout: Layout) -> Bundles:
-    """Those of a root, as they are now; :class:`CorruptState` for a file that does not say it."""
+    """The current bundles of a root; :class:`CorruptState` if the file is invalid."""
     path = _name(layout)
     known = _known.get(path)
     if layout.store.is_local:
@@ -76,12 +69,12 @@ LOOK_AGAIN_SECONDS = 0.1
 
 
 def look_again(layout: Layout) -> None:
-    """Let the next look at a root's bundles be at its file, for who was told that there are others by now."""
+    """Read the file at the next look, after a broker refused a topic."""
     _known.pop(_name(layout), None)
 
 
 def layout_of(layout: Layout, topic: TopicName | str) -> Layout:
-    """The bundle of a root that a topic, or one of its partitions, is in."""
+    """The bundle of a root that serves a topic or one of its partitions."""
     found = bundles_of(layout)
     folder = found.folder_of(str(topic))
     return layout if folder == layout.bundle else _layout(layout.root, folder)
@@ -94,8 +87,7 @@ def layouts_of(layout: Layout) -> list[Layout]:
 
 
 def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
-    """Let the file say that the bundle of *layout* serves just *served*, and what else it served the bundle of a folder
-    named after the rest; the rest, None where nothing is left."""
+    """Write that the bundle of *layout* serves only *served*, and a new bundle the rest; that rest, or None."""
     if bundles_of(layout).range_of(layout.bundle) == served:
         return None
     rests: list[BundleRange] = []
@@ -125,13 +117,13 @@ def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
 
 
 def check_served(served: BundleRange, topic: str) -> None:
-    """:class:`ServiceUnitNotReady` for a topic that is none of the slice."""
+    """Raise :class:`ServiceUnitNotReady` for a topic outside the slice."""
     if not served.holds(topic):
         raise ServiceUnitNotReady(f"topic {topic!r} is not in bundle {served}: look up its bundle again")
 
 
 def _name(layout: Layout) -> str:
-    """Of the file, for the price of a text: it is asked for with every message."""
+    """The path of the file as text: every message needs it, and path objects are slow."""
     return f"{layout.root}/{BUNDLES}/bundles.json"
 
 
@@ -140,7 +132,7 @@ def _path(layout: Layout) -> AnyPath:
 
 
 def _write(layout: Layout, text: str) -> None:
-    """On a local disk: whole or not at all, whatever becomes of the machine, where the root wants that."""
+    """Replace the file, durably if the root demands that."""
     path = _path(layout)
     if read_durability(layout.root) == FSYNC:
         layout.store.replace(path, text, sync_file)

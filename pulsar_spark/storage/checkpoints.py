@@ -1,12 +1,8 @@
-"""Checkpoints of a table's log, for those who open the table: written by ``deltalake`` in the background of whoever
-commits, or follows what others commit, and removed when newer ones stand.
+"""When to write a checkpoint of a table's log, and which older ones to remove.
 
-A checkpoint repeats the list of all the table's files, and of those that left it in the last week. So the next one is
-made when a fixed part of what the last one holds has been committed since: all checkpoints together cost in proportion
-to the commits, and who opens the table reads, beside the checkpoint, commits that are at most that part of it. What
-stays is the newest; those that were the newest until a while ago, because who chose one then may still read it; older
-ones, the further apart the older they are, where readers of older versions and shortened logs begin; and the one at
-which the log begins. Source: the Delta protocol, "Checkpoints", "Last Checkpoint File".
+The next checkpoint is due when the commits since the last one amount to a fixed share of its size, so their total cost
+grows with the number of commits. These stay: the newest, those that were so until recently, older ones at growing
+distances, and the one where the log begins. Source: the Delta protocol, "Checkpoints", "Last Checkpoint File".
 """
 
 import logging
@@ -27,23 +23,21 @@ from pulsar_spark.storage.small_file import parse_object, read_small
 from pulsar_spark.storage.store import AnyPath
 
 CHECKPOINT_EVERY = 100
-"""Versions apart at least; only such a version begins one, so that of many writers one does."""
+"""Least distance in versions; only multiples of it start a checkpoint, so that one of many writers does."""
 SHARE, SHARE_BYTES = 8, 4 * 1024
-"""So many actions, or bytes, of the last checkpoint there are for each commit since then, at most: one that says where
-a file lies takes a kilobyte, one of a file that left the table 70 bytes. Of these there are many, a week's, and who
-opens a table takes a thread, 0.1 MB and 0.4 ms for each commit since the last checkpoint."""
+"""A checkpoint is due when the last one has at most so many actions, or bytes, for each commit since then."""
 CHOSEN_SECONDS = 6 * 60 * 60
-"""So long after a newer one was written a checkpoint stays: who opened the table before may read it only now, as
-Spark does for a frame that is executed later."""
+"""How long a checkpoint stays after a newer one: a frame of Spark opened earlier may read it only when it is
+executed."""
 APART_SECONDS = 24 * 60 * 60
-"""Older checkpoints lie so far apart, and from four times that age on at most half of their age."""
+"""Distance between older checkpoints. From four times this age on, the distance is at most half the age."""
 _FILE = re.compile(r"([0-9]{20})\.checkpoint(\.[0-9]{10}\.[0-9]{10})?\.parquet")
 _checkpointing = forks.module_lock()
 log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """One that lies in the log, in one file or several, and when it was written."""
+    """A checkpoint in the log, in one file or several, and the time it was written."""
 
     version: int
     files: tuple[AnyPath, ...]
@@ -51,7 +45,7 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoints(table: AnyPath) -> list[Checkpoint]:
-    """Those that lie in the table's log, by version; one that goes meanwhile is passed over."""
+    """The checkpoints in the table's log, by version; those removed meanwhile are left out."""
     found: dict[int, list[AnyPath]] = {}
     with suppress(FileNotFoundError):
         for file in TableLog(table).folder.iterdir():
@@ -65,7 +59,7 @@ def checkpoints(table: AnyPath) -> list[Checkpoint]:
 
 
 def is_due(table: AnyPath, version: int) -> bool:
-    """Is the commit of *version* one behind which a checkpoint is to be made?"""
+    """Whether a checkpoint is to be made after the commit of *version*."""
     if version % CHECKPOINT_EVERY:
         return False
     last, size, size_in_bytes = _last_checkpoint(table)
@@ -74,21 +68,21 @@ def is_due(table: AnyPath, version: int) -> bool:
 
 
 def checkpoint_behind(table: AnyPath, followed: int, version: int) -> None:
-    """Make one where it is due at a commit behind version *followed* and up to *version*: for who follows a table whose
-    writers make none."""
+    """Start a checkpoint if one is due after version *followed* and up to *version*; for tables whose writers make
+    none."""
     latest = version - version % CHECKPOINT_EVERY
     if latest > followed and is_due(table, latest):
         start_checkpoint(table)
 
 
 def last_checkpoint(table: AnyPath) -> tuple[int, int]:
-    """Version of the latest checkpoint and how many actions it holds; 0 and 0 where there is none, or where nobody can
-    tell."""
+    """Version of the latest checkpoint and its number of actions; 0 and 0 if there is none or its file is
+    unreadable."""
     return _last_checkpoint(table)[:2]
 
 
 def _last_checkpoint(table: AnyPath) -> tuple[int, int, int]:
-    """The same, and its bytes; 0 where nobody says how many."""
+    """Version, actions and bytes of the latest checkpoint; 0 for what is unknown."""
     try:
         said = parse_object(read_small(TableLog(table).folder / "_last_checkpoint"))
         return int(said["version"]), int(said["size"]), int(said.get("sizeInBytes") or 0)
@@ -97,16 +91,15 @@ def _last_checkpoint(table: AnyPath) -> tuple[int, int, int]:
 
 
 def start_checkpoint(table: AnyPath) -> None:
-    """Make one on a thread that the process waits for at its end: one that is killed in the middle of native code takes
-    the process with it."""
+    """Make a checkpoint on a thread that the process waits for at its end: killing native code would crash it."""
     try:
         threading.Thread(target=_try, args=(table,), name=f"checkpoint {table.name}", daemon=False).start()
-    except RuntimeError:  # the interpreter is ending already and starts no threads: the next checkpoint will do
+    except RuntimeError:  # the interpreter is ending and starts no threads: the next checkpoint will do
         log.info("no checkpoint of %s: the process is ending", table)
 
 
 def _try(table: AnyPath) -> None:
-    """One at a time; a table deleted meanwhile needs none, and one that cannot be made now is made another time."""
+    """Make one checkpoint at a time; log a failure."""
     with _checkpointing:
         try:
             if TableLog(table).exists():
@@ -116,7 +109,7 @@ def _try(table: AnyPath) -> None:
 
 
 def make_checkpoint(table: AnyPath) -> int:
-    """Write a checkpoint of the table as it is, and remove those that nobody needs behind it; its version."""
+    """Write a checkpoint of the table's current version, remove unneeded ones, and return the version."""
     opened = open_table(table)
     opened.create_checkpoint()
     if is_durable(table):
@@ -128,8 +121,7 @@ def make_checkpoint(table: AnyPath) -> int:
 
 
 def remove_checkpoints(table: AnyPath) -> list[int]:
-    """Remove those that nobody needs any more; their versions. A crash in between leaves the others for the next
-    time."""
+    """Remove unneeded checkpoints; their versions. After a crash the next call removes the rest."""
     found, gone = checkpoints(table), []
     newest = last_checkpoint(table)[0]
     kept = _kept(found, time.time()) | {TableLog(table).earliest()}
@@ -142,10 +134,11 @@ def remove_checkpoints(table: AnyPath) -> list[int]:
 
 
 def _kept(found: list[Checkpoint], now: float) -> set[int]:
-    """The versions of the checkpoints that were the newest until a while ago, and of the first of each stretch of time.
+    """The versions of checkpoints that were the newest until recently, and of the first in each stretch of time.
 
-    Stretches begin at multiples of their length, which doubles with the age: so what is first in a long one was first
-    in a short one, and is still there when the short ones have become a long one."""
+    Stretches begin at multiples of their length, which doubles with age, so the first of a long one was first in a
+    short one.
+    """
     chosen = {
         each.version
         for each, successor in zip(found, [*found[1:], None])

@@ -1,10 +1,7 @@
-"""Which chunks of a topic partition make up messages, as far as its entries are numbered.
+"""Which chunks of a topic partition make up which messages, as far as its entries are numbered.
 
-What a chunk is part of follows from the topic alone (protocol.chunking), so nothing of it is stored: chunks are read
-where somebody has to know, without their payloads. ``chunks_from`` of a run says how far back that begins. What is kept
-is small: of a complete message where it begins and ends, of one that is not complete 60 bytes, of the chunks between
-them as many ranges as they lie in. All of it is about entries from ``begin`` on; what is asked of older ones makes it
-be read again from there.
+The topic alone determines this, so nothing is stored: chunk rows are read when needed, without payloads. All answers
+cover entries from ``begin`` on; a question about older ones reads them again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,21 +21,20 @@ from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topics import Topic
 
 MOST_READ = 1 << 18
-"""Entries whose columns are read in one go."""
+"""Most entries whose columns are read at once."""
 
 MOST_RUNS = 1 << 12
-"""Runs of these at most."""
+"""Most runs that are read at once."""
 
 WORTH_LETTING_GO = 10_000
-"""Messages, and stretches of chunks, from which on some are forgotten."""
+"""From how many messages and stretches of chunks on old ones are forgotten."""
 
 STILL_OPEN = (1 << 62) - 1
-"""Where a group ends that is open."""
+"""End position of a group that is still open."""
 
 
 class OpenGroups(NamedTuple):
-    """Where each message begins, where its last chunk so far lies, and when its first one was published, in
-    microseconds."""
+    """First position, last position so far and first publish time (microseconds) of each incomplete message."""
 
     firsts: np.ndarray
     lasts: np.ndarray
@@ -46,8 +42,8 @@ class OpenGroups(NamedTuple):
 
 
 class ChunkGroups:
-    """The groups of the topic partition of *ledgers*, whose table is *table*. What lies before *first* was trimmed: it
-    is part of no message any more."""
+    """The chunk groups of the topic partition of *ledgers* in *table*; entries before *first* are trimmed and belong to
+    none."""
 
     def __init__(self, table: AnyPath, ledgers: PartitionLedgers | ChunkRuns, first: int = 0):
         self._table, self._ledgers, self._first = table, ledgers, first
@@ -56,12 +52,12 @@ class ChunkGroups:
         self._forget()
 
     def trim(self, first: int) -> None:
-        """What lies before that position is gone."""
+        """Note that entries before position *first* are trimmed."""
         self._first = first
         self._forget()
 
     def read_again(self) -> None:
-        """Rows of the table were removed or rewritten."""
+        """Forget what was read, because rows were removed or rewritten."""
         self.rewritten += 1
         self._forget()
 
@@ -79,33 +75,33 @@ class ChunkGroups:
 
     @property
     def last_position(self) -> int:
-        """Behind it there are no chunks; -1 where there are none at all."""
+        """Position of the last chunk; -1 if there are none."""
         return self._ledgers.last_chunk_position
 
-    # What is asked
+    # Queries
 
     @property
     def changes(self) -> int:
-        """Counts up with each change of what is open."""
+        """A counter that grows whenever the open groups change."""
         self.need(self._ledgers.end_position)
         return self._changes
 
     def units(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the complete messages whose last chunks lie at *first*..*last* begin and end, by their ends."""
+        """First and last positions of the complete messages that end at *first*..*last*, by their ends."""
         self.need(first)
         lasts = self._units["last"]
         here = slice(np.searchsorted(lasts, first), np.searchsorted(lasts, last, "right"))
         return self._units["first"][here], lasts[here]
 
     def parts(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The stretches of *first*..*last* that are parts: chunks which complete no message."""
+        """The stretches of *first*..*last* whose chunks complete no message."""
         self.need(first)
         firsts, lasts = self._parts["first"], self._parts["last"]
         here = slice(np.searchsorted(lasts, first), np.searchsorted(firsts, last, "right"))
         return list(zip(np.maximum(firsts[here], first).tolist(), np.minimum(lasts[here], last).tolist()))
 
     def are_parts(self, positions: np.ndarray) -> np.ndarray:
-        """Which of *positions*, which ascend, are parts."""
+        """Which of the ascending *positions* hold chunks that complete no message."""
         if not len(positions) or positions[0] > self._ledgers.last_chunk_position:
             return np.zeros(len(positions), bool)
         self.need(int(positions[0]))
@@ -113,25 +109,24 @@ class ChunkGroups:
         return np.append(self._parts["first"], STILL_OPEN)[at] <= positions
 
     def open(self) -> OpenGroups:
-        """The messages that are not complete and may still be, by their first chunks: none of which a chunk was
-        deleted."""
+        """The messages that may still be completed, by their first chunks; none with a deleted chunk."""
         self.need(self._ledgers.end_position)
         is_open = (self._attempts["end"] == STILL_OPEN) & ~self._attempts["is_gone"]
         return OpenGroups(*(self._attempts[name][is_open] for name in ("first", "last", "since")))
 
     def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where groups begin, at *last* or before it, and end, complete or not, at *first* or behind it: by their first
-        chunks. One that is open ends at :data:`STILL_OPEN`."""
+        """Beginnings and ends of groups that overlap *first*..*last*, by their first chunks; none with a deleted chunk.
+        Open ones end at :data:`STILL_OPEN`."""
         self.need(first)
         firsts, ends = self._attempts["first"], self._attempts["end"]
         until = np.searchsorted(firsts, last, "right")
         here = np.flatnonzero((ends[:until] >= first) & ~self._attempts["is_gone"][:until])
         return firsts[here], ends[here]
 
-    # What is read
+    # Reading
 
     def need(self, first: int) -> None:
-        """Know all there is from *first* on."""
+        """Read the chunks from *first* on, unless they are known."""
         if first < self.begin or not self._is_read:
             self._read_from(first)
         for runs in self._unread():
@@ -142,18 +137,18 @@ class ChunkGroups:
         self.end = self._ledgers.end_position
 
     def chunks_from(self, run: Run) -> int:
-        """Of the run that comes next: where its oldest group begins that is open, or the run itself."""
+        """``chunks_from`` of the next run: where the oldest open group begins, or else the run itself."""
         self.need(self._ledgers.end_position)
         opened = self._attempts["first"][self._attempts["end"] == STILL_OPEN]
         return min(run.first_position, int(opened[0])) if len(opened) else run.first_position
 
     @property
     def is_large(self) -> bool:
-        """Is it worth to let go of some?"""
+        """Whether forgetting old groups is worth it."""
         return len(self._units) + len(self._parts) >= WORTH_LETTING_GO
 
     def let_go(self, before: int) -> None:
-        """Nobody asks for what lies before that position any more. It is forgotten when it is most of what is kept."""
+        """Forget groups before that position, which nobody needs any more, if they are most of them."""
         gone = sum(int(np.searchsorted(of["last"], before)) for of in (self._units, self._parts))
         if before <= self.begin or not self._is_read or gone < (len(self._units) + len(self._parts)) // 2:
             return
@@ -175,7 +170,7 @@ class ChunkGroups:
         self.end = 0 if run.chunks_from is None else run.chunks_from
 
     def _unread(self) -> Iterator[list[Run]]:
-        """The runs from ``end`` on that may have chunks, in order, so many as are read in one go."""
+        """The runs from ``end`` on that may have chunks, in batches that are read at once."""
         begin, together, entries = max(self.end, self._first), [], 0
         for run in self._ledgers.chunk_runs(self.end):
             for first in range(max(run.first_position, begin), run.last_position + 1, MOST_READ):
@@ -225,7 +220,7 @@ class ChunkGroups:
     def _end(
         self, found: Chunks, verdicts: np.ndarray, is_opener: np.ndarray, attempt: np.ndarray, before: np.ndarray
     ) -> None:
-        """Say of groups where they were thrown away, or begun anew: the first of those is where they ended."""
+        """Note the first position at which groups were discarded or begun anew."""
         order = np.lexsort((np.arange(len(verdicts)), found.groups))
         groups, opens = found.groups[order], is_opener[order]
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -261,7 +256,9 @@ class ChunkGroups:
 
 
 def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run] | None = None) -> ChunkGroups:
-    """The groups of a topic partition, as far as it is numbered now, for whoever asks about *runs* of it, or about all
-    (None): if none of these may have chunks, nothing is looked up."""
+    """The chunk groups of a topic partition, as numbered now.
+
+    *runs* are those that the caller needs (None: all); if none may have chunks, nothing is looked up.
+    """
     is_asked = runs is None or any(run.may_have_chunks for run in runs)
     return ChunkGroups(topic.path, chunk_runs_of(layout, topic.topic_id, partition) if is_asked else ChunkRuns())

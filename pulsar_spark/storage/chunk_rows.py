@@ -1,7 +1,7 @@
-"""The chunks of a run: what their rows say of the message they are part of, without their payloads.
+"""Read the rows of chunks: which message each belongs to, without payloads.
 
-Of a chunk that was deleted the file that was published still says it, until VACUUM takes that. So a DELETE of some
-chunks leaves the message what it was, one that is gone, and not one that might still be completed.
+Deleted chunks are read from the published file until VACUUM removes it. So a message with deleted chunks counts as
+deleted, not as one that may still be completed.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import MESSAGES
 
 PAYLOAD_BYTES = "payload_bytes"
-"""Column that is asked for in the place of ``payload``: its size, 0 for null."""
+"""Column with the size of ``payload``, 0 for null."""
 
 COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
 
 SpansOf = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[Run, list[tuple[int, int]]]]]
-"""The runs of a topic partition that hold positions, as PartitionLedgers.spans_of gives them."""
+"""Returns the runs that hold given positions, as PartitionLedgers.spans_of does."""
 
 _FEW = 1 << 10
 _AT_ONCE = 1 << 17
 
 
 class Chunks(NamedTuple):
-    """Chunks in order of position: whose group each is of, by index into ``keys``, which ascend."""
+    """Chunks in order of position; ``groups`` holds indexes into ``keys``, which ascend."""
 
     positions: np.ndarray
     keys: np.ndarray
@@ -49,8 +49,7 @@ def read_chunks(table: AnyPath, run: Run) -> Chunks:
 
 
 def read_published_chunks(table: AnyPath, runs: Sequence[Run]) -> tuple[Chunks, np.ndarray]:
-    """The chunks of *runs*, which ascend, as the table has them or, of those that were deleted, as they were published;
-    and the positions of these."""
+    """The chunks of the ascending *runs*, deleted ones as published, and the positions of the deleted."""
     there = _rows_of(table, runs)
     changed = [run for run, is_so in zip(runs, are_as_published(table, runs)) if not is_so]
     if not changed:
@@ -64,18 +63,18 @@ def read_published_chunks(table: AnyPath, runs: Sequence[Run]) -> tuple[Chunks, 
 
 
 class Room:
-    """So many bytes of payloads may be kept; where they are more, none are."""
+    """A budget of bytes for payloads; once it is exceeded, no more are kept."""
 
     def __init__(self, most_bytes: int):
         self.left = most_bytes
 
     @property
     def is_enough(self) -> bool:
-        """Was there room for all so far?"""
+        """Whether all payloads so far fitted."""
         return self.left >= 0
 
     def kept(self, payloads: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-        """*payloads*, of these *sizes*, or nulls."""
+        """*payloads*, which have these *sizes*, or nulls if they do not fit."""
         if self.is_enough:
             self.left -= pc.sum(sizes).as_py() or 0
         return payloads if self.is_enough else pa.nulls(len(payloads), payloads.type)
@@ -84,9 +83,10 @@ class Room:
 def rows_of_chunks(
     table: AnyPath, run: Run, spans: Iterable[tuple[int, int]], columns: Sequence[str], room: Room | None = None
 ) -> pa.Table:
-    """``position`` and *columns* of the chunks at positions of *spans* of *run*, in order: of what is deleted or lost
-    nothing. A row group is read at a time. With :data:`PAYLOAD_BYTES` the size of each payload is told; of
-    the payloads no more is kept than there is *room* for."""
+    """``position`` and *columns* of the chunks at *spans* of *run*, in order, without deleted and lost ones.
+
+    :data:`PAYLOAD_BYTES` among *columns* adds the payloads' sizes; *room* limits the payloads that are kept.
+    """
     read = ("uuid", *("payload" if name == PAYLOAD_BYTES else name for name in columns))
     fields = [pa.field(name, pa.int64()) if name == PAYLOAD_BYTES else MESSAGES.schema.field(name) for name in columns]
     schema = pa.schema([pa.field("position", pa.int64()), *fields])
@@ -110,9 +110,10 @@ def rows_of_chunks(
 def lost_messages(
     table: AnyPath, spans_of: SpansOf, units: Mapping[int, int], columns: Sequence[str]
 ) -> dict[int, MessagesLost]:
-    """Those of *units*, messages of which chunks are missing, of which some are lost and not deleted, as far as
-    *columns* are read, each by where it ends, with the error that names what is lost between its chunks. *units* say
-    where each begins."""
+    """The messages of *units* (first positions by last) that have lost, not deleted, chunks in *columns*.
+
+    The result maps last positions to errors that name the lost files.
+    """
     found: dict[int, MessagesLost] = {}
     for run, spans in spans_of(list(Positions((first, last) for last, first in units.items()))):
         if run.may_have_chunks:
@@ -134,7 +135,7 @@ def _lost_in(table: AnyPath, run: Run, missing: Missing, units: Mapping[int, int
 
 
 def _rows_of(table: AnyPath, runs: Sequence[Run], *, as_published: bool = False) -> pa.Table:
-    """The rows that are chunks, in order of position. Of many entries those of which any is one are found out first."""
+    """The rows that are chunks, in order of position; of large runs only the stretch with chunks is read."""
     wanted = []
     for run in runs:
         if run.entries <= _FEW:
@@ -161,7 +162,7 @@ def _chunks_in(rows: pa.Table) -> Chunks:
 
 
 def _keys_of(producers: pa.ChunkedArray, uuids: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """A hash for each group, ascending, and of each chunk the index of its own."""
+    """Ascending hashes of the groups, and each chunk's index among them."""
     coded = [column.combine_chunks().dictionary_encode() for column in (producers, uuids)]
     names, ids = (each.dictionary.to_pylist() for each in coded)
     of_name, of_id = (each.indices.fill_null(-1).to_numpy().astype(np.int64) for each in coded)

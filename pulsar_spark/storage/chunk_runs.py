@@ -1,9 +1,4 @@
-"""The runs of a topic partition that may have chunks, and no others, as numbered when they are asked for.
-
-Chunked messages concern nobody else's runs, so whoever looks at a topic from outside reads of its past only these: of
-a million publishes with ten chunked ones among them, ten. A broker has all runs that it needs in memory (see
-partition_ledgers), and asks them the same.
-"""
+"""The runs of a topic partition that may have chunks, for readers without a broker (which has PartitionLedgers)."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,29 +9,31 @@ from pulsar_spark.storage.needed_runs import runs_with_chunks
 
 
 class ChunkRuns:
-    """*runs* in order of position. What lies between them are no chunks."""
+    """Runs that may have chunks, in order of position, with no chunks between them."""
 
     def __init__(self, runs: Sequence[Run] = ()):
         self._runs, self._firsts = runs, [run.first_position for run in runs]
 
     @property
     def last_chunk_position(self) -> int:
-        """Behind it there are no chunks; -1 where there are none at all."""
+        """Position of the last possible chunk; -1 if there are none."""
         return self._runs[-1].last_position if self._runs else -1
 
     @property
     def end_position(self) -> int:
-        """Behind the last chunk: as far as anybody needs to look for some."""
+        """The position after the last possible chunk."""
         return self.last_chunk_position + 1
 
     def chunk_runs(self, first: int) -> Iterator[Run]:
-        """Those with positions from *first* on, whole."""
+        """The whole runs that have positions from *first* on."""
         behind = (self._runs[index] for index in range(self._at(first), len(self._runs)))
         return (run for run in behind if run.last_position >= first)
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """The runs that hold positions of *spans* (first, last), in order and none overlapping the next, each with its
-        parts of them; what is of no run is passed over."""
+        """The runs that hold positions of *spans* (first, last), each with its parts of them.
+
+        *spans* are in order and do not overlap. Positions outside all runs are left out.
+        """
         run, parts = None, []
         for first, last in spans:
             for found in self.chunk_runs(first):
@@ -55,5 +52,5 @@ class ChunkRuns:
 
 
 def chunk_runs_of(layout: Layout, topic_id: str, partition: int) -> ChunkRuns:
-    """Those of a topic partition, as numbered now."""
+    """The runs of a topic partition that may have chunks, as numbered now."""
     return ChunkRuns(runs_with_chunks(layout, topic_id, partition))

@@ -1,8 +1,6 @@
-"""Chunked messages put together: which entries their chunks are, and their payloads as one.
+"""Find the chunks of messages whose ends are known, and join their payloads.
 
-Whoever knows where a message begins and ends (storage.chunk_groups, or what the broker says of a delivery) asks here
-for the rest. Which of the chunks between make it up is read without their payloads; the payloads are then read from
-these entries alone, a row group at a time, so that memory holds the message and two row groups.
+Payloads are read one row group at a time, so memory holds the message and two row groups.
 """
 
 import io
@@ -28,7 +26,7 @@ _AT_ONCE_BYTES = 64 << 20
 
 
 def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
-    """The bytes of each value, none for null; where they lie, as a scalar of Arrow would be a copy."""
+    """The bytes of each value, empty for null, without the copy that an Arrow scalar makes."""
     for values in column.chunks:
         _, ends, held = values.buffers()
         ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
@@ -37,14 +35,13 @@ def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
 
 
 class _Payload:
-    """Pieces of a payload: a small one is put together at once, into memory of its size; of a large one no more is held
-    than what is put together so far and some row groups."""
+    """Joins pieces of a payload; of a large one, memory holds the joined part and few pieces."""
 
     def __init__(self):
         self.size, self._pieces, self._begin = 0, [], io.BytesIO()
 
     def add(self, piece: pa.Buffer | bytes) -> None:
-        """The next one."""
+        """Add the next piece."""
         self.size += len(piece)
         self._pieces.append(piece)
         if self.size - self._begin.tell() > _AT_ONCE_BYTES:
@@ -52,7 +49,7 @@ class _Payload:
             self._pieces = []
 
     def whole(self) -> bytes:
-        """All of them."""
+        """The joined payload."""
         if not self._begin.tell():
             return b"".join(self._pieces)
         self._begin.writelines(self._pieces)
@@ -60,14 +57,13 @@ class _Payload:
 
 
 class PayloadMemory:
-    """Memory for large payloads one after the other: used again once nobody has the last one any more, because memory
-    that is new takes as long to come by as to fill."""
+    """Memory for one large payload after another, reused once nobody holds the last one."""
 
     def __init__(self):
         self._held, self._last = np.empty(0, np.uint8), lambda: None
 
     def of(self, size: int) -> np.ndarray:
-        """So many bytes, which hold anything; its caller's, and that of whoever keeps a view of them."""
+        """*size* uninitialised bytes."""
         if len(self._held) < size or self._last() is not None:
             self._held = np.frombuffer(pa.allocate_buffer(size), np.uint8)  # NumPy waits for pages of 2 MiB
         found = self._held[:size]
@@ -76,14 +72,14 @@ class PayloadMemory:
 
 
 class _Placed:
-    """Pieces of a payload, each put in its place in *memory*. How large all are is said by who wrote them, who may lie:
-    so many pieces as large as the first one is the most that is taken at first."""
+    """Joins pieces of a payload in *memory*; first allocates *pieces* times the first one's size, as stated sizes may
+    be lies."""
 
     def __init__(self, memory: PayloadMemory, pieces: int):
         self.size, self._memory, self._pieces, self._held = 0, memory, pieces, np.empty(0, np.uint8)
 
     def add(self, piece: pa.Buffer | bytes) -> None:
-        """The next one."""
+        """Add the next piece."""
         begin, self.size = self.size, self.size + len(piece)
         if self.size > len(self._held):
             held = self._memory.of(max(self._pieces * len(piece) if not begin else 2 * self.size, self.size))
@@ -93,20 +89,20 @@ class _Placed:
             self._held[begin : self.size] = np.frombuffer(piece, np.uint8)
 
     def whole(self) -> memoryview:
-        """All of them, until the memory is used again."""
+        """The joined payload, valid until the memory is used again."""
         return memoryview(self._held)[: self.size]
 
 
 class ChunkedMessages(NamedTuple):
-    """Those of one topic partition, whose table is *table*."""
+    """Chunked messages of one topic partition, whose table is *table*."""
 
     table: AnyPath
     entries: EntryReader
     spans_of: SpansOf
 
     def parts(self, units: Mapping[int, int]) -> dict[int, np.ndarray]:
-        """The positions of the chunks of complete messages, in their order; each message is named by where it ends, and
-        said where it begins. None of one whose chunks are not all there any more."""
+        """The positions of the chunks of each message of *units* (first positions by last), in order; empty if some are
+        gone."""
         spans = Positions((first, last) for last, first in units.items())
         found = [
             read_chunks(self.table, run.part(parts[0][0], parts[-1][1]))
@@ -118,7 +114,7 @@ class ChunkedMessages(NamedTuple):
             for name in ("positions", "chunk_ids", "num_chunks")
         )
         keys = np.concatenate([each.keys[each.groups] for each in found] or [np.zeros(0, np.uint64)])
-        in_order = np.argsort(keys, kind="stable")  # of each group by position, because that is how they were read
+        in_order = np.argsort(keys, kind="stable")  # within a group the order of positions stays
         positions, chunk_ids, num_chunks = positions[in_order], chunk_ids[in_order], num_chunks[in_order]
         keys, places = keys[in_order], np.argsort(positions)
         made_of = {}
@@ -135,20 +131,22 @@ class ChunkedMessages(NamedTuple):
         return made_of
 
     def are_there(self, parts: np.ndarray) -> bool:
-        """Are the chunks at these positions not deleted? :class:`MessagesLost` where some are lost."""
+        """Whether no chunk at these positions is deleted; :class:`MessagesLost` if some are lost."""
         return sum(rows.num_rows for rows in self._read(parts, ())) == len(parts)
 
     def rows(self, parts: np.ndarray) -> pa.Table:
-        """The rows of the chunks at these positions, as EntryReader.read gives them; :class:`MessagesLost` where some
-        are lost."""
+        """The rows of the chunks at these positions, as EntryReader.read gives them; :class:`MessagesLost` if some are
+        lost."""
         return pa.concat_tables(self._read(parts, None))
 
     def joined(
         self, parts: np.ndarray, most_bytes: int | None = None, memory: PayloadMemory | None = None
     ) -> bytes | memoryview | None:
-        """The payload of the chunks at these positions; None where some are deleted, or are rewritten so that they are
-        no message in this order. :class:`MessagesLost` where some are lost, :class:`UnreadableMessage` where they are
-        not as large together as they say, or have more than *most_bytes*. With *memory* the payload lies there."""
+        """The payload of the chunks at these positions, stored in *memory* if given.
+
+        None if some are deleted, or rewritten so that they form no message. Raises :class:`MessagesLost` if some are
+        lost, :class:`UnreadableMessage` if their size is not the stated one or exceeds *most_bytes*.
+        """
         payload = _Payload() if memory is None else _Placed(memory, len(parts))
         found, said, message = 0, set(), None
         for rows in self._read_ahead(parts, (_PAYLOAD, _SIZE, *_PLACE)):
@@ -167,13 +165,12 @@ class ChunkedMessages(NamedTuple):
         return payload.whole() if found == len(parts) else None
 
     def _read_ahead(self, parts: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """What :meth:`_read` gives. Where that is more than one row group another thread decodes the next one while the
-        caller puts one together."""
+        """The rows of the chunks, in blocks; a second thread decodes the next one."""
         blocks = self._read(parts, columns)
         rows = next(blocks, None)
         if rows is None or rows.num_rows == len(parts):
             yield from () if rows is None else (rows,)
-            yield from blocks  # what is lost is told behind the others
+            yield from blocks  # raises for lost chunks after the others
             return
         with ThreadPoolExecutor(1) as pool:
             while rows is not None:

@@ -1,10 +1,10 @@
-"""Columns of numbers that grow at their end."""
+"""Numeric columns that grow at their end."""
 
 import numpy as np
 
 
 class Columns:
-    """Columns of one length, by name.
+    """Columns of equal length, by name.
 
     >>> columns = Columns(first=np.int64, count=np.int32)
     >>> columns.append(first=np.array([3, 5]), count=np.array([1, 2]))
@@ -21,11 +21,11 @@ class Columns:
         return self._length
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """The column, to read and to write."""
+        """A writable view of the column."""
         return self._columns[name][: self._length]
 
     def append(self, **columns: np.ndarray) -> None:
-        """Add rows, a value in each column."""
+        """Add rows, with a value in each column."""
         end = self._length + len(next(iter(columns.values())))
         for name, column in self._columns.items():
             if end > len(column):
@@ -36,6 +36,6 @@ class Columns:
         self._length = end
 
     def keep(self, which: np.ndarray) -> None:
-        """Drop the rows but these."""
+        """Drop all other rows."""
         self._columns = {name: column[: self._length][which] for name, column in self._columns.items()}
         self._length = int(np.count_nonzero(which))

@@ -1,18 +1,12 @@
-"""Writing one append commit (or one that removes files, see trimming) to a Delta log: data files first, then the commit
-file, put in place if nothing is there: by a hard link, which a file system does only once, or as a store's call (see
-local_store and object_store). Nobody needs a lock for that (design 3.4, rule 5): who finds a version taken puts the
-same under the next.
+"""Write one commit to a Delta log: data files first, then the commit file, put in place only if that version is free.
 
-What a crash or an error in between leaves: before the commit's file is there files that no commit names, which the
-writer takes away if it can and ``maintain vacuum`` otherwise; after it the commit, whatever the writer was told. So a
-writer that was told of an error looks for its rows in the log before it writes them again.
+A file system's hard link or a store's conditional put does this atomically, so no lock is needed (design 3.4, rule 5);
+if another writer took the version, the commit gets the next one. A crash before leaves files that no commit names,
+which ``maintain vacuum`` removes. A crash or error after leaves the commit. So after an error, a writer looks for its
+rows in the log before it writes them again.
 
-Why not through ``deltalake``: its append brings the whole table's file list into play, so it takes 20 ms on a table
-of 60 commits and 200 to 500 ms on one of 300 to 800, and a broker makes that many in minutes. An append needs none
-of it: 2 ms, however long the log is (``python -m tests.benchmarks``). What is left out is what appends of ours never
-need: schema changes, deletion vectors, column mapping; a table that asks for more than :data:`WRITER_VERSION` is
-refused. Now and then a checkpoint is made in the background, for those who open the table (see checkpoints).
-Source: the Delta protocol, "Delta Log Entries", "Actions".
+``deltalake`` is not used, because its append reads the table's whole file list. Tables that need a later version than
+:data:`WRITER_VERSION` are refused. Source: the Delta protocol, "Delta Log Entries", "Actions".
 """
 
 import contextlib
@@ -47,16 +41,20 @@ def commit(
     held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     makes_checkpoint: bool = True,
 ) -> int | None:
-    """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
-    that version, None when there is none.
+    """Put a commit in place as the first free one of *versions*; that version, None if all are taken.
 
-    *removes* are path, size and partitionValues of files that leave the table; where the same rows come back in *adds*
-    it *is_rearranged*, so that no data changes; *metadata* is what the table's ``metaData`` action says from then on,
-    *metadata_operation* what was done to it;
-    *concerns* names all whom the rows concern, so that others need not read them (see Commit); the link is made inside
-    *held*; without *makes_checkpoint* somebody else makes the table's (see checkpoints). Where the commit does not come
-    to be, the files of *adds* are taken away. An error means that, but for one of the last step, which brings the log's
-    folder to the disk, and :class:`UnclearWrite` of a store, which leaves the files: the commit may yet come to be."""
+    Each version is requested only after the one before turned out to be taken.
+
+    *removes* are path, size and partitionValues of files that leave the table. *is_rearranged* means that *adds* holds
+    the same rows as *removes*, so no data changes. *metadata* is the table's new ``metaData`` action,
+    *metadata_operation* the name of that change. *concerns* names the readers that the rows concern (see Commit). The
+    commit file is put in place inside *held*. Without *makes_checkpoint*, another program makes the table's
+    checkpoints.
+
+    If no commit is made, the files of *adds* are removed. After an error there is no commit, with two exceptions: a
+    failure to sync the log's folder at the end, and :class:`UnclearWrite` or an interrupt, which also leave the files,
+    because the commit may still come.
+    """
     log, is_synced = TableLog(table), is_durable(table)
     text = commit_text(
         adds, transactions, removes, metadata, is_rearranged, concerns, metadata_operation=metadata_operation
@@ -66,7 +64,7 @@ def commit(
         put = store_of(table).put_in_first_free(
             map(log.file, versions), text, log.folder, held, sync_file if is_synced else None
         )
-    except (UnclearWrite, KeyboardInterrupt):  # who interrupts does so behind a call of which the answer is lost
+    except (UnclearWrite, KeyboardInterrupt):  # the call may have succeeded before the interrupt
         is_unclear = True
         raise
     finally:
@@ -93,8 +91,8 @@ def commit_text(
     *,
     metadata_operation: str = "ADD COLUMNS",
 ) -> str:
-    """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was
-    cut off between two lines is known."""
+    """The content of a commit file, one action a line; the first states the number of files, to detect a file that was
+    cut off."""
     if metadata is not None:
         operation = {"operation": metadata_operation, "operationParameters": {}}
     elif removes:
@@ -135,11 +133,11 @@ def commit_text(
 
 
 def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | None = "broken") -> None:
-    """Put *text* in the place of a commit, in one step: a crash or power loss leaves either.
+    """Replace a commit's text in one step: a crash leaves the old or the new one.
 
-    What was there stays beside it, under a hidden name that nobody reads and that says what it was; with None it goes.
-    For callers that hold the table alone, where that can be; in an object store OSError, and nothing is replaced, where
-    another did so meanwhile."""
+    The old one stays beside it under a hidden name with *keep_as* in it, unless that is None. Local callers hold the
+    table's lock. In an object store, raises OSError and replaces nothing if another program replaced it meanwhile.
+    """
     log, store = TableLog(table), store_of(table)
     target = log.file(version) if version else log.first_commit()
     kept = None if keep_as is None else target.with_name(f".{target.name}.{keep_as}-{time.time_ns()}")

@@ -1,6 +1,6 @@
-"""The rows of rounds, read from the table ``cursor_ledger``: of one round, or of all behind another, in order.
+"""Read rows of committed rounds from the table ``cursor_ledger``: of one round, or of all rounds after another.
 
-A round is found by its version; where OPTIMIZE has moved its rows and its file is gone, by its number.
+A round is found by its version. If OPTIMIZE moved its rows and its file is gone, the round number finds them.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -20,18 +20,19 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _FEW_ROWS = 10_000
 SNAPSHOT = "snapshot"
-"""Whom a round that is a snapshot concerns, besides: see storage.cursor_ledger.concerned."""
+"""The name by which a snapshot concerns readers that look for one (see cursor_ledger.concerned)."""
 
 
 def read_round(path: AnyPath, version: int, kinds: Collection[str] | None = None) -> pa.Table:
-    """All rows of one round, or those of *kinds*, for which the millions of ranges of a large snapshot are passed
-    over."""
+    """All rows of one round, or those of *kinds*, which skips the many ranges of a large snapshot."""
     return rows_of(path, TableLog(path).commit(version), kinds)
 
 
 def version_of_round(path: AnyPath, round_number: int, *, after: int = -1) -> int | None:
-    """The version that committed a round, looked for behind version *after*: the round's number and what OPTIMIZE and
-    vacuum added to the log before it. None where the log was shortened and no longer has it."""
+    """The version that committed a round, searched after version *after*; None if the shortened log no longer has it.
+
+    It is at least the round's number: commits of OPTIMIZE and vacuum come on top.
+    """
     log = TableLog(path)
     for commit in log.commits_left(max(round_number - 1, after)):
         if any(file.max_values.get("round") == round_number for file in commit.added):
@@ -48,8 +49,7 @@ def rows_of(path: AnyPath, commit: Commit, kinds: Collection[str] | None, column
 def rows_by_part(
     path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of a round, of *kinds*, in *columns*, of very many some row groups at a time; none first, so that there
-    is a table."""
+    """The rows of a round, of *kinds* and in *columns*: an empty table first, then the rows, large files in parts."""
     nothing = CURSOR_LEDGER.schema.empty_table()
     yield nothing if columns is None else nothing.select(columns)
     for file in commit.added:
@@ -59,8 +59,7 @@ def rows_by_part(
 def _read_file(
     path: AnyPath, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None
 ) -> Iterator[pa.Table]:
-    """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
-    them and the file is gone."""
+    """The rows of *file*; if it is gone because OPTIMIZE moved them, those of its round in the table."""
     of_kinds = None if kinds is None else pc.field("kind").isin(pa.array(sorted(kinds), pa.string()))
     with reading(path):
         yield from _read_file_or_table(path, file, of_kinds, columns)
@@ -70,7 +69,7 @@ def _read_file_or_table(
     path: AnyPath, file: AddedFile, of_kinds: pc.Expression | None, columns: list[str] | None
 ) -> Iterator[pa.Table]:
     try:
-        if of_kinds is None or file.rows <= _FEW_ROWS:  # a filter while reading costs a small file three times as much
+        if of_kinds is None or file.rows <= _FEW_ROWS:  # filtering while reading is slower for small files
             for rows in read_parts(path, file, CURSOR_LEDGER.schema, columns):
                 yield rows if of_kinds is None else rows.filter(of_kinds)
             return
@@ -84,7 +83,7 @@ def _read_file_or_table(
 
 
 class Round(NamedTuple):
-    """A round's rows but for its ranges, and these, as who reads the round keeps them."""
+    """A round's rows without its ranges, and the ranges in the form that the reader keeps."""
 
     facts: pa.Table
     ranges: list
@@ -93,8 +92,8 @@ class Round(NamedTuple):
 def since_snapshot(
     path: AnyPath, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round]]:
-    """Version and rows of the rounds from the newest snapshot on; with *kinds* of those alone that may have such facts,
-    and of the newest."""
+    """Version and rows of the rounds from the newest snapshot on; with *kinds*, only of rounds with such facts, and the
+    newest."""
     log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):
         if not log.has(version):
@@ -113,9 +112,11 @@ def since_snapshot(
 def since(
     path: AnyPath, read: Callable[[Commit], Round], version: int, kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round | None]]:
-    """Version and rows of the rounds behind *version*, None for rows of one that says it has no facts of *kinds*;
-    :class:`LogShortened` where the next ones are gone from the log, or their rows from the table. *read* keeps the row
-    of the round itself."""
+    """Version and rows of the rounds after *version*; None as rows if the round states that it has no facts of *kinds*.
+
+    *read* must keep the row of the round itself. Raises :class:`LogShortened` if the next rounds are gone from the log,
+    or their rows from the table.
+    """
     for commit in TableLog(path).commits(version):
         if kinds is not None and not commit.may_concern(kinds):
             yield commit.version, None

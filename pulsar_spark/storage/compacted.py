@@ -1,24 +1,13 @@
-"""The compacted view of a topic: the latest message of each key, as protocol.compaction says, up to a horizon.
+"""The compacted view of a topic: the latest message of each key up to a horizon, as protocol.compaction defines it.
 
-**Where it lies.** In ``_compacted``, a table of its own within the folder of the topic's, which Delta passes over for
-its first letter: so it comes and goes with the topic, whatever its name. It has the topic's rows as they were
-published, payloads included, and beside them ledger id and position; chunked messages are put together, and lie where
-their last chunk lay. What it holds stays when trimming takes the topic's own rows; what DELETE takes from the topic's
-table afterwards stays, too, until a later message has the key. Why whole rows and not places: the oldest row that stays
-would hold back all that was published since.
+The view is a table ``_compacted`` in the topic's folder; Delta ignores names with that first letter. It holds whole
+rows as published, with ledger id and position, in order of position; chunked messages are joined, at their last chunk.
+They stay when trimming or DELETE removes the topic's own rows, until a later message has the key.
 
-**The horizon** of a partition is the publish commit, a ledger id, up to which the view stands for the topic; what comes
-behind is read from the topic itself. One commit takes the rows of a partition out, puts the new ones in and says the
-horizon (:data:`HORIZON`), and when, how long, and of how many messages. So a crash before it leaves the view that was,
-and files that no commit names; after it the new view. The commit is of exactly the next version, so that of two that
-compact, wherever they run, one has worked in vain.
-
-**Trimming** takes nothing behind the horizon of a topic that was ever compacted, as Pulsar's subscription
-``__compaction`` holds it (see trimming). Who reads holds nothing: files that left the view stay for
-:data:`GRACE_SECONDS`, and who needs one of those that are gone goes on in the view of then.
-
-Rows lie in order of position, in files and row groups that do not overlap, so a reader reads what it wants of them and
-no more. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
+The horizon of a partition is the last compacted publish commit; later messages are read from the topic. One commit of
+exactly the next version replaces a partition's rows and sets its horizon, so only one of two concurrent compactions
+succeeds. Trimming removes nothing after the horizon of a compacted topic. Removed files stay for :data:`GRACE_SECONDS`;
+a reader that needs one later looks again. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
 """
 
 import contextlib
@@ -48,16 +37,16 @@ from pulsar_spark.table_specs import COMPACTED
 
 FOLDER = "_compacted"
 HORIZON = "compacted/"
-"""Transaction of the view's commits: this and the partition; its version is the last ledger that is compacted."""
+"""Transaction of the view's commits: this prefix and the partition. Its version is the last compacted ledger."""
 REMOVED, SUCCEED_TIME_MS, DURATION_MS = "compacted_removed", "compacted_time_ms", "compacted_duration_ms"
-"""Transactions that say of the last compaction how many messages it left out, when it was done and how long it took."""
+"""Transactions with the number of messages that the last compaction left out, its end and its duration."""
 GRACE_SECONDS = 60 * 60
 IN_PROGRESS = "Compaction already in progress"
 BLOCK_ROWS = 2048
 
 
 class Facts(NamedTuple):
-    """What the commit of a compaction says of it."""
+    """What the commit of a compaction says about it."""
 
     removed: int
     duration_ms: int
@@ -73,8 +62,8 @@ class _File(NamedTuple):
 
 
 class CompactedView:
-    """The view of the topic whose table is at a path, as it was when it was looked at last. A topic that was never
-    compacted has one without rows, whose horizons are 0."""
+    """The compacted view of the topic with that table, as of the last look; without rows and with horizons 0 if there
+    is none."""
 
     def __init__(self, table: AnyPath | str):
         self.path = path_of(table) / FOLDER
@@ -87,7 +76,7 @@ class CompactedView:
         self.look()
 
     def look(self) -> bool:
-        """Look whether the topic was compacted since; True if it was."""
+        """Look for a newer compaction; whether there was one."""
         if not (self._log.has(0) if self._opened is None else self._log.has_news(self.version)):
             return False
         try:
@@ -102,38 +91,38 @@ class CompactedView:
 
     @property
     def version(self) -> int:
-        """Of its table; -1 where there is none."""
+        """The version of the view's table; -1 without one."""
         return -1 if self._opened is None else self._opened.version()
 
     @property
     def is_made(self) -> bool:
-        """Was the topic ever compacted?"""
+        """Whether the topic was ever compacted."""
         return self.said(SUCCEED_TIME_MS) > 0
 
     def said(self, transaction: str) -> int:
-        """What the view's commits say in a transaction; 0 for nothing."""
+        """The value of a transaction in the view's commits; 0 without one."""
         if transaction not in self._said:
             opened = self._opened
-            if opened is not None and store_of(self.path).is_lent:  # this asks the store again
+            if opened is not None and store_of(self.path).is_lent:  # transaction_version asks the store again
                 opened = open_table(self.path, self.version)
             found = opened and opened.transaction_version(transaction)
             self._said[transaction] = found or 0
         return self._said[transaction]
 
     def horizon(self, partition: int) -> int:
-        """The last ledger of a partition that is compacted; 0 where none is."""
+        """The last compacted ledger of a partition; 0 without one."""
         return self.said(f"{HORIZON}{partition}")
 
     def size(self, partitions: Collection[int]) -> int:
-        """Bytes of its files of some partitions."""
+        """The bytes of the view's files of these partitions."""
         return sum(file.size for file in self._files if file.partition in partitions)
 
     def messages(self, partitions: Collection[int]) -> int:
-        """Messages that it has of them."""
+        """The number of messages in these partitions."""
         return sum(file.rows for file in self._files if file.partition in partitions)
 
     def removes(self, partitions: Collection[int]) -> list[dict]:
-        """The ``remove`` actions of the files of some partitions."""
+        """The ``remove`` actions for the files of these partitions."""
         return [
             {"path": file.path, "size": file.size, "partitionValues": _partition(file)}
             for file in self._files
@@ -141,8 +130,10 @@ class CompactedView:
         ]
 
     def rows_between(self, partition: int, spans: Iterable[tuple[int, int]]) -> Iterator[pa.Table]:
-        """The rows at positions first..last of each of *spans*, which are in order, in blocks, in order of position and
-        batch index. FileNotFoundError where a file is gone, because it left the view long ago: look again."""
+        """The rows at *spans* (first, last; in order), in blocks, in order of position and batch index.
+
+        FileNotFoundError if a file is gone because it left the view long ago: look again.
+        """
         for first, last in spans:
             for file in self._files:
                 if file.partition == partition and file.first <= last and file.last >= first:
@@ -151,7 +142,8 @@ class CompactedView:
                         yield from _blocks(rows, *np.searchsorted(positions, [first, last + 1]))
 
     def rows_behind(self, partition: int, ledger_id: int, position: int = -1) -> Iterator[pa.Table]:
-        """The same of the ledgers from *ledger_id* on, behind a *position*."""
+        """The rows of ledgers from *ledger_id* on, after *position*, in blocks and in order; FileNotFoundError as in
+        :meth:`rows_between`."""
         for file in self._files:
             if file.partition == partition and file.last > position:
                 for rows in self._groups(file, lambda has: has.last_ledger_id >= ledger_id):
@@ -162,8 +154,8 @@ class CompactedView:
                     yield from _blocks(rows, begin, rows.num_rows)
 
     def positions(self, partition: int, first: int, last: int, more: int) -> np.ndarray:
-        """Where the entries lie that the view has messages of, in order: those at *first*..*last*, and so many *more*
-        behind them, if there are."""
+        """Positions of entries with messages in the view, in order: those at *first*..*last*, and up to *more* after
+        them."""
         found, behind = [np.empty(0, np.int64)], 0
         for here in self._positions_from(partition, first):
             found.append(here)
@@ -188,7 +180,7 @@ class CompactedView:
             return opened.read_row_group(number, columns=["position"])["position"].to_numpy()
 
     def _groups(self, file: _File, is_wanted: Callable[["_Bounds"], bool]) -> Iterator[pa.Table]:
-        """The row groups of a file that may hold something wanted; the latest stays decoded."""
+        """The row groups of a file that may hold wanted rows; the latest stays decoded."""
         for number, has in enumerate(self._bounds_of(file)):
             if is_wanted(has):
                 if self._group is None or self._group[0] != (file.path, number):
@@ -206,8 +198,8 @@ class CompactedView:
 
     @contextlib.contextmanager
     def _reading(self, file: _File) -> Iterator[pq.ParquetFile]:
-        """A file, open. FileNotFoundError where it left the view, :class:`CorruptState` where it is the view's and
-        cannot be read."""
+        """Open a file; FileNotFoundError if it left the view, :class:`CorruptState` if it belongs to it and is
+        unreadable."""
         try:
             source = store_of(self.path).parquet(self.path / file.path)
             with pq.ParquetFile(source, page_checksum_verification=True) as opened:
@@ -224,7 +216,7 @@ class CompactedView:
 
 
 class _Bounds(NamedTuple):
-    """Of a row group: the first and the last position, and the last ledger id."""
+    """First position, last position and last ledger id of a row group."""
 
     first: int
     last: int
@@ -252,7 +244,7 @@ def _blocks(rows: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
 
 
 def is_in_order(path: AnyPath) -> bool:
-    """Are the rows of a file in order of position, as its readers search them?"""
+    """Whether the rows of a file are in order of position, which readers rely on."""
     last = -1
     with pq.ParquetFile(store_of(path).parquet(path)) as opened:
         for number in range(opened.num_row_groups):
@@ -264,7 +256,7 @@ def is_in_order(path: AnyPath) -> bool:
 
 
 def make_view(topic: Topic) -> CompactedView:
-    """The view of a topic, whose table is made where there is none."""
+    """The view of a topic; creates its table if there is none."""
     definition = {"topic": str(topic.name), "topic_id": topic.topic_id}
     by = ("partition",) if topic.partitions else ()
     create_table(topic.path / FOLDER, COMPACTED, definition, partition_by=by, statistics_of=("position", "ledger_id"))
@@ -272,8 +264,11 @@ def make_view(topic: Topic) -> CompactedView:
 
 
 def replace_rows(view: CompactedView, horizons: Mapping[int, int], adds: list[dict], facts: Facts) -> None:
-    """Put the files of *adds* in the place of all rows of the partitions that *horizons* names, in one commit, and
-    remove the files that left the view long ago. :class:`NotAllowedError` where the view is another meanwhile."""
+    """Replace all rows of the partitions of *horizons* by the files of *adds*, in one commit, and delete files that
+    left the view long ago.
+
+    :class:`NotAllowedError` if the view has changed meanwhile.
+    """
     said = {f"{HORIZON}{partition}": ledger_id for partition, ledger_id in horizons.items()}
     said |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}
     if commit(view.path, [view.version + 1], adds, said, view.removes(horizons)) is None:

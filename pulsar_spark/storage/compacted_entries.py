@@ -1,10 +1,9 @@
-"""Reading entries of a compacted topic by their positions: what an :class:`EntryReader` is to the topic, for a consumer
-that reads compacted. Up to the horizon of its partition an entry is what the compacted view has of it; messages that
-were compacted out are missing, as if they had been deleted: whoever reads passes over them, acknowledged. Behind it the
-topic follows as it is.
+"""Read entries of a compacted topic by position, as :class:`EntryReader` does for the topic itself.
 
-A deletion, which is a message with a key and without content, has no place in the view. Deletions that
-:meth:`CompactedEntries.look_for_deletions` found are read from the topic."""
+Up to the horizon of its partition, an entry is what the compacted view has; messages that were compacted out count as
+deleted. Later entries come from the topic. The view has no deletions, which are messages with a key and without
+content: those that :meth:`CompactedEntries.look_for_deletions` found are read from the topic.
+"""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,11 +27,11 @@ from pulsar_spark.table_specs import COMPACTED
 _T = TypeVar("_T")
 _NONE = np.empty(0, np.int64)
 _JUDGED_BY = ("partition_key", "payload", "uncompressed_size", "encryption_keys", "uuid")
-"""Columns that say whether a message is a deletion."""
+"""Columns that determine whether a message is a deletion."""
 
 
 class CompactedEntries:
-    """Reads entries; behind the horizons by the *entries* of others. Safe for threads."""
+    """Reads entries for a consumer that reads compacted; after the horizons through *entries*. Thread-safe."""
 
     def __init__(self, entries: EntryReader):
         self._entries = entries
@@ -43,7 +42,7 @@ class CompactedEntries:
     def read(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:
-        """As :meth:`EntryReader.read` does, of runs that are numbered; what is missing comes first."""
+        """Read numbered runs as :meth:`EntryReader.read` does; up to the horizon, what is missing comes first."""
         partition, spans = partition_of(run.path), None if spans is None else list(spans)
         with self._lock:
             view = self._view(table)
@@ -65,15 +64,15 @@ class CompactedEntries:
         yield from (rows.select(list(dict.fromkeys(names))) for rows in found)
 
     def places(self, table, partition: int, first: int, last: int, more: int) -> tuple[int, np.ndarray]:
-        """The last ledger that is compacted, and where those entries lie that the view has, at *first*..*last* and so
-        many *more* behind them."""
+        """The last compacted ledger, and the positions that the view has at *first*..*last* and up to *more* after
+        them."""
         with self._lock:
             view = self._view(table)
             found = _read_of(view, lambda: view.positions(partition, first, last, more))
             return view.horizon(partition), found
 
     def look_for_deletions(self, table, partition: int, parts: Iterable[tuple[Run, list[tuple[int, int]]]]) -> None:
-        """Find the entries with a deletion among *parts*, which are runs with stretches of their positions."""
+        """Find the deletions in *parts*, which are runs with stretches of their positions."""
         found = [
             rows["position"].to_numpy()
             for run, spans in parts
@@ -116,7 +115,7 @@ class CompactedEntries:
 
 
 def _deletes(rows: pa.Table) -> pa.ChunkedArray:
-    """Which of the *rows* are deletions, as compaction judges them (protocol.compaction.payload_size)."""
+    """Which *rows* are deletions, by the rule of protocol.compaction.payload_size."""
     stored = pc.fill_null(pc.binary_length(rows["payload"]), 0).cast(pa.int64())
     plain = pc.subtract(stored, pc.multiply(rows["encryption_keys"].is_valid().cast(pa.int64()), TAG_BYTES))
     is_empty = pc.less_equal(pc.coalesce(rows["uncompressed_size"].cast(pa.int64()), plain), 0)
@@ -124,21 +123,20 @@ def _deletes(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _within(known: np.ndarray, run: Run, spans: list[tuple[int, int]] | None) -> np.ndarray:
-    """Which of the *known* positions lie in *spans* of a run, or in the run."""
+    """The *known* positions in *spans* of a run, or in the whole run."""
     spans = [(run.first_position, run.last_position)] if spans is None else spans
     parts = [known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")] for first, last in spans]
     return np.concatenate([_NONE, *parts])
 
 
 def _in_order(tables: list[pa.Table]) -> list[pa.Table]:
-    """All their rows by position and batch index, as one."""
+    """All rows as one table, in order of position and batch index."""
     rows = pa.concat_tables(table.select(COMPACTED.schema.names) for table in tables)
     return [rows.sort_by([("position", "ascending"), ("batch_index", "ascending")])]
 
 
 def _read_of(view: CompactedView, read: Callable[[], _T]) -> _T:
-    """What *read* gives of the view, or of the one there is now where a file of it is gone, because it left it long
-    ago."""
+    """The result of *read*; tried again on the current view if a file left the view long ago."""
     try:
         return read()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What policies say of compaction, as the latest rows have them."""
+"""Policies of compaction, from the latest rows."""
 
 from pulsar_spark.protocol.policies import (
     COMPACTION_RETAIN_NULL_KEY,
@@ -14,14 +14,14 @@ from pulsar_spark.storage.topics import Topic
 
 
 def retains_null_key(layout: Layout, topic: Topic) -> bool:
-    """Do messages of the topic stay that have no key?"""
+    """Whether compaction keeps the topic's messages without a key."""
     return (
         _number(read_latest(layout_of(layout, topic.name), "policy"), str(topic.name), COMPACTION_RETAIN_NULL_KEY) == 1
     )
 
 
 def compaction_thresholds(layout: Layout) -> dict[str, int]:
-    """The topics that a broker compacts by itself, by full name, and above how many bytes."""
+    """The topics that a broker compacts by itself, by full name, and their thresholds in bytes."""
     latest = read_latest(layout, "policy", "topic")
     owners = {owner for owner, name in latest.policies if name == COMPACTION_THRESHOLD}
     names = {row["topic"] for row in latest.topics.values()}

@@ -1,9 +1,9 @@
-"""Which compaction of a topic is under way, and what became of the last: a file in the topic's folder, on which who
-compacts holds a lock as long as its process is there.
+"""Whether a compaction of a topic runs, and the outcome of the last: a file in the topic's folder, locked by the
+process.
 
-A crash lets go of the lock and leaves the word that it runs, which then means that it failed. The file decides nothing:
-where locks do not hold, the commit of the view lets only one of two through (see compacted). In an object store, where
-there are none, the file says whose process it is.
+After a crash the lock is free while the file says "running", which means that the compaction failed. The file decides
+nothing: the commit of the view lets only one compaction through. In object stores, which have no locks, the file names
+the process.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ FILE = "_compaction"
 ENDED = "the process that compacted the topic ended early: compact it again"
 _TEXT = 300
 LONGEST_SECONDS = 60 * 60
-"""In an object store a compaction whose process nobody here can see counts as ended after that."""
+"""In object stores, how long a compaction on another machine counts as running."""
 
 
 class CompactionStatus(NamedTuple):
-    """As ``pulsar-admin topics compaction-status`` has it; when the last one failed, in ms, 0 for never."""
+    """The result of ``pulsar-admin topics compaction-status``; ``failed_time_ms`` is 0 if none failed."""
 
     status: str
     last_error: str = ""
@@ -42,8 +42,7 @@ class CompactionStatus(NamedTuple):
 
 @contextlib.contextmanager
 def compacting(topic: Topic) -> Iterator[None]:
-    """Hold the topic for a compaction; what it raises is kept as the status. :class:`NotAllowedError` while there is
-    another."""
+    """Hold the topic for a compaction and record the outcome; :class:`NotAllowedError` while another one runs."""
     with (_compacting if store_of(topic.path).is_local else _compacting_in_store)(topic):
         yield
 
@@ -67,7 +66,7 @@ def _compacting(topic: Topic) -> Iterator[None]:
 
 
 def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
-    """What became of the last compaction of the topic, whose *view* it is."""
+    """The status of the last compaction of the topic with that *view*."""
     done = SUCCESS if view.is_made else NOT_RUN
     try:
         is_free, said = (_now if store_of(topic.path).is_local else _now_in_store)(topic)
@@ -84,7 +83,7 @@ def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
 
 
 def _now(topic: Topic) -> tuple[bool, dict]:
-    """Whether nobody compacts it now, and what the file says."""
+    """Whether no compaction runs now, and the file's content."""
     path = topic.path / FILE
     if not path.is_file():
         raise FileNotFoundError(path)
@@ -122,7 +121,7 @@ def _now_in_store(topic: Topic) -> tuple[bool, dict]:
 
 
 def _is_over(path: ObjectPath) -> bool:
-    """Is a compaction that says it runs one whose process is gone, or did it say so long ago?"""
+    """Whether a compaction recorded as running has lost its process, or was recorded too long ago."""
     return is_let_go(path) or path.stat().st_mtime + LONGEST_SECONDS < time.time()
 
 
@@ -140,7 +139,7 @@ def _said(path: AnyPath, opened: int) -> dict:
 
 
 def _parsed(path: AnyPath, content: bytes) -> dict:
-    """What the file says; nothing where it was cut off by a full disk, or is another's."""
+    """The file's content; empty if a full disk cut it off, or if another program wrote it."""
     try:
         said = parse_object(content)
         for name in {"status", "error"} & said.keys():

@@ -1,8 +1,7 @@
-"""What state a topic's table is in: whether its log can be followed, and what is in it that was not published, or was
-and is gone.
+"""The condition of a topic's table: whether its log can be followed, its foreign rows, and its deleted messages.
 
-The broker says so in what it writes (rows of ``ledgers`` without a position, and a fact among the policies); behind
-what it has numbered the log itself is looked at, so it is known without a broker too.
+A broker records this in ``ledgers`` (rows without a position) and as a policy. After the last commit that it numbered,
+the log itself is read, so no broker is needed.
 """
 
 from collections import Counter
@@ -28,7 +27,7 @@ from pulsar_spark.table_specs import LEDGERS
 
 
 class ForeignFile(NamedTuple):
-    """A file of rows that are no publish; ``rows`` is 0 where the log does not say how many."""
+    """A file of rows that are no publish; ``rows`` is 0 if the log does not state their number."""
 
     version: int
     path: str
@@ -37,9 +36,12 @@ class ForeignFile(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """``error`` says what stopped the topic behind version ``numbered``; ``is_rewritten`` whether rows were ever
-    removed or rewritten but by trimming; ``unnumbered`` counts the messages of each partition that were published
-    since."""
+    """The condition of a topic.
+
+    ``error`` says what stopped the topic after version ``numbered``. ``is_rewritten`` says whether rows were ever
+    removed or rewritten other than by trimming. ``unnumbered`` counts each partition's messages that are not numbered
+    yet.
+    """
 
     numbered: int
     error: str | None
@@ -49,8 +51,7 @@ class Condition(NamedTuple):
 
 
 def check_features(table: AnyPath, commit: Commit) -> None:
-    """:class:`TopicStopped` for a commit that asks for a feature we do not know, unless the table, as it is now, does
-    without."""
+    """Raise :class:`TopicStopped` if a commit needs an unknown feature, unless the table needs none now."""
     if commit.asks_for is None:
         return
     try:
@@ -68,13 +69,13 @@ def check_features(table: AnyPath, commit: Commit) -> None:
 
 
 def stopped_text(topic: Topic, error: CorruptState) -> str:
-    """What to say of a topic that *error* stopped."""
+    """The text for a topic that *error* stopped."""
     remedy = "" if isinstance(error, TopicStopped) else f": repair it with 'pulsar-spark topics mend {topic.name}'"
     return f"topic {str(topic.name)!r} is stopped: {error}{remedy}"
 
 
 def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
-    """The condition of a topic whose commits up to *numbered* a broker has followed."""
+    """The condition of a topic whose commits up to version *numbered* a broker has followed."""
     notes = _notes(layout, topic)
     foreign = {(row["ledger_id"], row["path"]): _foreign_file(row) for row in notes.to_pylist() if row["path"]}
     is_rewritten = bool(pc.any(pc.is_null(notes["path"])).as_py())
@@ -100,14 +101,14 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
             is_rewritten |= bool(commit.removed) and not commit.trimmed
     except CorruptState as broken:
         error = stopped_text(topic, broken)
-    if foreign:  # a file that is added again is still the one that was published
+    if foreign:  # a published file that is added again is not foreign
         published |= _published_files(layout, topic, {file.path for file in foreign.values()})
         foreign = {place: file for place, file in foreign.items() if file.path not in published}
     return Condition(numbered, error, tuple(foreign.values()), is_rewritten, unnumbered)
 
 
 def _published_files(layout: Layout, topic: Topic, paths: set[str]) -> set[str]:
-    """Those of *paths* that a broker has numbered as published."""
+    """Those of *paths* that a broker numbered as published."""
     rows = _ledgers(layout, topic, ["path"], term("first_position", ">", NO_POSITION), term("path", "in", list(paths)))
     return set(rows["path"].to_pylist())
 
@@ -122,7 +123,7 @@ def _notes(layout: Layout, topic: Topic) -> pa.Table:
 
 
 def _ledgers(layout: Layout, topic: Topic, names: list[str], *wanted: Term) -> pa.Table:
-    """Some columns of the topic's rows that are *wanted*; none where there is no table yet."""
+    """The columns *names* of the topic's *wanted* rows; empty without a table."""
     path = layout.broker_table(LEDGERS.name)
     if not TableLog(path).exists():
         return LEDGERS.schema.empty_table().select(names)
@@ -130,8 +131,7 @@ def _ledgers(layout: Layout, topic: Topic, names: list[str], *wanted: Term) -> p
 
 
 def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
-    """The commits that removed or rewrote rows, other than by trimming alone, in order, as far as a broker has followed
-    the topic."""
+    """Versions of the numbered commits that removed or rewrote rows other than by trimming, in order."""
     notes = _notes(layout, topic)
     return sorted(set(notes.filter(pc.is_null(notes["path"]))["ledger_id"].to_pylist()))
 
@@ -139,8 +139,8 @@ def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
 def count_deleted(
     layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int], stored: dict[int, int]
 ) -> dict[int, int]:
-    """Messages of each partition that were published, from position *firsts* on, and are in the table no more; *stored*
-    is how many it has."""
+    """How many published messages of each partition, from positions *firsts* on, are gone; *stored* says how many are
+    left."""
     if not condition.is_rewritten:
         return dict.fromkeys(topic.partition_indexes, 0)
     wanted = [term("topic_id", "==", topic.topic_id), term("first_position", ">", NO_POSITION)]
@@ -160,14 +160,14 @@ def count_deleted(
 
 
 def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
-    """The publishes up to version *numbered*: a broker may be ahead of that by now, and what it numbered is no copy of
-    itself."""
+    """Ids of publishes up to version *numbered*; the broker may have numbered later ones, which must not count as
+    copies."""
     rows = _ledgers(layout, topic, ["publish_id"], term("ledger_id", "<=", numbered))
     return set(pc.unique(rows["publish_id"]).to_pylist())
 
 
 def check_not_stopped(topic: Topic, known: int = 0) -> int:
-    """:class:`TopicStopped` when the log behind version *known* cannot be followed; else the last version that can."""
+    """The last version of the log; :class:`TopicStopped` if a commit after version *known* cannot be followed."""
     try:
         for commit in TableLog(topic.path).commits_left(known):
             check_features(topic.path, commit)
