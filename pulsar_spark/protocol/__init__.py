@@ -1,2 +1,3 @@
-"""Pulsar's rules as pure functions and values: no Spark, no files, no clock. Each module says which rules, and where
-they come from."""
+"""Pulsar's rules as pure functions and values: no Spark, no files, no clock. Each module names the source of its
+rules.
+"""

@@ -1,10 +1,8 @@
 """Ack sets: which messages of a batch are still unacknowledged, as Pulsar sends and stores them.
 
-Rule (semantics 3.3): 64-bit words, low bit first, a set bit = not yet acknowledged, zero words at the end cut. Words
-are signed, as Java's ``long`` and Arrow's ``int64`` are, so bit 63 alone is the smallest number there is. The empty
-tuple is "nothing left": the entry is acknowledged. No ack set at all (None, in tables null) is "the whole entry", which
-these functions do not take: start from :func:`full`. Each takes time in proportion to the words it is given, however
-many.
+Rule (semantics 3.3): 64-bit words, low bit first, a set bit = not yet acknowledged, zero words at the end cut.
+Words are signed, as in Java and Arrow. The empty tuple means that the entry is acknowledged. None (null in tables)
+means the whole entry; these functions do not take it: start from :func:`full`.
 """
 
 from collections.abc import Iterable
@@ -17,7 +15,7 @@ _MASK = (1 << WORD_BITS) - 1
 
 
 def full(batch_size: int) -> AckSet:
-    """The set of a batch nothing of which is acknowledged.
+    """The set of a batch with no message acknowledged.
 
     >>> full(3), full(64), full(65)
     ((7,), (-1,), (-1, 1))
@@ -26,7 +24,7 @@ def full(batch_size: int) -> AckSet:
 
 
 def of_indexes(indexes: Iterable[int]) -> AckSet:
-    """The set with just these batch indexes unacknowledged.
+    """The set in which only these batch indexes are unacknowledged.
 
     >>> of_indexes([0, 2, 64])
     (5, 1)
@@ -40,7 +38,7 @@ def of_indexes(indexes: Iterable[int]) -> AckSet:
 
 
 def of_bits(bits: int) -> AckSet:
-    """The set with the messages unacknowledged whose bits are set in a number.
+    """The set whose unacknowledged messages are the set bits of *bits*.
 
     >>> of_bits(0b101), of_bits(1 << 64)
     ((5,), (0, 1))
@@ -75,7 +73,7 @@ def indexes(words: Iterable[int]) -> tuple[int, ...]:
 
 
 def clear(words: Iterable[int], index: int) -> AckSet:
-    """*words* with message *index* acknowledged.
+    """Acknowledge message *index* in *words*.
 
     >>> clear(full(3), 1), clear((2,), 1)
     ((5,), ())
@@ -84,7 +82,7 @@ def clear(words: Iterable[int], index: int) -> AckSet:
 
 
 def intersect(kept: Iterable[int], given: Iterable[int]) -> AckSet:
-    """What is unacknowledged in both: the effect of an individual acknowledgement with an ack set (3.20).
+    """The messages unacknowledged in both: an individual acknowledgement with an ack set (3.20).
 
     >>> intersect((7,), (5, 1))
     (5,)
@@ -93,10 +91,10 @@ def intersect(kept: Iterable[int], given: Iterable[int]) -> AckSet:
 
 
 def replaced_by_cumulative(kept: Iterable[int], given: Iterable[int]) -> AckSet:
-    """What stays of an entry when a cumulative acknowledgement brings *given* for it (3.20).
+    """The ack set of an entry after a cumulative acknowledgement brings *given* for it (3.20).
 
-    Pulsar does not intersect here: the given set takes the kept one's place if its first unacknowledged index is
-    larger, and is ignored if not. An empty given set means that the entry is acknowledged.
+    Pulsar does not intersect here: *given* replaces *kept* if its first unacknowledged index is larger, and is
+    ignored otherwise. An empty *given* acknowledges the entry.
 
     >>> replaced_by_cumulative(of_indexes([0, 3]), of_indexes([2, 3]))
     (12,)
@@ -119,7 +117,7 @@ def count(words: Iterable[int]) -> int:
 
 
 def is_empty(words: Iterable[int]) -> bool:
-    """Whether nothing is left, so that the entry is acknowledged."""
+    """Whether no message is left, so that the entry is acknowledged."""
     return not any(words)
 
 
@@ -133,7 +131,7 @@ def first_unacked(words: Iterable[int]) -> int:
 
 
 def trimmed(words: Iterable[int]) -> AckSet:
-    """The same set in its one canonical form: no zero words at the end.
+    """The canonical form of a set: without zero words at the end.
 
     >>> trimmed([7, 0, 0])
     (7,)

@@ -1,9 +1,8 @@
-"""Whether what was written with one Avro definition can be read with another one.
+"""Whether values written with one Avro definition can be read with another.
 
-The rule is "Schema Resolution" of the Avro specification, as the library that Pulsar's broker asks applies it before
-any message is there (Avro 1.11, ``Resolver``): names of records count inside unions only; an enumeration may lack
-symbols that the writer has, which is an error of the message that has one; every branch of a writer's union must be
-readable. A reader's aliases, of types and of fields, are names the writer may have used.
+Rule: "Schema Resolution" of the Avro specification, as Pulsar's broker applies it (Avro 1.11, ``Resolver``). Names
+of records count inside unions only. An enumeration may lack symbols of the writer. Every branch of a writer's union
+must be readable. A reader's aliases, of types and of fields, match the writer's names.
 """
 
 import json
@@ -35,12 +34,12 @@ LOGICAL_TYPES = {
 
 
 class InvalidDefinition(ValueError):
-    """The text defines nothing in Avro's terms; the message says what is wrong."""
+    """The text is no Avro definition; the message says why."""
 
 
 @dataclass(eq=False)
 class AvroType:
-    """A type: its kind, and what is of that kind only."""
+    """An Avro type: its kind, and the attributes of that kind."""
 
     kind: str
     name: str = ""
@@ -62,7 +61,7 @@ class AvroType:
 
 @dataclass(eq=False)
 class AvroField:
-    """A field of a record; ``default`` is its JSON, None without one."""
+    """A field of a record; ``default`` is JSON, None without one."""
 
     type: AvroType
     default: str | None
@@ -70,7 +69,7 @@ class AvroField:
 
 
 def parse_definition(text: str) -> AvroType:
-    """The type that a definition in JSON gives; :class:`InvalidDefinition` for one that is none.
+    """Parse a definition in JSON; :class:`InvalidDefinition` if it is invalid.
 
     >>> parse_definition('["null", "string"]').branches[1].kind
     'string'
@@ -121,7 +120,7 @@ def _parsed(node: object, namespace: str, known: dict[str, AvroType]) -> AvroTyp
 
 
 def _add_logical_type(made: AvroType, node: dict) -> None:
-    """Name the logical type, unless it is invalid for what is stored: Avro ignores it then.
+    """Set the logical type unless it is invalid for the stored kind: Avro ignores it then.
 
     >>> found = parse_definition('{"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}')
     >>> found.logical, found.precision, found.scale
@@ -147,7 +146,7 @@ def _full(name: str, namespace: str | None) -> str:
 
 
 def canonical(kind: AvroType, seen: frozenset[str] = frozenset()) -> object:
-    """What two definitions have in common that mean the same, however they are written.
+    """A value that is equal for definitions with the same meaning, however they are written.
 
     >>> one, other = '{"type": "enum", "name": "n.E", "symbols": ["A"], "doc": "x"}', (
     ...     '{"name": "E", "namespace": "n", "type": "enum", "symbols": ["A"]}')
@@ -163,7 +162,7 @@ def canonical(kind: AvroType, seen: frozenset[str] = frozenset()) -> object:
 
 
 def unreadable(writer: AvroType, reader: AvroType) -> str | None:
-    """Why a reader of that type cannot read what was written with the other; None where it can.
+    """Why *reader* cannot read what *writer* wrote; None if it can.
 
     >>> unreadable(parse_definition('"int"'), parse_definition('["null", "double"]'))
     >>> unreadable(parse_definition('"string"'), parse_definition('"int"'))
@@ -213,8 +212,9 @@ def _unreadable_record(writer: AvroType, reader: AvroType, seen: _Seen) -> str |
 
 
 def _matching_branch(writer: AvroType, union: AvroType, seen: _Seen) -> AvroType | None:
-    """Of a reader's union the branch that reads what was written: the same type, of the same name where types have
-    one; else a record of the same structure, rather of the same short name; else the first that it promotes to."""
+    """The branch of a reader's union that reads the writer's type. First choice is the same kind and name, then a
+    record of the same structure (preferably of the same short name), then the first branch it promotes to.
+    """
     alike = [branch for branch in union.branches if branch.kind == writer.kind]
     for branch in alike:
         if not writer.name or writer.name == branch.name or writer.name in branch.aliases:
@@ -228,7 +228,7 @@ def _matching_branch(writer: AvroType, union: AvroType, seen: _Seen) -> AvroType
 
 
 def _is_equivalent(one: AvroType, other: AvroType, seen: set[tuple[int, int]]) -> bool:
-    """Whether two types are built alike, short names included."""
+    """Whether two types have the same structure and short names."""
     if (one.kind, one.short_name, one.symbols, one.size, list(one.fields)) != (
         other.kind,
         other.short_name,

@@ -1,10 +1,9 @@
 """Batching: which messages of a producer share an entry.
 
-Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. Messages for one partition gather
-until there are so many, they are so large, the oldest has waited so long, or somebody flushes. Key-based batching keeps
-one open batch per key and closes all of them together, in the order of their first messages. A delayed message is never
-batched: it closes what is open, so that the order of sending stays, and goes alone. A batch that closes with one
-message is that message, not a batch.
+Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. A batch of a partition closes by
+number of messages, by bytes, by age, or on a flush. Key-based batching keeps one open batch per key and closes all
+together, in the order of their first messages. A delayed message is never batched: it closes the open batches and
+goes alone. A batch of one message is stored as a plain message.
 """
 
 from typing import Generic, TypeVar
@@ -13,8 +12,7 @@ M = TypeVar("M")
 
 
 class BatchContainer(Generic[M]):
-    """The open batches of one partition. ``opened_at`` is the time of the oldest message in them, None while there is
-    none.
+    """The open batches of one partition. ``opened_at`` is the time of their oldest message, None without one.
 
     >>> container = BatchContainer(max_messages=2, max_bytes=100)
     >>> [container.add(message, 1, None, now=0) for message in "abc"], container.close()
@@ -30,10 +28,10 @@ class BatchContainer(Generic[M]):
         self.opened_at: float | None = None
 
     def add(self, message: M, size: int, key: str | None, now: float) -> list[list[M]]:
-        """Put *message* of *size* bytes into its batch; the batches that this closed, oldest first.
+        """Put *message* of *size* bytes into its batch; return the batches that this closed, oldest first.
 
-        A message that does not fit the size limit any more closes what is open and starts a new batch; one that is
-        larger by itself goes alone.
+        A message beyond the size limit closes the open batches and starts a new one; one that is larger by itself
+        goes alone.
         """
         closed = self.close() if self._messages and self._bytes + size > self._max_bytes else []
         key = key if self._is_key_based else None
@@ -50,7 +48,7 @@ class BatchContainer(Generic[M]):
         return closed
 
     def close(self) -> list[list[M]]:
-        """Close every open batch; their messages, oldest batch first."""
+        """Close every open batch; return their messages, oldest batch first."""
         closed = list(self._batches.values())
         self._batches = {}
         self._messages = self._bytes = 0

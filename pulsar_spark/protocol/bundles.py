@@ -1,13 +1,11 @@
 """Bundles: slices of a root's topics by the hash of their names, and which broker serves which.
 
-The hash is Pulsar's, CRC-32 of a topic's full name (``NamespaceBundleFactory.getLongHashCode``), and so are the names
-of slices, ``0x00000000_0x80000000``: the lower end belongs to a slice, the upper one to the next, but that the last one
-ends with the highest hash. Two things are ours: bundles are of a root where Pulsar's are of a namespace, and a
-partitioned topic is in one bundle with all its partitions, because one table numbers them; Pulsar hashes the name of
-each partition.
+The hash is Pulsar's, CRC-32 of a topic's full name (``NamespaceBundleFactory.getLongHashCode``), and so are names
+of slices: ``0x00000000_0x80000000`` includes its lower end; only the last slice includes its upper end. Unlike in
+Pulsar, bundles belong to a root, not a namespace, and all partitions of a topic are in one bundle, because one
+table numbers them.
 
-Which broker serves which bundles (Pulsar's load manager) is a function of who is there and who serves what: as many
-bundles each as can be, and nobody gives one up but for somebody who is there and has less.
+Brokers share the bundles evenly; a broker gives one up only to a broker that has fewer.
 """
 
 import re
@@ -22,7 +20,7 @@ _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})")
 
 
 def topic_hash(topic: str) -> int:
-    """Where a topic, by its full name without a partition, lies among the hashes, 0 to :data:`HIGHEST`.
+    """The hash of a topic's full name without a partition, 0 to :data:`HIGHEST`.
 
     >>> hex(topic_hash("persistent://public/default/flights"))
     '0x34f7fe2e'
@@ -31,7 +29,7 @@ def topic_hash(topic: str) -> int:
 
 
 class BundleRange(NamedTuple):
-    """Hashes from *lower* on, below *upper*; up to *upper*, where that is the highest there is."""
+    """Hashes from *lower* to below *upper*; including *upper* if it is the highest."""
 
     lower: int
     upper: int
@@ -40,17 +38,17 @@ class BundleRange(NamedTuple):
         return f"0x{self.lower:08x}_0x{self.upper:08x}"
 
     def holds(self, topic: str) -> bool:
-        """Is the topic one of this slice?"""
+        """Does the slice include the topic?"""
         return self.is_whole or self.lower <= topic_hash(topic) < self.upper + (self.upper == HIGHEST)
 
     @property
     def is_whole(self) -> bool:
-        """Are these all hashes?"""
+        """Does the slice include all hashes?"""
         return self == WHOLE
 
     def split(self, at: int | None = None) -> "tuple[BundleRange, BundleRange]":
-        """Two slices, the second from the hash *at* on; by default the middle, as Pulsar's ``range_equally_divide`` has
-        it. :class:`InvalidConfiguration` where one of them would have no hash.
+        """Two slices, the second from the hash *at* on; by default the middle, as Pulsar's ``range_equally_divide``.
+        :class:`InvalidConfiguration` if one of them would be empty.
 
         >>> [str(half) for half in WHOLE.split()]
         ['0x00000000_0x7fffffff', '0x7fffffff_0xffffffff']
@@ -68,7 +66,7 @@ WHOLE = BundleRange(0, HIGHEST)
 
 
 def parse_range(text: str) -> BundleRange:
-    """The slice of that name; :class:`InvalidConfiguration` for what names none.
+    """The slice with this name; :class:`InvalidConfiguration` for an invalid one.
 
     >>> parse_range("0x00000000_0xffffffff").is_whole
     True
@@ -83,7 +81,7 @@ def parse_range(text: str) -> BundleRange:
 
 
 def check_cover(ranges: Iterable[BundleRange]) -> None:
-    """:class:`CorruptState` unless each hash is in one of the slices, which are in order."""
+    """:class:`CorruptState` unless the slices, in order, cover each hash once."""
     at = 0
     for each in ranges:
         if each.lower != at:
@@ -94,8 +92,8 @@ def check_cover(ranges: Iterable[BundleRange]) -> None:
 
 
 def quotas(served: Mapping[str, Collection[str]], bundles: int) -> dict[str, int]:
-    """How many of *bundles* each broker that is there is to serve, by what each serves now: as many each as can be, and
-    one more for those who have more already, so that as few as can be change hands.
+    """How many of *bundles* each present broker is to serve, from the bundles each serves now. The remainder goes to
+    brokers that serve more already, so that few bundles move.
 
     >>> quotas({"a": ["0", "1"], "b": ["2", "3"], "c": []}, 4)
     {'a': 2, 'b': 1, 'c': 1}
@@ -106,15 +104,15 @@ def quotas(served: Mapping[str, Collection[str]], bundles: int) -> dict[str, int
 
 
 class Share(NamedTuple):
-    """What a broker does next: it takes so many of the bundles that are free, or gives these up."""
+    """A broker's next step: take this many free bundles, or give these up."""
 
     take: int
     give_up: list[str]
 
 
 def share(me: str, served: Mapping[str, Collection[str]], free: int) -> Share:
-    """What broker *me* does, where brokers serve these bundles and *free* others are served by nobody. It gives up what
-    it has above its quota, the last by name, once nothing is free that another could take instead.
+    """The next step of broker *me*; *free* bundles are served by no broker. It gives up bundles above its quota, the
+    last by name, once no bundle is free.
 
     >>> share("c", {"a": ["0", "1"], "c": []}, free=1)
     Share(take=1, give_up=[])

@@ -1,9 +1,9 @@
-"""How many chunked messages a consumer keeps that are not complete, and for how long.
+"""How many incomplete chunked messages a consumer keeps, and for how long.
 
 Rule: semantics 1.14, 1.15 (ConsumerImpl: maxPendingChunkedMessage, autoAckOldestChunkedMessageOnQueueFull,
-expireTimeOfIncompleteChunkedMessage). A consumer reads chunks in the order of their positions. As it reads a chunk 0,
-the messages are counted that are not complete there, the new one too; of more than the limit the oldest are evicted:
-acknowledged, or kept back from this consumer. What is not complete when its time is over is acknowledged in any case.
+expireTimeOfIncompleteChunkedMessage). A consumer reads chunks by position. At each chunk 0, the oldest incomplete
+messages above the limit are evicted: acknowledged, or withheld from this consumer. A message that is still
+incomplete when its time is over is always acknowledged.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_
 
 
 class ChunkLimits(NamedTuple):
-    """0 is no limit."""
+    """A consumer's limits; 0 means no limit."""
 
     most: int = 0
     auto_acks: bool = False
@@ -23,7 +23,7 @@ class ChunkLimits(NamedTuple):
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> "ChunkLimits":
-        """Those of a consumer, by the properties of its request.
+        """The limits in the properties of a consumer's request.
 
         >>> ChunkLimits.of({MAX_PENDING: "10", AUTO_ACK_OLDEST: "true"})
         ChunkLimits(most=10, auto_acks=True, expire_ms=0)
@@ -36,7 +36,7 @@ class ChunkLimits(NamedTuple):
 
 
 def begun_too_early(expire_ms: int, now: int) -> int:
-    """Whose chunk 0 was published at this instant or before it has had its time at *now* (microseconds).
+    """The latest publish time of a chunk 0 whose message has expired at *now* (microseconds).
 
     >>> begun_too_early(60_000, 90_000_000)
     30000000
@@ -45,7 +45,7 @@ def begun_too_early(expire_ms: int, now: int) -> int:
 
 
 class Group(NamedTuple):
-    """Where a message's chunk 0 lies, and where the message is complete, or is given up."""
+    """The position of a message's chunk 0, and where the message is complete or given up."""
 
     first: int
     end: int
@@ -59,8 +59,8 @@ class Eviction(NamedTuple):
 
 
 def evictions(groups: Iterable[Group], *, most: int, begin: int) -> list[Eviction]:
-    """Who is evicted by whom, of *groups* in the order of their first chunks, by those that begin at *begin* or behind
-    it: no more than *most* may be open at once.
+    """Which message each chunk 0 at or after *begin* evicts, if at most *most* may be incomplete at once. *groups* are
+    in the order of their first chunks.
 
     >>> evictions([Group(0, 3), Group(1, 2), Group(4, 9)], most=1, begin=0)
     [Eviction(position=1, evicted=Group(first=0, end=3))]

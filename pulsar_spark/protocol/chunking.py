@@ -1,8 +1,8 @@
 """Chunked messages: how a payload is split, and which chunks make up a message.
 
 Rule: semantics 1.2, 1.4, 0.9 (ProducerImpl) and 1.10-1.13 (ConsumerImpl.processMessageChunk). A *chunk* is an entry
-with a uuid; a *group* is the chunks of one (producer name, uuid), in the order of their positions. Which of them make
-up a message follows from the group alone, so it is the same for every subscription and every reader:
+with a uuid; a *group* is the chunks of one (producer name, uuid), by position. The verdicts follow from the group
+alone, so they hold for every subscription and reader:
 
 ====================================  ==================  ===========================================================
 chunk                                 verdict             the group then
@@ -17,8 +17,8 @@ the next, with another chunk count    DISAGREES           is thrown away: one of
 outside 0..num_chunks_from_msg - 1    MALFORMED           is thrown away: it is a chunk of no message
 ====================================  ==================  ===========================================================
 
-Chunks that no complete message takes are never delivered. What payloads have to do with it is :func:`wrong_size`, which
-whoever joins them asks: a message whose size is another than its chunks say is delivered, and is unreadable.
+Chunks outside a complete message are never delivered. A message whose size differs from what its chunks say
+(:func:`wrong_size`) is delivered, and unreadable.
 """
 
 from collections.abc import Iterable
@@ -64,7 +64,7 @@ REASONS = {
 
 
 def chunk_count(payload_bytes: int, chunk_payload_bytes: int) -> int:
-    """How many chunks a payload makes (after compression and encryption); 1 for an empty one.
+    """Into how many chunks a payload is split (after compression and encryption); 1 for an empty one.
 
     >>> chunk_count(0, 5), chunk_count(5, 5), chunk_count(6, 5)
     (1, 1, 2)
@@ -73,8 +73,8 @@ def chunk_count(payload_bytes: int, chunk_payload_bytes: int) -> int:
 
 
 def chunk_payload_bytes(max_message_size: int, metadata_bytes: int, chunk_max_message_size: int = -1) -> int:
-    """Payload bytes of each chunk but the last; *chunk_max_message_size* <= 0 sets no limit of its own.
-    :class:`InvalidMessage` where the metadata alone fills a message.
+    """Payload bytes of each chunk but the last; *chunk_max_message_size* <= 0 means no extra limit.
+    :class:`InvalidMessage` if the metadata alone fills a message.
 
     >>> chunk_payload_bytes(100, 10), chunk_payload_bytes(100, 10, 50), chunk_payload_bytes(100, 10, 95)
     (90, 50, 90)
@@ -89,8 +89,8 @@ def chunk_payload_bytes(max_message_size: int, metadata_bytes: int, chunk_max_me
 
 
 def metadata_bytes(texts: Iterable[bytes | None], properties: Iterable[tuple[bytes, bytes]] = ()) -> int:
-    """What the metadata of a message takes at most: of each of *texts* (names, keys and the uuid) and *properties* its
-    bytes and what says how many they are, and all numbers. A sum, so that Spark computes it too.
+    """An upper bound of a message's metadata: *texts* (names, keys and the uuid), *properties*, their lengths, and all
+    numbers. A sum, so that Spark can compute it too.
 
     >>> metadata_bytes([b"producer", None, b"key"], [(b"colour", b"red")])
     108
@@ -100,8 +100,9 @@ def metadata_bytes(texts: Iterable[bytes | None], properties: Iterable[tuple[byt
 
 
 class Open(NamedTuple):
-    """Groups, by index: the next chunk each expects (0: none is open), how many its message has, and the row of the
-    chunk 0 that opened it (-1: it was open before the rows began)."""
+    """Groups, by index: the next chunk expected (0: closed), the message's chunk count, and the row of its chunk 0
+    (-1: before the rows).
+    """
 
     next_chunks: np.ndarray
     num_chunks: np.ndarray
@@ -109,8 +110,9 @@ class Open(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What became of rows, in their order: the :class:`Verdict` of each, and for those TAKEN or COMPLETES the row of
-    the chunk 0 of their message (-1: it lies before the rows). ``left`` is what the groups are afterwards."""
+    """Rows, in order: the :class:`Verdict` of each, and for TAKEN or COMPLETES the row of its message's chunk 0 (-1:
+    before the rows). ``left`` is the state of the groups afterwards.
+    """
 
     verdicts: np.ndarray
     openers: np.ndarray
@@ -118,8 +120,7 @@ class Judged(NamedTuple):
 
 
 def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, before: Open) -> Judged:
-    """Judge chunks in the order of their positions. *groups* are indexes into *before*; a chunk id or a count that is
-    null is given as -1."""
+    """Judge chunks by position. *groups* are indexes into *before*; a null chunk id or count is -1."""
     count = len(before.next_chunks)
     was_open = before.next_chunks > 0
     # Each group begins with a row that stands for what it was before: the last chunk it has, of an opener unseen.
@@ -166,7 +167,7 @@ def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, be
 
 
 def none_open(count: int) -> Open:
-    """*count* groups of which nothing is known."""
+    """*count* groups, all closed."""
     return Open(np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1))
 
 
@@ -175,8 +176,8 @@ WRONG_SIZE = "its chunks have %d bytes%s together, and one of them gives the mes
 
 
 def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool = True) -> str | None:
-    """Why a message's chunks with so many bytes together are not what any of them says that they are
-    (``total_chunk_msg_size``; null says nothing); None where they are, or may be as more are to come.
+    """Why a message's chunks of *payload_bytes* together contradict one of the sizes they *said*
+    (``total_chunk_msg_size``; null says nothing). None if they agree, or may agree once more chunks come.
 
     >>> wrong_size(4, {4, None}), wrong_size(4, {9}, is_whole=False)
     (None, None)
@@ -190,8 +191,7 @@ def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool
 
 
 def mark_delete_below(mark_delete: int, first_needed: int | None) -> int:
-    """The mark-delete that people see: below the first chunk that is *needed*, as its message is not acknowledged or
-    not complete (1.16, 0.25).
+    """The visible mark-delete: below the first chunk whose message is unacknowledged or incomplete (1.16, 0.25).
 
     >>> mark_delete_below(9, None), mark_delete_below(9, 4), mark_delete_below(9, 12)
     (9, 3, 9)
@@ -200,8 +200,8 @@ def mark_delete_below(mark_delete: int, first_needed: int | None) -> int:
 
 
 def parts_of(chunk_ids: np.ndarray, num_chunks: np.ndarray) -> np.ndarray:
-    """Of the rows of one group, in the order of their positions: which make up the message that the last of them
-    completes, as indexes in the order of the chunks. Empty where it completes none.
+    """Rows of the message that the last row of one group completes, as indexes in chunk order; empty if it completes
+    none. Rows are ordered by position.
 
     >>> parts_of(np.array([0, 0, 1, 1, 2]), np.full(5, 3)).tolist()
     [1, 2, 4]

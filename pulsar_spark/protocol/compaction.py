@@ -1,17 +1,13 @@
-"""Compaction: of the messages with one key the latest stays, and nothing where that one is empty.
+"""Compaction: the latest message of each key stays; none stays if that one is empty.
 
 Rules: AbstractTwoPhaseCompactor, PublishingOrderCompactor, RawBatchConverter.rebatchMessage. Each partition is
-compacted by itself, in the order of its positions and within an entry of batch indexes; a message of a batch is judged
-by itself, and one that stays keeps its message id. A message without a payload is a tombstone: its key has no message
-afterwards.
-Messages without a key do not stay, unless ``topic_compaction_retain_null_key`` says so, as since Pulsar 4.0
-(``topicCompactionRetainNullKey``). What is encrypted counts by its key, which is not, and is a tombstone where what was
-encrypted is nothing.
+compacted by itself, by position and batch index. A message of a batch is judged by itself and keeps its message id.
+Messages without a key go unless ``topic_compaction_retain_null_key`` is set (``topicCompactionRetainNullKey``).
+Encrypted messages count by their plain key, and are tombstones if the plain payload is empty.
 
-Ours: a chunked message is one message, in the place of its last chunk, where Pulsar's compactor would take each chunk
-for one and keep the last; and whether a message is empty is asked of its payload. Pulsar asks the ``uncompressed_size``
-of its metadata, and without it counts the metadata too, so that the tombstones of some clients stay (as the conformance
-scenario ``compaction`` has recorded it, under its quirks).
+Ours: a chunked message is one message, at its last chunk; Pulsar's compactor takes each chunk for a message. Ours:
+emptiness is that of the payload; Pulsar uses ``uncompressed_size`` and, without it, counts the metadata, so
+tombstones of some clients stay (scenario ``compaction`` of the conformance tests).
 """
 
 from collections.abc import Iterable
@@ -30,7 +26,7 @@ TAG_BYTES = 16
 
 
 class Keyed(NamedTuple):
-    """What compaction asks of a message: its place, its key (None for none) and the bytes of its payload."""
+    """What compaction needs of a message: its place, its key (or None) and the bytes of its payload."""
 
     position: int
     batch_index: int
@@ -39,7 +35,7 @@ class Keyed(NamedTuple):
 
 
 def payload_size(stored: int | None, *, uncompressed: int | None = None, is_encrypted: bool = False) -> int:
-    """Bytes of a payload as it was sent, of which so many are *stored*; 0 for a null value.
+    """Bytes of a payload as it was sent, of which *stored* bytes are stored; 0 for a null value.
 
     >>> payload_size(None), payload_size(5), payload_size(16, is_encrypted=True), payload_size(9, uncompressed=0)
     (0, 5, 0, 0)
@@ -50,7 +46,7 @@ def payload_size(stored: int | None, *, uncompressed: int | None = None, is_encr
 
 
 def survivors(messages: Iterable[Keyed], *, retain_null_key: bool = False) -> list[tuple[int, int]]:
-    """(position, batch index) of those of a partition's *messages* that stay, in order.
+    """(position, batch index) of the *messages* of a partition that stay, in order.
 
     >>> sent = [("a", 1), ("b", 1), (None, 1), ("a", 2), ("b", 0)]
     >>> keys = [Keyed(position, 0, *each) for position, each in enumerate(sent)]
@@ -69,8 +65,8 @@ def survivors(messages: Iterable[Keyed], *, retain_null_key: bool = False) -> li
 
 
 def reads_compacted_refusal(subscription_type: str) -> tuple[str, str] | None:
-    """Why a consumer that reads compacted may not have a subscription of this type: (error name, words), None when it
-    may (ServerCnx.handleSubscribe).
+    """Why a subscription of this type cannot read compacted: (error name, words), None if it can
+    (ServerCnx.handleSubscribe).
 
     >>> reads_compacted_refusal("Shared")[0], reads_compacted_refusal("Failover")
     ('InvalidConfiguration', None)
@@ -81,8 +77,8 @@ def reads_compacted_refusal(subscription_type: str) -> tuple[str, str] | None:
 
 
 def is_wanted(threshold: int, bytes_behind: int) -> bool:
-    """Is a topic to be compacted without being asked for it, of which so many bytes were published since it was last
-    compacted, or ever (PersistentTopic.checkCompaction)? A *threshold* of 0 is none.
+    """Should a topic be compacted automatically, with *bytes_behind* published since the last compaction
+    (PersistentTopic.checkCompaction)? A *threshold* of 0 means never.
 
     >>> is_wanted(100, 100), is_wanted(100, 101), is_wanted(0, 101)
     (False, True, False)

@@ -1,7 +1,7 @@
 """A cursor's state as ranges of positions, and the arithmetic of mark-delete.
 
-Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it each
-range says what became of its entries; positions at or above the read position that no range names were never delivered.
+Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it
+ranges give the state of entries. Positions at or above the read position outside all ranges were never delivered.
 Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
 """
 
@@ -36,8 +36,8 @@ place on, and all that later rounds did. The application was shown none of it (s
 
 class Range(NamedTuple):
     """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
-    are None. Of a range of a lane (see lanes), between whose entries those of other lanes lie, ``entries`` counts those
-    that are its own."""
+    are None. In a range of a lane (see lanes), ``entries`` counts its own entries only.
+    """
 
     first: int
     last: int
@@ -52,20 +52,20 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its entries."""
+        """The number of its entries."""
         return self.last - self.first + 1 if self.entries is None else self.entries
 
     @property
     def unacked_messages(self) -> int:
-        """Messages of all its entries that are not acknowledged."""
+        """The number of unacknowledged messages in all its entries."""
         if self.status == ACKNOWLEDGED:
             return 0
         return self.size * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
 
 
 def initial_read_position(initial_position: str, *, first: int, end: int) -> int:
-    """Where a new subscription begins: with the *first* entry there is, or behind the last (3.15);
-    :class:`InvalidConfiguration` for any other word.
+    """Where a new subscription begins: at the *first* entry, or after the last (3.15); :class:`InvalidConfiguration`
+    for any other word.
 
     >>> initial_read_position("Earliest", first=3, end=9), initial_read_position("Latest", first=3, end=9)
     (3, 9)
@@ -77,8 +77,7 @@ def initial_read_position(initial_position: str, *, first: int, end: int) -> int
 
 
 def seek_position(position: int, *, first: int, end: int) -> int:
-    """Where a cursor is moved to that is to begin at *position*: the *first* entry there is at least, behind the last
-    at most (3.26).
+    """The read position of a seek to *position*: not before the *first* entry, not beyond *end* (3.26).
 
     >>> [seek_position(position, first=3, end=9) for position in (-1, 5, 20)]
     [3, 5, 9]
@@ -87,8 +86,8 @@ def seek_position(position: int, *, first: int, end: int) -> int:
 
 
 def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range]) -> list[Range]:
-    """*ranges* with *new* ones (all by position) in the place of those with these *numbers*; a new one that adjoins
-    its neighbour and agrees with it is one with it.
+    """Replace the *ranges* with these *numbers* by *new* ones (all by position), and join new ranges with equal
+    neighbours that adjoin.
 
     >>> ranges = [Range(position, position, "pending") for position in (1, 3, 5)]
     >>> [(held.first, held.last) for held in spliced(ranges, [0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])]
@@ -115,8 +114,8 @@ def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range
 
 
 def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, int]:
-    """Mark-delete after it has run over the acknowledged ranges that adjoin it, and how many of *ranges* (by position)
-    it passed (3.17).
+    """Advance mark-delete over the acknowledged ranges that adjoin it; return it and how many of *ranges* (by
+    position) it passed (3.17).
 
     >>> take_acknowledged(4, [Range(5, 7, "acknowledged"), Range(8, 9, "pending")])
     (7, 1)
@@ -132,8 +131,8 @@ def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, i
 def unacknowledged(
     mark_delete: int, end: int, ranges: Iterable[Range]
 ) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
-    """The backlog between *mark_delete* and *end* under *ranges* (by position): first, last and what of each entry's
-    batch is left, None = all.
+    """The backlog between *mark_delete* and *end* under *ranges* (by position): first, last and the ack set of each
+    entry, None = all.
 
     >>> list(unacknowledged(0, 9, [Range(2, 3, "acknowledged"), Range(5, 5, "pending", ack_set=(2,), batch_size=2)]))
     [(1, 1, None), (4, 4, None), (5, 5, (2,)), (6, 8, None)]
@@ -152,10 +151,9 @@ def unacknowledged(
 
 
 def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:
-    """Where mark-delete comes to when *entries* that are not acknowledged are skipped; the last position before *end*
-    at most (3.27).
+    """Mark-delete after *entries* unacknowledged entries are skipped, at most the last position before *end* (3.27).
 
-    *acknowledged* are ranges by first position, overlapping or not.
+    *acknowledged* are ranges by first position; they may overlap.
 
     >>> skip_unacked(-1, 10, [(1, 2)], 2)
     3

@@ -1,22 +1,20 @@
 """Deduplication: a message is stored once, however often its producer sends it.
 
-Rule: MessageDeduplication (PIP-6). Of each producer's name the highest sequence id is kept that is stored, on each
-topic partition by itself. A message is a duplicate when its sequence id is not above that; sending it succeeds all the
-same, with a message id that names no entry. The chunks of a message share a sequence id, and only the last of them
-moves the highest. A producer without an initial sequence id goes on behind the highest of its name. What was stored
-while deduplication was off does not count, nor what was stored before it was switched off; and a name that stored
-nothing for :data:`INACTIVITY_TIMEOUT` minutes is forgotten.
+Rule: MessageDeduplication (PIP-6). The highest stored sequence id is kept per producer name and topic partition. A
+message is a duplicate if its sequence id is not above it; sending a duplicate succeeds, with a message id that
+names no entry. The chunks of a message share a sequence id, and only the last chunk moves the highest. A producer
+without an initial sequence id continues after the highest of its name. Messages stored before deduplication was
+last switched on, or while it was off, do not count. A name that stored nothing for :data:`INACTIVITY_TIMEOUT`
+minutes is forgotten.
 
-**Who decides.** In Pulsar the broker does, because it writes what is published. Here every producer commits by itself,
-and the highest sequence ids are part of its commit: Delta's transaction identifiers (``SetTransaction``), of which the
-latest of each name counts. So a duplicate is never stored, no reader and no broker needs to know, no message without
-its number or number without its message survives a crash, and checkpoints keep the state when the log is shortened.
-Were it the broker's to leave duplicates out, each round would have to read the names and sequence ids of all that was
-published, and who reads a topic without a broker would see them twice.
+**Who decides.** In Pulsar the broker decides, because it writes. Here producers commit, and each commit holds the
+highest sequence ids as Delta's transaction identifiers (``SetTransaction``), of which the latest of each name
+counts. So duplicates are never stored, a crash never separates a message from its number, and checkpoints keep the
+state when the log is shortened.
 
-**Batches.** Each message of a batch is judged by itself, and the batch is stored without its duplicates. Pulsar judges
-a batch as a whole: from Java by its first sequence id, which loses what is new behind a duplicate, from Python and C++
-by its last, which stores duplicates again in front of what is new. Where whole batches are sent again all three agree.
+**Batches.** Each message of a batch is judged by itself; duplicates are left out. Pulsar judges the whole batch:
+from Java by its first sequence id, which loses new messages after a duplicate; from Python and C++ by its last,
+which stores duplicates again. All agree when whole batches are resent.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,9 +30,9 @@ _LONGEST_NAME = 200
 
 
 def app_id(since: int, partition: int, producer_name: str) -> str:
-    """The transaction that holds the highest sequence id of a name.
+    """The transaction identifier that holds the highest sequence id of a producer name.
 
-    *since* tells apart the times that deduplication was switched on.
+    *since* tells apart the times at which deduplication was switched on.
 
     >>> app_id(7, -1, "orders/1")
     'pulsar_spark.dedup/7/-1/orders%2F1'
@@ -43,18 +41,18 @@ def app_id(since: int, partition: int, producer_name: str) -> str:
 
 
 def prefix_since(since: int) -> str:
-    """What the transactions since then begin with; partition and encoded name follow."""
+    """The prefix of the transaction identifiers since then; partition and encoded name follow."""
     return f"{PREFIX}{since}/"
 
 
 def encoded_name(producer_name: str) -> str:
-    """A producer's name in ASCII, without slashes, and short, whatever it is."""
+    """A producer's name as short ASCII text without slashes."""
     name = quote(producer_name, safe="", errors="surrogatepass")
     return name if len(name) <= _LONGEST_NAME else f"sha256={sha256(name.encode()).hexdigest()}"
 
 
 class Sent(NamedTuple):
-    """What counts of a message, or of a chunk of one: a message begins and ends with itself."""
+    """A message or one of its chunks; a message without chunks both begins and ends."""
 
     sequence_id: int
     begins: bool = True
@@ -64,11 +62,11 @@ class Sent(NamedTuple):
 def are_new(
     sent: Sequence[Sent], highest: int | None, begun: Collection[int] = (), *, is_interleaved: bool = False
 ) -> list[bool]:
-    """Which messages of one producer, in the order of sending, are no duplicates of what is stored, up to *highest*, or
-    of each other. Of chunked messages that have *begun* before the rest is new, whatever was sent meanwhile.
+    """Which messages of one producer, in order of sending, are new: duplicate neither a stored one (up to *highest*)
+    nor each other. The rest of a chunked message that has *begun* is always new.
 
-    Those of key-based batches *are interleaved*: a lower sequence id behind a higher one was not sent after it, so it
-    is a duplicate only where it is there twice. (Pulsar's clients lose such messages.)
+    In key-based batches (*is_interleaved*) a lower sequence id after a higher one was not sent after it, so only
+    repeated ids are duplicates. (Pulsar's clients lose such messages.)
 
     >>> are_new([Sent(each) for each in (3, 4, 4, 6, 5, 7)], 3)
     [False, True, False, True, False, True]
@@ -95,7 +93,7 @@ def are_new(
 
 
 def are_rising(sequence_ids: Sequence[int], highest: int | None) -> bool:
-    """Is each above the one before, and above *highest*, so that messages in one piece are all new?
+    """Is each above the one before, and the first above *highest*, so that unchunked messages are all new?
 
     >>> are_rising([4, 6, 7], 3), are_rising([4, 6, 7], 4), are_rising([4, 4], None)
     (True, False, False)
@@ -105,7 +103,7 @@ def are_rising(sequence_ids: Sequence[int], highest: int | None) -> bool:
 
 
 def begun_after(sent: Sequence[Sent], begun: Collection[int] = ()) -> set[int]:
-    """The chunked messages, by sequence id, that have begun and not ended when these are stored too.
+    """Sequence ids of the chunked messages that have begun and not ended once *sent* is stored too.
 
     >>> begun_after([Sent(4, ends=False), Sent(3, begins=False), Sent(5)], {3})
     {4}

@@ -1,9 +1,9 @@
-"""Entries that wait for their deliver time: which do, and the numbers they get when they come due.
+"""Delayed entries: which entries wait for their deliver time, and the numbers they get when they come due.
 
-Rule: semantics 5 with decisions 0.21 and 0.24. Whether an entry is *delayed* is decided once, when it is numbered. A
-delayed entry that comes due is *promoted*: it gets the next number of its topic partition, in order of (deliver time,
-position), once for all subscriptions. Cursors keep ranges of these numbers beside their ranges of positions, as
-*virtual positions*: the number, counted from :data:`DUE_BASE` on, where no topic has positions of its own.
+Rule: semantics 5 with decisions 0.21 and 0.24. Whether an entry is *delayed* is decided once, when it is numbered.
+A due entry is *promoted*: it gets the next number of its topic partition, by (deliver time, position), once for all
+subscriptions. Cursors keep ranges of these numbers as *virtual positions*: the number plus :data:`DUE_BASE`, above
+all real positions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ OneOrMany = TypeVar("OneOrMany", int, np.ndarray)
 
 
 def virtual(number: OneOrMany) -> OneOrMany:
-    """Where a number lies among positions; of an array, each.
+    """The virtual position of a number, or of each in an array.
 
     >>> number_at(virtual(7)), is_virtual(virtual(0)), is_virtual(7)
     (7, True, False)
@@ -56,12 +56,12 @@ def virtual(number: OneOrMany) -> OneOrMany:
 
 
 def number_at(place: OneOrMany) -> OneOrMany:
-    """The number that lies there."""
+    """The number of a virtual position."""
     return place - DUE_BASE
 
 
 def place_apart(position: OneOrMany) -> OneOrMany:
-    """Where the entry at *position* lies as one that is kept apart.
+    """The place of the entry at *position* if it is kept apart.
 
     >>> position_of(place_apart(7)), position_of(7)
     (7, 7)
@@ -70,23 +70,23 @@ def place_apart(position: OneOrMany) -> OneOrMany:
 
 
 def position_of(place: OneOrMany) -> OneOrMany:
-    """The position of an entry that lies there by position, apart or not."""
+    """The position of the entry at a place, apart or not."""
     return place % APART_BASE
 
 
 def is_virtual(position: int) -> bool:
-    """Whether a position is none of the topic's own: it stands for a number, or for an entry apart."""
+    """Whether a position is virtual: it stands for a number or an entry kept apart."""
     return position >= DUE_BASE
 
 
 def lane_name(position: int) -> str | None:
-    """The name of the lane that a virtual position is of, as rows say it; None of any other position."""
+    """The name of a virtual position's lane, as in rows; None for a real position."""
     return DUE_LANE if is_virtual(position) else None
 
 
 def whole_ms(times: np.ndarray) -> np.ndarray:
-    """Deliver times, in microseconds, as they count: in whole milliseconds, as Pulsar's are, the next one where a
-    frame's timestamp lies between two. So nothing is early (0.21), and the index takes a byte less for each (5.9).
+    """Round deliver times in microseconds up to whole milliseconds, as in Pulsar. So no entry is early (0.21), and the
+    index takes a byte less per entry (5.9).
 
     >>> whole_ms(np.array([1_000, 1_001, -1, 2**63 - 1])).tolist()
     [1000, 2000, 0, 9223372036854775000]
@@ -96,9 +96,9 @@ def whole_ms(times: np.ndarray) -> np.ndarray:
 
 
 def are_delayed(times: np.ndarray, delayed_after: int | None) -> np.ndarray:
-    """Which entries of a run belong to the delay index, by their deliver times and the run's ``delayed_after``, all in
-    microseconds. A deliver time that has come when the entry is numbered is none (5.2), and runs without
-    ``delayed_after`` have no delayed entries: the release that numbered them kept what waits in its cursors.
+    """Which entries of a run belong to the delay index, by their deliver times and the run's ``delayed_after``
+    (microseconds). A deliver time in the past at numbering is none (5.2). Runs without ``delayed_after`` have no
+    delayed entries: an earlier release kept theirs in its cursors.
 
     >>> are_delayed(np.array([11, 10]), 10).tolist(), are_delayed(np.array([11]), None).tolist()
     ([True, False], [False])
@@ -107,7 +107,7 @@ def are_delayed(times: np.ndarray, delayed_after: int | None) -> np.ndarray:
 
 
 class Checkpoint(NamedTuple):
-    """The numbers *first*..*last* are the delayed entries with *after* < deliver time <= *until* (microseconds)."""
+    """Numbers *first*..*last*: the delayed entries with *after* < deliver time <= *until* (microseconds)."""
 
     first: int
     last: int
@@ -116,12 +116,12 @@ class Checkpoint(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """How many numbers those are."""
+        """The number of its entries."""
         return self.last - self.first + 1
 
 
 def promoted(checkpoints: Sequence[Checkpoint]) -> tuple[int, int]:
-    """The instant up to which everything that was due has a number, and how many numbers were given.
+    """The time up to which all due entries have a number, and how many numbers were given.
 
     >>> promoted([Checkpoint(0, 4, 0, 9), Checkpoint(5, 9, 9, 12)]), promoted([])
     ((12, 10), (0, 0))
@@ -130,7 +130,7 @@ def promoted(checkpoints: Sequence[Checkpoint]) -> tuple[int, int]:
 
 
 def cut(checkpoints: Iterable[Checkpoint], numbers: np.ndarray) -> Iterator[tuple[Checkpoint, slice]]:
-    """The checkpoints that *numbers*, which ascend, belong to, each with the places of its own among them.
+    """The checkpoints of ascending *numbers*, each with the slice of *numbers* it includes.
 
     >>> [(each.first, at) for each, at in cut([Checkpoint(0, 4, 0, 9), Checkpoint(5, 9, 9, 12)], np.array([6, 7]))]
     [(5, slice(0, 2, None))]
@@ -142,7 +142,7 @@ def cut(checkpoints: Iterable[Checkpoint], numbers: np.ndarray) -> Iterator[tupl
 
 
 def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The indexes of delayed entries in the order in which they come due: by (deliver time, position) (0.21).
+    """Indexes of delayed entries in the order in which they come due: by (deliver time, position) (0.21).
 
     >>> due_order(np.array([30, 20, 30, 10]), np.array([1, 2, 0, 3])).tolist()
     [3, 1, 2, 0]
@@ -151,11 +151,11 @@ def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def agreed(states: np.ndarray, left: int) -> np.ndarray:
-    """What can be said of the *left* entries of a checkpoint some of whose entries are gone, nobody knows which:
-    *states* is what was said of each of its numbers, -1 for nothing. When g are gone, the entry that is left at place n
-    had any of the numbers n..n+g: what all of these agree on is true of it, and of the others nothing is.
+    """The states that are certain for the *left* entries of a checkpoint after unknown ones are gone; -1 for
+    uncertain. *states* are those of all its numbers, -1 for none.
 
-    No rule can keep more: for each of these numbers there is a choice of g entries with which the entry had that one.
+    With g entries gone, the entry at place n had one of the numbers n..n+g. A state on which all of these agree is
+    certain; no rule can keep more, because each choice is possible.
 
     >>> agreed(np.array([1, 1, 1, 5, 5, 1, 5, 5]), 7).tolist()
     [1, 1, -1, 5, -1, -1, 5]
@@ -169,8 +169,8 @@ def agreed(states: np.ndarray, left: int) -> np.ndarray:
 
 
 def visible_mark_delete(mark_delete: int, first_waiting: int | None) -> int:
-    """Mark-delete as people and trimming see it (5.20): before the first entry that waits, or came due and is not
-    acknowledged, and nowhere behind *mark_delete*, up to which all other entries are acknowledged.
+    """Mark-delete as shown to users and to trimming (5.20): before the first delayed or due unacknowledged entry, and
+    at most *mark_delete*, up to which all others are acknowledged.
 
     >>> visible_mark_delete(9, None), visible_mark_delete(9, 4), visible_mark_delete(9, 12)
     (9, 3, 9)
@@ -184,10 +184,10 @@ MAX_NUM_BUCKETS = 20
 
 
 def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) -> tuple[int, int] | None:
-    """Which neighbours of a topic's buckets become one, as (first, last): of all windows of four the one with the
-    fewest entries, of several the one that is due first; where there is no such window, of three, then of two (5.14;
-    there, of windows that follow, one with fewer entries must be due earlier as well). *first_times* gives the first
-    deliver time that a bucket still holds, None where it has none or is being merged: such a bucket is in no window.
+    """Which neighbouring buckets of a topic to merge, as (first, last). Among windows of four the one with the fewest
+    entries wins, then the earliest due; without such a window of three, then of two (5.14; there, a later window
+    with fewer entries must be due earlier as well). *first_times* gives the first deliver time left in each bucket;
+    a bucket with None (empty, or being merged) is in no window.
 
     >>> buckets_to_merge([9, 1, 1, 1, 1, 9], [0, 1, 2, 3, 4, 5])
     (1, 4)

@@ -1,14 +1,13 @@
 """Key_Shared: which hashes wait, so that the order of a key holds when its owner changes or an entry comes back.
 
-A hash **drains** while a consumer other than its owner has entries of it: nothing of it goes out until they are
-acknowledged or come back (semantics 2.41, PIP-379, DrainingHashesTracker; golden l). It is derived from who holds what,
-never counted on the side (0.29). An entry that was given back and is waited for, after a negative acknowledgement say,
-keeps its hash too: later entries of the hash wait until it was delivered again, earlier ones do not (0.22, against
-2.37). Where order is given up (``allow_out_of_order_delivery``, 2.35) no hash waits.
+A hash **drains** while a consumer other than its owner has entries of it: none is delivered until they are
+acknowledged or come back (semantics 2.41, PIP-379, DrainingHashesTracker; golden l). It is derived from who has
+which entries, never counted (0.29). A returned entry that waits for redelivery holds its hash too: later entries of
+the hash wait for it, earlier ones do not (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) no hash
+waits.
 
-The rule of 3.2.3 is there for comparison: consumers that joined while entries were out are given nothing from the place
-on up to which entries had been handed out when the first of them joined, until mark-delete has come there
-(2.32-2.34).
+For comparison, the rule of 3.2.3: consumers that joined while entries were out get nothing after the place handed
+out when the first of them joined, until mark-delete has reached it (2.32-2.34).
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,8 +17,9 @@ import numpy as np
 
 
 class Waits(Protocol):
-    """Which entries are not given to the owner of their hash yet. What *hashes* they have is of no concern unless
-    :attr:`depends_on_hashes`."""
+    """Which entries are not delivered to the owner of their hash yet. *hashes* matter only if
+    :attr:`depends_on_hashes`.
+    """
 
     @property
     def depends_on_hashes(self) -> bool: ...
@@ -29,7 +29,7 @@ class Waits(Protocol):
 
 
 class NothingWaits:
-    """Order within a key was given up."""
+    """Order within a key is not required."""
 
     depends_on_hashes = False
 
@@ -38,8 +38,9 @@ class NothingWaits:
 
 
 class Out(NamedTuple):
-    """Entries that are out, a place each in all three: their hashes, positions, and whether each one is at another than
-    its owner (else it was given back by its owner and is waited for)."""
+    """Entries that are out, as parallel arrays: hashes, positions, and whether a consumer other than the owner has the
+    entry (else its owner returned it, and it waits).
+    """
 
     hashes: np.ndarray
     positions: np.ndarray
@@ -47,7 +48,7 @@ class Out(NamedTuple):
 
 
 class DrainingHashes:
-    """What waits because of entries that are *out*.
+    """Entries that wait because of entries that are *out*.
 
     >>> out = Out(np.array([7, 8]), np.array([3, 5]), np.array([True, False]))
     >>> DrainingHashes(out).held(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3)).tolist()
@@ -73,17 +74,17 @@ class DrainingHashes:
 
 
 def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Is each of *wanted* among *values*, which ascend?"""
+    """Is each of *wanted* among the ascending *values*?"""
     if not len(values):
         return np.zeros(len(wanted), bool)
     return values[np.minimum(np.searchsorted(values, wanted), len(values) - 1)] == wanted
 
 
 class RecentlyJoined:
-    """The rule of 3.2.3: *limits* are the places behind everything that was handed out, by the number of the consumer
-    that joined then, in order of joining. These consumers, and nobody else, are given nothing from the first of these
-    places on. (Pulsar's own limit of each, for what it reads the first time, comes to the same: all entries below a
-    consumer's limit have been read before it joined.)"""
+    """The rule of 3.2.3. *limits* maps numbers of consumers, in order of joining, to the place after everything handed
+    out then. Only these consumers get nothing from the first of these places on. (Pulsar's limit per consumer
+    amounts to the same: all entries below it were read before the consumer joined.)
+    """
 
     depends_on_hashes = False
 
@@ -96,8 +97,8 @@ class RecentlyJoined:
 
 
 def caught_up(recently_joined: Mapping[str, int], mark_delete: int) -> list[str]:
-    """Who is held back no longer: from the oldest on, those whose limit mark-delete has come to, up to the first whose
-    it has not (2.34).
+    """Consumers that wait no longer: from the oldest on, until the first whose limit mark-delete has not reached
+    (2.34).
 
     >>> caught_up({"a": 5, "b": 9, "c": 7}, 7)
     ['a']
@@ -111,8 +112,8 @@ def caught_up(recently_joined: Mapping[str, int], mark_delete: int) -> list[str]
 
 
 def look_ahead_limit(*, per_consumer: int, per_subscription: int, consumers: Iterable) -> int:
-    """How many entries that wait may be passed over by others behind them; 0 for no limit
-    (keySharedLookAheadMsgInReplayThresholdPerConsumer and ...PerSubscription).
+    """How many waiting entries later ones may pass; 0 for no limit (keySharedLookAheadMsgInReplayThresholdPerConsumer
+    and ...PerSubscription).
 
     >>> look_ahead_limit(per_consumer=2000, per_subscription=20000, consumers="ab")
     4000

@@ -2,7 +2,7 @@
 
 
 def shown_seconds(seconds: float) -> str:
-    """A number of seconds as a text, with the unit and the digits that people would write.
+    """A number of seconds as text, with a suitable unit and precision.
 
     >>> [shown_seconds(each) for each in (4.99987, 30, 1.5, 0.2, 0.0123, 0, 12.4, 119.6)]
     ['5 s', '30 s', '1.5 s', '0.2 s', '12 ms', '0 s', '12 s', '2 min']

@@ -1,19 +1,15 @@
 """The states of an entry on a subscription, and every transition between them, as data.
 
-An entry begins unread where the subscription starts at it or before it, acknowledged where it starts after it. Each
-:class:`Transition` says what becomes of an entry in one state when one event meets it, under which condition, and by
-which rule of the semantics sheet. What a round does to an entry is a sequence of events in this order: the request that
-moves the cursor (seek), acknowledgements, returns, then the read and the delivery.
+An entry before the start of a subscription begins acknowledged, any other unread. A :class:`Transition` gives an
+entry's next state after an event, under a condition, with its rule in the semantics sheet. In a round, the events
+follow in this order: seek, acknowledgements, returns, read and delivery.
 
-Besides its state an entry has a redelivery count, which a counted return raises by one, a seek forgets and nothing else
-changes (0.20), and, where it is a batch, the indexes that are unacknowledged, which acknowledgements narrow (0.23).
-Which entries an event meets is decided elsewhere: by the client's request, by permits and by limits. A cumulative
-acknowledgement, skip, clear backlog, time to live and trimming acknowledge each entry they cover; putting a message off
-writes a letter and acknowledges it (0.27, 4.23). Of a chunked message the entry is the one that completes it (1.11);
-other chunks are acknowledged by the read that passes them, whatever becomes of their message.
+An entry also has a redelivery count, which a counted return raises and a seek resets (0.20), and in a batch its
+unacknowledged indexes (0.23). Cumulative acknowledgement, skip, clear backlog, time to live and trimming
+acknowledge each entry they cover; putting a message off writes a letter and acknowledges it (0.27, 4.23). A chunked
+message is the entry that completes it (1.11); the read that passes its other chunks acknowledges them.
 
-Nothing here runs a round: the table is what the plan, its twin in plain Python and the reference broker agree on, and
-it is held against the last of them over random histories.
+The round, its twin in plain Python and the reference broker follow this table; tests compare it with the latter.
 """
 
 from typing import NamedTuple
@@ -62,8 +58,9 @@ ALWAYS = ""
 
 
 class Transition(NamedTuple):
-    """An entry in *state* that *event* meets is in *next_state* afterwards where *guard* is true; *rule* is its number
-    in the semantics sheet."""
+    """An *event* moves an entry from *state* to *next_state* if *guard* is true; *rule* is its number in the semantics
+    sheet.
+    """
 
     state: str
     event: str
@@ -114,8 +111,7 @@ _BY_CAUSE = {(found.state, found.event, found.guard): found for found in TRANSIT
 
 
 def transition(state: str, event: str, guard: str = ALWAYS) -> Transition:
-    """The transition of an entry in *state* that *event* meets under *guard*; KeyError where there is none, because
-    such an event cannot meet such an entry.
+    """The transition of an entry in *state* at *event* under *guard*; KeyError if there is none.
 
     >>> transition(PENDING, REDELIVER, MAY_COME_AGAIN).next_state
     'replay'

@@ -1,13 +1,13 @@
-"""What becomes of what nobody acknowledges: time to live, backlog quotas, the end of idle subscriptions, retention.
+"""What becomes of unacknowledged entries and old ones: time to live, backlog quotas, idle subscriptions, retention.
 
 Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics
-3.29-3.31 with 0.26. Time to live deletes what is older, cumulatively, whoever holds it, but never an entry before its
-deliver time: such an entry lives as long from that instant on, or it would be deleted in the very round in which it
-falls due. A connected subscription with a small backlog is spared while its oldest entry is not due, which matters only
-where publish times are not in order; left out is that Pulsar gives that entry half its time more. A quota measures the
-backlog of the slowest subscription: what lies above its mark-delete, acknowledged or not. Left out: the precise and the
-imprecise form of the time quota, because ages are known by entry here. A subscription expires when it had no consumer
-for long enough; what an administrator does to it, and acknowledgements that come without a consumer, do not keep it.
+3.29-3.31 with 0.26. Time to live acknowledges older entries cumulatively, pending or not; a delayed entry's life
+starts at its deliver time. A connected subscription with a small backlog is spared while its oldest entry has not
+expired. A quota measures the slowest subscription: everything above its mark-delete. A subscription expires after
+long enough without a consumer; administration and acknowledgements without a consumer do not keep it.
+
+Left out: Pulsar's extra half of the time to live for the oldest entry, and its imprecise time quota, because the
+age of each entry is known here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,8 +30,8 @@ class Delayed(NamedTuple):
 
 
 def expired(mark_delete: int, last_old: int, delayed: Iterable[Delayed], *, dead_before: int) -> list[tuple[int, int]]:
-    """What expires of the entries behind *mark_delete* when *last_old* is the newest that was published before
-    *dead_before*: all up to it, but for those whose deliver time (by position) is not before that instant too.
+    """Ranges after *mark_delete* that expire; *last_old* is the newest entry published before *dead_before*. Entries
+    of *delayed* (by position) stay if their deliver time is not before *dead_before*.
 
     >>> expired(1, 9, [Delayed(3, 4, 700), Delayed(6, 6, 100)], dead_before=500)
     [(2, 2), (5, 9)]
@@ -46,7 +46,7 @@ def expired(mark_delete: int, last_old: int, delayed: Iterable[Delayed], *, dead
 
 
 def is_spared(backlog: int) -> bool:
-    """Is a connected subscription, whose oldest entry has not expired, spared for its small backlog (3.29)?
+    """Does the small backlog of a connected subscription spare it, if its oldest entry has not expired (3.29)?
 
     >>> is_spared(999), is_spared(1000)
     (True, False)
@@ -56,18 +56,18 @@ def is_spared(backlog: int) -> bool:
 
 class Activity(NamedTuple):
     """Of a cursor: whether a consumer is connected, and when (microseconds) one last came or left, or the cursor was
-    created."""
+    created.
+    """
 
     is_connected: bool
     last_active: int
 
 
 def has_expired(cursors: Iterable[Activity], minutes: int, now: int) -> bool:
-    """Has a subscription with these *cursors*, one a partition, been idle for more than so many minutes (3.31)?
+    """Has a subscription with these *cursors*, one a partition, been idle for more than *minutes* (3.31)?
 
-    Pulsar asks each partition by itself. Here all go together or none, as an unsubscribe takes them: where one was
-    missing, a consumer that comes back would create it again at its initial position and miss what lay there, while the
-    subscription still stood in every list.
+    Unlike in Pulsar, all partitions expire together: with one cursor missing, a returning consumer would start
+    there at its initial position and miss entries of a subscription that still exists.
 
     >>> has_expired([Activity(False, 0)], 1, 60_000_001)
     True
@@ -80,7 +80,7 @@ def has_expired(cursors: Iterable[Activity], minutes: int, now: int) -> bool:
 
 
 class Stored(NamedTuple):
-    """Entries *first*..*last* that take so many bytes together: a run of them, or its share of a file."""
+    """Entries *first*..*last* with their bytes in all: a run, or its share of a file."""
 
     first: int
     last: int
@@ -88,7 +88,7 @@ class Stored(NamedTuple):
 
 
 def backlog_bytes(runs: Iterable[Stored], mark_delete: int) -> int:
-    """Bytes of the entries behind *mark_delete*; within a run all entries count alike.
+    """Bytes of the entries after *mark_delete*; entries of a run count alike.
 
     >>> backlog_bytes([Stored(0, 9, 1000), Stored(10, 19, 500)], 4)
     1000
@@ -101,8 +101,7 @@ def backlog_bytes(runs: Iterable[Stored], mark_delete: int) -> int:
 
 
 def evicted_up_to(runs: Sequence[Stored], mark_delete: int, limit: int) -> int:
-    """Where mark-delete comes to when a quota of *limit* bytes evicts: as far as it takes to leave nine tenths of it
-    (3.30).
+    """Mark-delete after a quota of *limit* bytes evicts entries, so that nine tenths of it remain (3.30).
 
     >>> evicted_up_to([Stored(0, 9, 1000), Stored(10, 19, 1000)], -1, 1000)
     10
@@ -126,8 +125,8 @@ def evicted_up_to(runs: Sequence[Stored], mark_delete: int, limit: int) -> int:
 
 
 def holds_producers(is_over: Iterable[bool], quota_policy: str) -> bool:
-    """Are producers held or refused, some partition's slowest subscription being above a quota? Not where what is too
-    much is evicted (3.30).
+    """Are producers held or refused because a partition's slowest subscription is above a quota? Not if the policy
+    evicts the backlog (3.30).
 
     >>> holds_producers([False, True], "producer_request_hold"), holds_producers([True], "consumer_backlog_eviction")
     (True, False)
@@ -136,15 +135,15 @@ def holds_producers(is_over: Iterable[bool], quota_policy: str) -> bool:
 
 
 class Retention(NamedTuple):
-    """How long what every subscription has acknowledged is kept: 0 = no limit of that kind, both 0 = not at all, -1 =
-    for ever. The first limit reached decides."""
+    """How long acknowledged entries are kept: 0 = no limit of that kind, both 0 = not at all, -1 = for ever. The first
+    limit reached decides.
+    """
 
     seconds: int
     bytes: int
 
     def releases(self, age_seconds: float, newer_bytes: int) -> bool:
-        """May something go that was published so long ago, when it and what came since and is acknowledged take so many
-        bytes?
+        """May an entry of this age be deleted, if it and the newer acknowledged ones take *newer_bytes*?
 
         >>> Retention(0, 0).releases(0, 0), Retention(60, 0).releases(59, 10**9)
         (True, False)

@@ -1,12 +1,11 @@
 """Failover: the order of a subscription's consumers, and which of them is active.
 
-Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Consumers are ordered by priority level (0 first),
-then by name as Java compares strings (by UTF-16 code unit), then by joining. Only the best priority present takes part.
-On partition i of a partitioned topic the i-th of them is active, counted round; a topic without partitions is placed on
-a hash ring of 100 points per consumer, so that many such topics spread over the consumers. A topic whose own name ends
-in ``-partition-N`` is a partition.
+Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Consumers are ordered by priority level (0
+first), then by name as Java compares strings (by UTF-16 code unit), then by joining. Only the best priority takes
+part. On partition i the i-th consumer is active, modulo their number. A topic without partitions is placed on a
+hash ring of 100 points per consumer. A topic named ``...-partition-N`` counts as a partition.
 
-One that takes over from another waits before it receives (2.11).
+A consumer that takes over waits before it receives (2.11).
 """
 
 from bisect import bisect_left
@@ -29,7 +28,7 @@ class Consumer(NamedTuple):
 
 
 def sort_consumers(consumers: Sequence[Consumer]) -> list[Consumer]:
-    """*consumers* in the order that Failover counts them.
+    """*consumers* in Failover's order.
 
     >>> consumers = [Consumer("1", "b"), Consumer("2", "a"), Consumer("3", "B"), Consumer("4", "A", 1)]
     >>> [consumer.name for consumer in sort_consumers(consumers)]
@@ -39,8 +38,8 @@ def sort_consumers(consumers: Sequence[Consumer]) -> list[Consumer]:
 
 
 def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topic_name: str) -> Consumer | None:
-    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions, *topic_name*
-    its full name.
+    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions,
+    *topic_name* its full name.
 
     >>> both = [Consumer("1", "a"), Consumer("2", "b")]
     >>> active_consumer(both, partition_index=3, topic_name="persistent://public/default/t-partition-3").name
@@ -56,8 +55,8 @@ def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topi
 
 
 def takeover_pause_ms(subscription_type: str, delay_ms: int) -> int | None:
-    """How long a consumer that takes over from another waits before it receives (2.11), None for not at all: only
-    Failover has two; *delay_ms* is the policy ``active_consumer_failover_delay_ms``.
+    """How long a consumer that takes over waits before it receives (2.11); None except on Failover. *delay_ms* is the
+    policy ``active_consumer_failover_delay_ms``.
 
     >>> takeover_pause_ms("Failover", 1000), takeover_pause_ms("Exclusive", 1000)
     (1000, None)
@@ -66,8 +65,9 @@ def takeover_pause_ms(subscription_type: str, delay_ms: int) -> int | None:
 
 
 def _nearest_on_ring(best: list[Consumer], topic_name: str) -> Consumer:
-    """Of the consumers' points on the ring the first at or after the topic's, or the ring's first. On one point the
-    later consumer wins."""
+    """The consumer of the first point at or after the topic's, else of the ring's first point. If points coincide, the
+    later consumer wins.
+    """
     ring = {
         sticky_key_hash(f"{consumer.name}{i}".encode()): consumer
         for consumer in best

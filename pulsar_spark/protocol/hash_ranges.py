@@ -1,8 +1,8 @@
-"""Ranges of sticky-key hashes: who owns which, for one hash and for very many at once.
+"""Ranges of sticky-key hashes: who owns which, for one hash or for many at once.
 
-An axis says where the hash of a key lies. Selectors before 4.0 that split or fix ranges use *slots*, the hash modulo
-65536; their ring of consistent hashing lies over the hash itself; that of 4.0 over slots that begin at 1 (semantics
-2.23, 2.27, 2.28). A hash no range holds has no owner: its entries wait (2.31).
+An axis maps hashes to places. Before 4.0, selectors that split or fix ranges use *slots* (the hash modulo 65536)
+and the ring of consistent hashing uses the hash itself; in 4.0 it uses slots from 1 (semantics 2.23, 2.27, 2.28). A
+hash outside all ranges has no owner: its entries wait (2.31).
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE, MAX_HASH
 
 
 class Axis(NamedTuple):
-    """Where hashes lie: at ``hash % size + start``.
+    """Maps a hash to the place ``hash % size + start``.
 
     >>> SLOTS.place(964695987), HASHES.place(964695987), SLOTS_FROM_ONE.place(65535)
     (6067, 964695987, 1)
@@ -27,7 +27,7 @@ class Axis(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The last place there is."""
+        """The last place."""
         return self.start + self.size - 1
 
     def place(self, hash_code: int) -> int:
@@ -40,8 +40,9 @@ HASHES = Axis(MAX_HASH + 1, 0)
 
 
 class OwnedRange(NamedTuple):
-    """Places start to end, inclusive, are *consumer_id*'s, or of whatever else has a part of an axis; where several
-    share them, its hashes are those whose remainder by *sharers* is *share*."""
+    """Places *start* to *end*, inclusive, belong to *consumer_id* (or another kind of owner). Shared places: its
+    hashes are those with remainder *share* modulo *sharers*.
+    """
 
     start: int
     end: int
@@ -51,7 +52,7 @@ class OwnedRange(NamedTuple):
 
 
 def owner(ranges: Sequence[OwnedRange], axis: Axis, hash_code: int) -> str | None:
-    """The consumer that owns a hash, None where nobody does; *ranges* are in order of start.
+    """The consumer that owns a hash, or None; *ranges* are in order of start.
 
     >>> ranges = [OwnedRange(0, 9, "a"), OwnedRange(20, 29, "b", 2, 0), OwnedRange(20, 29, "c", 2, 1)]
     >>> [owner(ranges, SLOTS, place) for place in (9, 10, 20, 21)]
@@ -74,7 +75,7 @@ _TABLE_BITS = 17
 
 
 class Stretch(NamedTuple):
-    """Places *start* to *end*, inclusive: a hash there is of ``shares[hash % len(shares)]``."""
+    """Places *start* to *end*, inclusive: a hash there belongs to ``shares[hash % len(shares)]``."""
 
     start: int
     end: int
@@ -82,7 +83,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(ranges: Iterable[OwnedRange], axis: Axis, nobody: object = None) -> Iterator[Stretch]:
-    """The whole axis in order, cut where owners change: shares are consumers, *nobody* where none is one.
+    """The whole axis in order, cut where owners change; *nobody* stands for no owner.
 
     >>> [*stretches([OwnedRange(0, 9, "a"), OwnedRange(5, 9, "b", 2, 1)], Axis(12, 0))][1:]
     [Stretch(start=5, end=9, shares=('a', 'b')), Stretch(start=10, end=11, shares=(None,))]
@@ -102,11 +103,9 @@ def stretches(ranges: Iterable[OwnedRange], axis: Axis, nobody: object = None) -
 
 
 class HashTable:
-    """The number of each of very many hashes, as *stretches* that cover *axis* in order give them; numbers are of a
-    *dtype*.
+    """The numbers of many hashes at once, from *stretches* that cover *axis* in order; numbers have type *dtype*.
 
-    A hash is looked up by the upper bits of its place; those in whose row a border lies are searched for, which for all
-    would take seven times as long (10^7 hashes, 3,099 stretches of a ring: 0.1 s against 0.7 s).
+    A table by the upper bits of the place answers most lookups; only rows with a border are searched.
 
     >>> table = HashTable(SLOTS, [Stretch(0, 9, (5,)), Stretch(10, 65535, (6, 7))], np.uint8)
     >>> table.of(np.array([9, 10, 11, 65536])).tolist()
@@ -139,7 +138,7 @@ class HashTable:
 
 
 class Owners:
-    """Who owns which hash, for very many hashes at once: :func:`owner`, vectorised.
+    """Who owns which hash, for many hashes at once: :func:`owner`, vectorised.
 
     >>> owners = Owners([OwnedRange(0, 9, "a"), OwnedRange(20, 29, "b", 2, 0), OwnedRange(20, 29, "c", 2, 1)], SLOTS)
     >>> owners.consumers, owners.of(np.array([9, 10, 20, 21])).tolist()
@@ -158,7 +157,7 @@ class Owners:
         """The number of the one that owns every hash, None where there is none."""
 
     def number(self, consumer_id: str | None) -> int:
-        """The number of a consumer; of one that owns nothing :data:`NOBODY`."""
+        """The number of a consumer; :data:`NOBODY` if it owns nothing."""
         return self._numbers.get(consumer_id, NOBODY)
 
     def of(self, hashes: np.ndarray) -> np.ndarray:
@@ -167,11 +166,11 @@ class Owners:
 
 
 def joined_ranges(ranges: Iterable[OwnedRange]) -> list[OwnedRange]:
-    """The same in as few rows as possible: in order, neighbours that agree are one.
+    """The ranges in order, with adjoining ranges of one owner and share joined.
 
     >>> joined_ranges([OwnedRange(5, 9, "a"), OwnedRange(0, 4, "a"), OwnedRange(11, 12, "a")])
     [OwnedRange(start=0, end=9, consumer_id='a', sharers=1, share=0), OwnedRange(start=11, end=12, consumer_id='a', \
-sharers=1, share=0)]
+    sharers=1, share=0)]
     """
     joined: list[OwnedRange] = []
     open_ranges: dict[tuple, int] = {}

@@ -1,4 +1,4 @@
-"""Instants as numbers: microseconds since 1970, as tables and rounds count them, and milliseconds, as Pulsar does."""
+"""Instants as numbers: microseconds since 1970 in tables and rounds, milliseconds in Pulsar's API."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -20,8 +20,8 @@ def to_millis(instant: datetime) -> int:
 
 
 def deliver_millis(instant: datetime) -> int:
-    """The first whole millisecond since 1970 that is not before an aware datetime: what is delivered then is not early
-    (semantics 0.21).
+    """The first whole millisecond since 1970 not before an aware datetime, so that no delivery is early (semantics
+    0.21).
 
     >>> deliver_millis(EPOCH + timedelta(microseconds=2001)), deliver_millis(EPOCH + timedelta(milliseconds=2))
     (3, 2)
@@ -30,7 +30,7 @@ def deliver_millis(instant: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The instant so many microseconds after 1970, in UTC.
+    """The UTC datetime at this many microseconds since 1970.
 
     >>> str(from_micros(1_500_000))
     '1970-01-01 00:00:01.500000+00:00'

@@ -1,9 +1,8 @@
-"""Who owns which hashes, kept in rows and taken from them: a broker that starts has the very selector that the one
-before it had.
+"""Owners of hashes in rows: a broker that starts restores exactly the selector of the one before it.
 
-Of every consumer are kept its name, what it asked for, and the ranges it owns, in order of joining. That says all but
-one thing: on the ring of 4.0, which points a consumer has depends on who was there when it came, perhaps on one that is
-gone. So :func:`kept_properties` says which it did not get, and which of its name it was.
+Rows keep each consumer's name, request and owned ranges, in order of joining. The ring of 4.0 needs more: its
+points depend on who was there when a consumer joined. So :func:`kept_properties` adds the points it did not get,
+and its index among consumers of its name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ KEPT_PROPERTIES = (NAME_INDEX, LOST_POINTS)
 
 
 class KeptMember(NamedTuple):
-    """A consumer as its row says it: ``owned`` are its ranges as (start, end)."""
+    """A consumer as its row describes it: ``owned`` are its ranges as (start, end)."""
 
     member: Member
     owned: tuple[tuple[int, int], ...] = ()
@@ -33,14 +32,14 @@ class KeptMember(NamedTuple):
 
 
 def kept_member(row: Mapping) -> KeptMember:
-    """The consumer of a *row* as ``cursor_ledger`` has it."""
+    """The consumer in a *row* of ``cursor_ledger``."""
     properties = dict(row["properties"] or [])
     member = Member(row["consumer_id"], row["consumer_name"], hash_ranges_of(properties.get("hash_ranges") or ""))
     return KeptMember(member, tuple((held["start"], held["end"]) for held in row["hash_ranges"] or ()), properties)
 
 
 def kept_properties(selector: Selector | None, consumer_id: str) -> dict[str, str]:
-    """What must be kept of a consumer beside its name, its ranges and its place among those that joined.
+    """What a row must keep of a consumer beside its name, its ranges and its order of joining.
 
     >>> selector = ConsistentHashing4(points=2).joined(Member("a", "a"))
     >>> kept_properties(selector, "a")
@@ -55,7 +54,7 @@ def kept_properties(selector: Selector | None, consumer_id: str) -> dict[str, st
 
 
 def kept_selector(rules: KeySharedRules, kept: Sequence[KeptMember]) -> Selector | None:
-    """The selector of these consumers, who are in order of joining; None without any.
+    """The selector of these consumers, in order of joining; None without any.
 
     >>> made = AutoSplit().joined(Member("a")).joined(Member("b")).joined(Member("c")).left("b")
     >>> rows = [KeptMember(Member("a"), ((16385, 65536),)), KeptMember(Member("c"), ((0, 16384),))]

@@ -1,10 +1,10 @@
-"""What a Key_Shared subscription goes by: what a consumer asks for, the rules its first consumer fixes, and who has
-joined of late.
+"""The rules of a Key_Shared subscription: what a consumer requests, what its first consumer fixes, and who joined
+recently.
 
-Rules: KeySharedMeta, PersistentSubscription.addConsumer, PersistentStickyKeyDispatcherMultipleConsumers; semantics 2.4,
-2.29, 2.32-2.35, 0.4, 0.11, 0.22. The rules hold until the last consumer leaves, whatever policies are set meanwhile.
-A consumer that asks for another mode, or another order, is refused as in 4.0; the classic implementation does as 3.2.3,
-which does not compare. Who owns which hashes is said by selectors.
+Rules: KeySharedMeta, PersistentSubscription.addConsumer, PersistentStickyKeyDispatcherMultipleConsumers; semantics
+2.4, 2.29, 2.32-2.35, 0.4, 0.11, 0.22. The rules hold until the last consumer leaves, whatever policies change. A
+consumer that requests another mode or order is refused, as in 4.0; the classic implementation, as 3.2.3, accepts
+it. Selectors decide who owns which hashes.
 """
 
 import re
@@ -32,7 +32,7 @@ _RANGE = re.compile("(-?[0-9]{1,10})-(-?[0-9]{1,10})", re.ASCII)
 
 
 class KeySharedMeta(NamedTuple):
-    """What a consumer asks for as it subscribes."""
+    """What a consumer requests as it subscribes."""
 
     mode: str = AUTO_SPLIT
     allows_out_of_order: bool = False
@@ -40,8 +40,9 @@ class KeySharedMeta(NamedTuple):
 
 
 class KeySharedRules(NamedTuple):
-    """What holds for a subscription while consumers are connected: its mode and order by its first consumer, the rest
-    as the policies of that moment say it, whose names end like the fields."""
+    """The rules of a subscription while consumers are connected: mode and order of its first consumer, the rest from
+    the policies at that moment, whose names end like the fields.
+    """
 
     mode: str = AUTO_SPLIT
     allows_out_of_order: bool = False
@@ -56,7 +57,7 @@ class KeySharedRules(NamedTuple):
         return self.use_classic_persistent_implementation > 0
 
     def properties(self) -> dict[str, str]:
-        """The policies, as the row of the subscription says them."""
+        """The policies, as the row of the subscription keeps them."""
         return {name: str(value) for name, value in zip(RULES, self[-len(RULES) :], strict=True)}
 
 
@@ -65,8 +66,7 @@ RULES = tuple(f"subscription_key_shared_{field}" for field in KeySharedRules._fi
 
 
 def key_shared_meta(properties: Mapping[str, str]) -> KeySharedMeta:
-    """What the properties of a subscribe request say; :class:`InvalidConfiguration` where they say nothing that is
-    known.
+    """Parse the properties of a subscribe request; :class:`InvalidConfiguration` for invalid ones.
 
     >>> key_shared_meta({"key_shared_mode": "STICKY", "hash_ranges": "0-9,20-29"})
     KeySharedMeta(mode='STICKY', allows_out_of_order=False, ranges=((0, 9), (20, 29)))
@@ -79,7 +79,7 @@ def key_shared_meta(properties: Mapping[str, str]) -> KeySharedMeta:
 
 
 def hash_ranges_of(text: str) -> tuple[tuple[int, int], ...]:
-    """Ranges as a request says them, whether or not they can be given; :class:`InvalidConfiguration` for what is none.
+    """Parse the ranges of a request, assignable or not; :class:`InvalidConfiguration` for invalid text.
 
     >>> hash_ranges_of("0-9,20-29"), hash_ranges_of("")
     (((0, 9), (20, 29)), ())
@@ -102,7 +102,7 @@ def hash_ranges_of(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def rules_for(first: KeySharedMeta, policy: Callable[[str], int]) -> KeySharedRules:
-    """The rules of a subscription by what its *first* consumer asks for and the *policy* of each name.
+    """The rules of a subscription from its *first* consumer's request and each *policy* by name.
 
     >>> rules_for(KeySharedMeta("STICKY"), lambda name: 1).is_classic
     True
@@ -111,7 +111,7 @@ def rules_for(first: KeySharedMeta, policy: Callable[[str], int]) -> KeySharedRu
 
 
 def kept_rules(mode: str, allows_out_of_order: bool | None, properties: Mapping[str, str]) -> KeySharedRules:
-    """The same, of what the row of the subscription says.
+    """Restore the rules from the row of the subscription.
 
     >>> kept_rules("STICKY", None, rules_for(KeySharedMeta("STICKY"), lambda name: 1).properties()).is_classic
     True
@@ -122,8 +122,8 @@ def kept_rules(mode: str, allows_out_of_order: bool | None, properties: Mapping[
 
 
 def meta_refusal(rules: KeySharedRules, asked: KeySharedMeta) -> tuple[str, str] | None:
-    """Why a consumer that asks for this may not join consumers under *rules*: (error name, words), None when it may.
-    The classic implementation takes everybody in (2.4).
+    """Why a consumer with this request may not join under *rules*: (error name, words), None if it may. The classic
+    implementation accepts everybody (2.4).
 
     >>> meta_refusal(KeySharedRules("AUTO_SPLIT"), KeySharedMeta("STICKY"))[0]
     'SubscriptionBusy'
@@ -146,8 +146,8 @@ def meta_refusal(rules: KeySharedRules, asked: KeySharedMeta) -> tuple[str, str]
 
 
 def owners_with(selector: Selector | None, rules: KeySharedRules, newcomer: Member) -> Selector:
-    """Who owns which hashes once *newcomer* is there (2.24-2.29); :class:`ConsumerAssignError` where it cannot be given
-    any. *selector* is None before the first consumer.
+    """The selector once *newcomer* has joined (2.24-2.29); :class:`ConsumerAssignError` if it cannot get hashes.
+    *selector* is None before the first consumer.
 
     >>> owners_with(None, KeySharedRules("STICKY"), Member("a", "a", ((0, 9),))).owned()
     [OwnedRange(start=0, end=9, consumer_id='a', sharers=1, share=0)]
@@ -156,7 +156,7 @@ def owners_with(selector: Selector | None, rules: KeySharedRules, newcomer: Memb
 
 
 def owners_without(selector: Selector, consumer_id: str) -> Selector:
-    """Who owns which hashes once a consumer is gone (2.25-2.29).
+    """The selector once a consumer has left (2.25-2.29).
 
     >>> owners_without(AutoSplit(((32768, "b"), (65536, "a"))), "b").borders
     ((65536, 'a'),)
@@ -176,9 +176,9 @@ def new_selector(rules: KeySharedRules) -> Selector:
 def join_position(
     rules: KeySharedRules, *, others: Collection, first_untouched: int, mark_delete_position: int
 ) -> int | None:
-    """The position that a newcomer is remembered with as recently joined, None where it is not (2.32, 2.35): the first
-    after everything that was handed out. Pulsar's read position is that too, and here is not: entries that have to wait
-    stay unread, and those after them are handed out (0.35).
+    """The position remembered for a recently joined consumer, None if it needs none (2.32, 2.35): the first after all
+    entries handed out. Pulsar uses its read position; here waiting entries stay unread while later ones are handed
+    out (0.35).
 
     >>> rules = KeySharedRules(use_classic_persistent_implementation=1)
     >>> [join_position(rules, others=["a"], first_untouched=3, mark_delete_position=last) for last in (1, 2)]
@@ -189,7 +189,7 @@ def join_position(
 
 
 def still_recent(recently_joined: Mapping[str, int], consumers: Collection[str]) -> dict[str, int]:
-    """Who is still remembered as recently joined once some consumers are gone: nobody where one is left (2.34).
+    """The recently joined consumers that remain once some left; none if at most one consumer is left (2.34).
 
     >>> still_recent({"b": 3, "c": 4}, ["a", "c"]), still_recent({"b": 3}, ["b"])
     ({'c': 4}, {})

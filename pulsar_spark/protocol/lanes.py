@@ -1,19 +1,17 @@
-"""Lanes: which sticky-key hashes a Key_Shared cursor keeps ranges of together.
+"""Lanes: sets of sticky-key hashes for which a Key_Shared cursor keeps ranges together.
 
-With many keys the entries of one consumer lie between those of all others, and exact ranges of positions would be a row
-an entry. A lane is a set of hashes; entries of other lanes do not matter to its ranges, so what is dealt and
-acknowledged in order is one range, whatever the keys. Which lanes a cursor has is broker.lane_form's to say; whoever
-reads its rows finds the hashes of each lane in them.
+With many keys, a consumer's entries lie between those of others, and ranges of positions would take a row per
+entry. A range of a lane ignores entries of other lanes, so entries dealt and acknowledged in order are one range.
+broker.lane_form decides the lanes; rows contain the hashes of each lane.
 
-**Entries that are gone**, deleted or lost, have no key any more: their hash looks like that of no key at all, and
-nobody knows of which lane they were. A range of a lane counts its entries, which tells whether any of those between its
-ends is in doubt (:func:`are_told`). Where some are, the range means :func:`known_entries` for whoever keeps or decides
-the state of entries, a broker that starts first of all: what is gone is of none, is handed out again, and whoever gets
-it finds out. Who was sent the range, and who tells what was sent, takes it as :func:`sent_entries`: what is gone may
-have been sent, and acknowledging it with the rest harms nobody. So no entry is ever forgotten by all.
+**Entries that are gone**, deleted or lost, have no key: their hash looks like that of no key. A range counts its
+entries, which shows whether any are in doubt (:func:`are_told`). If so, code that keeps or decides state uses
+:func:`known_entries`: gone entries belong to no range and are handed out again. Consumers that were sent the range
+use :func:`sent_entries`: gone entries may have been sent, and acknowledging them is harmless. So no entry is
+forgotten.
 
-A set of hashes is kept as stretches of the selector's axis. Consumers of one name share a stretch by the remainder of
-the hash (semantics 2.27), so each has a modulus and a remainder.
+Hashes are stretches of the selector's axis. Consumers of one name share a stretch by the remainder of the hash
+(semantics 2.27), hence modulus and remainder.
 """
 
 from bisect import bisect_right
@@ -31,7 +29,7 @@ MOST_SHARES = 1024
 
 
 class HashRange(NamedTuple):
-    """Places *start* to *end*, inclusive; of the hashes there those whose remainder by *modulus* is *remainder*."""
+    """Places *start* to *end*, inclusive: the hashes with this *remainder* by *modulus*."""
 
     start: int
     end: int
@@ -40,13 +38,13 @@ class HashRange(NamedTuple):
 
 
 class LaneHashes(NamedTuple):
-    """The hashes of one lane: which entries its ranges mean."""
+    """The hashes of one lane: which entries its ranges include."""
 
     axis: Axis
     ranges: tuple[HashRange, ...]
 
     def holds(self, hashes: np.ndarray) -> np.ndarray:
-        """Which of *hashes* are the lane's.
+        """Which of *hashes* belong to the lane.
 
         >>> from pulsar_spark.protocol.hash_ranges import SLOTS
         >>> lane = LaneHashes(SLOTS, (HashRange(0, 9), HashRange(20, 29, 2, 1)))
@@ -57,7 +55,7 @@ class LaneHashes(NamedTuple):
 
     @property
     def is_everything(self) -> bool:
-        """Does it hold every hash, as that of the only consumer does? Then its ranges are ranges of positions.
+        """Does it include every hash, as with a single consumer? Then its ranges are ranges of positions.
 
         >>> from pulsar_spark.protocol.hash_ranges import SLOTS
         >>> [LaneHashes(SLOTS, (HashRange(0, end),)).is_everything for end in (65534, 65535)]
@@ -67,15 +65,16 @@ class LaneHashes(NamedTuple):
 
 
 def are_told(found: int | np.ndarray, entries: int | np.ndarray) -> bool | np.ndarray:
-    """Do hashes tell which entries a range of a lane means, if so many were *found* between its ends and it counts so
-    many *entries*? Those that are gone are found with the lane of no key alone: there are more in it then, if they are
-    others', and fewer in the others, if they are theirs."""
+    """Do hashes determine the entries of a range of a lane: are as many *found* between its ends as it has *entries*?
+    Gone entries are found in the lane of no key only: it has too many if they belong to others, and other lanes too
+    few.
+    """
     return found == entries
 
 
 def known_entries(found: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
-    """Which of the entries *found* between the ends of a range that counts so many *entries* are known to be its:
-    places, as hashes say them and, if they must be asked, the flags *are_gone* of those that have none any more.
+    """Which of the *found* entries certainly belong to a range that counts *entries*, as places; *are_gone* gives
+    flags of those without a key and is called only in doubt.
 
     >>> known_entries(np.array([0, 1]), 1, lambda: np.array([True, False, True])).tolist()
     [1]
@@ -84,8 +83,8 @@ def known_entries(found: np.ndarray, entries: int, are_gone: Callable[[], np.nda
 
 
 def sent_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
-    """Which of the entries between its ends may have been sent with it: flags, as *is_of_lane* says by their hashes;
-    also everything that is gone, where it lacks entries.
+    """Flags of the entries that may have been sent with a range: those of its lane by hash, and all gone ones if it
+    lacks entries.
 
     >>> sent_entries(np.array([False, True, False]), 2, lambda: np.array([True, False, True])).tolist()
     [True, True, True]
@@ -101,12 +100,12 @@ def sent_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np
 
 @lru_cache(maxsize=64)
 def _table_of(lane: LaneHashes) -> HashTable:
-    """The number 0 for the hashes of a lane: it is asked of the same lanes again and again."""
+    """The table in which hashes of the lane have number 0, cached because the same lanes recur."""
     return lane_numbers([lane])
 
 
 def hashes_by_owner(owned: Sequence[OwnedRange], axis: Axis) -> dict[str | None, LaneHashes]:
-    """What each consumer owns as the hashes of a lane, and what nobody owns.
+    """The hashes of each owner as a lane, and of None what has no owner.
 
     >>> from pulsar_spark.protocol.hash_ranges import SLOTS
     >>> hashes_by_owner([OwnedRange(0, 9, "a"), OwnedRange(20, 65535, "a")], SLOTS)[None].ranges
@@ -120,8 +119,8 @@ def hashes_by_owner(owned: Sequence[OwnedRange], axis: Axis) -> dict[str | None,
 
 
 def lane_numbers(lanes: Sequence[LaneHashes]) -> HashTable:
-    """The number of the lane, its index among *lanes*, of each of many hashes, -1 where it is of none. Lanes of one
-    axis, not all of a map, as rows of several rounds say them: their borders need not agree.
+    """The index among *lanes* of each hash, -1 outside all. Lanes share one axis but may come from several rounds:
+    borders need not agree, nor need lanes cover it.
 
     >>> from pulsar_spark.protocol.hash_ranges import SLOTS
     >>> lanes = [LaneHashes(SLOTS, (HashRange(0, 9, 2, 0),)), LaneHashes(SLOTS, (HashRange(5, 9, 4, 1),))]
@@ -132,16 +131,15 @@ def lane_numbers(lanes: Sequence[LaneHashes]) -> HashTable:
 
 
 def number_type(lanes: int) -> type[np.integer]:
-    """The type of a lane's number, one for each of very many entries."""
+    """The integer type of lane numbers."""
     return np.int16 if lanes < 1 << 15 else np.int32
 
 
 def split(
     lanes: Sequence[LaneHashes], owned: Mapping[str | None, LaneHashes]
 ) -> dict[tuple[int, str | None], LaneHashes]:
-    """Each of *lanes* in parts by who has its hashes now: by index and owner. What is of no lane is of index -1, and so
-    is everything where consumers of one name joined so quickly that hashes would be shared by more than
-    :data:`MOST_SHARES`.
+    """The parts of each of *lanes* by present owner, by (index, owner). Hashes outside all lanes have index -1; so has
+    everything if more than :data:`MOST_SHARES` consumers of one name would share a hash.
 
     >>> from pulsar_spark.protocol.hash_ranges import SLOTS
     >>> owned = hashes_by_owner([OwnedRange(0, 9, "a"), OwnedRange(10, 65535, "b")], SLOTS)
@@ -168,7 +166,7 @@ def _at(held: Sequence[Stretch], place: int) -> Stretch:
 
 
 def joined(lanes: Sequence[LaneHashes]) -> LaneHashes:
-    """The hashes of several lanes as those of one.
+    """The hashes of several lanes as one lane.
 
     >>> from pulsar_spark.protocol.hash_ranges import SLOTS
     >>> halves = [LaneHashes(SLOTS, (HashRange(0, 9, 2, share),)) for share in (0, 1)]
@@ -182,7 +180,7 @@ def joined(lanes: Sequence[LaneHashes]) -> LaneHashes:
 
 
 def _add(found: dict, start: int, end: int, shares: Sequence) -> None:
-    """Add a stretch to those of each of its *shares*, to the last one where that adjoins and is shared alike."""
+    """Add a stretch to each of its *shares*, extending the last range if it adjoins with equal remainder."""
     if len(set(shares)) == 1:
         shares = shares[:1]
     for remainder, part in enumerate(shares):
@@ -195,7 +193,7 @@ def _add(found: dict, start: int, end: int, shares: Sequence) -> None:
 
 
 def _stretches(lanes: Sequence[LaneHashes], axis: Axis) -> Iterator[Stretch]:
-    """The whole axis by the index of the lane that has it, -1 for none."""
+    """The whole axis by the index of the lane, -1 for none."""
     held = (
         OwnedRange(one.start, one.end, number, one.modulus, one.remainder)
         for number, lane in enumerate(lanes)

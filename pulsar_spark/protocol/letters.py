@@ -1,12 +1,11 @@
-"""Dead and retry letters: their topics' names and what they say of the message they carry.
+"""Dead and retry letters: names of their topics, and what they say about the message they carry.
 
-Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27: a letter keeps key,
-ordering key, properties and event time of the original, and says where it came from, why it is here and after how many
-attempts. Properties that name the origin are set only where absent, so that they name the first one.
+Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27. A letter keeps
+key, ordering key, properties and event time of the original, and gives its origin, cause and attempts. Properties
+of the origin are set only if absent, so they name the first one.
 
-Names of letters (:data:`SYSTEM_NAMES`) are believed of what the system wrote: letters, and what a reprocessing job sent
-back. Of a message that anybody else published, such as a copy of a letter, they are left out of its letter: it has an
-origin of its own, and its count starts at 1. Pulsar believes whatever it finds.
+Properties in :data:`SYSTEM_NAMES` are believed only in messages that the system wrote: letters and reprocessed
+ones. Otherwise, as in a copy of a letter, they are dropped and the count starts at 1. Pulsar believes them always.
 """
 
 from collections.abc import Mapping
@@ -58,8 +57,8 @@ _OWN = "property."
 
 
 def is_too_often(times, most):
-    """Is what was given back, or put off, so many *times* dead, where *most* are allowed (4.26)? With 0 nothing dies.
-    Of whole numbers, or of two columns.
+    """Is a message returned or put off *times* times dead, with *most* allowed (4.26)? With 0 none dies. Takes
+    integers or columns.
 
     >>> is_too_often(3, 3), is_too_often(4, 3), is_too_often(4, 0)
     (False, True, False)
@@ -68,8 +67,9 @@ def is_too_often(times, most):
 
 
 class ReconsumeLater(NamedTuple):
-    """What a ``reconsume_later`` request says besides the entry it names: the letter, whose properties are final, and
-    of which message of a batch it is."""
+    """A ``reconsume_later`` request beside its entry: the letter with its final properties, and the message of a
+    batch.
+    """
 
     letter_topic: str
     properties: Mapping[str, str]
@@ -99,8 +99,7 @@ class ReconsumeLater(NamedTuple):
 
 
 def reconsume_later_of(properties: Mapping[str, str]) -> ReconsumeLater:
-    """The request with these properties; :class:`InvalidConfiguration` for what none can have. Others than its own are
-    passed over."""
+    """Parse the request; :class:`InvalidConfiguration` for invalid properties. Unknown ones are ignored."""
     if not properties.get("letter_topic"):
         raise InvalidConfiguration("reconsume_later: name the letter topic")
     own = {name.removeprefix(_OWN): value for name, value in properties.items() if name.startswith(_OWN)}
@@ -123,7 +122,7 @@ def _number(properties: Mapping[str, str], name: str) -> int | None:
 
 
 def letters_in(row: Mapping) -> int:
-    """How many letters a row asks for: one for each message of its entries, or of those in its ack set.
+    """How many letters a row requests: one per message of its entries, or of its ack set.
 
     >>> letters_in({"first": 3, "last": 4, "batch_size": 5, "ack_set": None})
     10
@@ -145,7 +144,7 @@ def dead_letter_topic(topic: str, subscription: str) -> str:
 
 
 def dead_letters_to(policy: Mapping[str, str], topic: str, subscription: str) -> str:
-    """Where the dead letters of a subscription go: to the topic its dead letter *policy* names, else to its own.
+    """The topic for a subscription's dead letters: that of its dead letter *policy*, else its own.
 
     >>> topic = "persistent://public/default/orders"
     >>> [dead_letters_to(policy, topic, "s")[28:] for policy in ({"dead_letter_topic": topic}, {})]
@@ -166,7 +165,7 @@ def retry_letter_topic(topic: str, subscription: str) -> str:
 def origin_properties(
     properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str
 ) -> dict[str, str]:
-    """*properties* with the origin added where it is not named yet (4.24)."""
+    """*properties* with the origin added unless it is named already (4.24)."""
     return {
         REAL_TOPIC: topic,
         REAL_SUBSCRIPTION: subscription,
@@ -177,8 +176,8 @@ def origin_properties(
 
 
 def is_letter(topic: str, producer_name: str, sequence_id: int) -> bool:
-    """Did the system write a message of *topic* (without a partition) as a letter? Those of clients have a sequence id
-    of 0 or more.
+    """Did the system write a message of *topic* (without a partition) as a letter? Clients' sequence ids are 0 or
+    more.
 
     >>> retries = "persistent://public/default/orders-s-RETRY"
     >>> by = "persistent://public/default/orders-s-consumer-RETRY"
@@ -194,8 +193,8 @@ def is_letter(topic: str, producer_name: str, sequence_id: int) -> bool:
 def believed_properties(
     properties: Mapping[str, str], topic: str, producer_name: str | None, sequence_id: int | None, *, retry: str = ""
 ) -> dict[str, str]:
-    """*properties* of a message as its letter is to have them: names of letters only where the system wrote them, and
-    the count only of a message of a retry letter topic, such as *retry*.
+    """*properties* for the letter of a message: system names only if the system wrote it, and the count only from a
+    retry letter topic, such as *retry*.
 
     >>> copied = {"colour": "red", "RECONSUMETIMES": "16", "REAL_TOPIC": "t"}
     >>> believed_properties(copied, "t", "somebody", 7)
@@ -212,15 +211,14 @@ def believed_properties(
 def dead_letter_properties(
     properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str, cause: str, attempts: int
 ) -> dict[str, str]:
-    """Properties of a dead letter: the original's, its origin, and what happened to it (4.28, 0.27)."""
+    """Properties of a dead letter: the original's, its origin, its cause and its attempts (4.28, 0.27)."""
     letter = origin_properties(properties, topic=topic, subscription=subscription, message_id=message_id)
     letter[CAUSE], letter[ATTEMPTS] = cause, str(attempts)
     return letter
 
 
 def reconsume_times(properties: Mapping[str, str]) -> int:
-    """How often the message was put off before (0 for a message that never was, or whose counter is no number that Java
-    has: anybody may have written it).
+    """How often the message was put off before; 0 without a counter, or if the counter is no Java int.
 
     >>> [reconsume_times({RECONSUME_TIMES: text}) for text in ("2", "\u00b2", "-1", "9" * 10, "9" * 5000)]
     [2, 0, 0, 0, 0]
@@ -239,8 +237,8 @@ def retry_letter_properties(
     delay_ms: int,
     custom: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Properties of the copy that goes to the retry letter topic (4.24), of a message whose *properties* are believed.
-    Custom ones go before the message's; those among them that the system writes are passed over.
+    """Properties of a retry letter (4.24), from *properties* that are believed. Custom ones take precedence, except
+    the system's names.
 
     >>> delivery = dict(topic="t", subscription="s", message_id="(1,0,-1,-1)", delay_ms=5)
     >>> found = retry_letter_properties({"RECONSUMETIMES": "1"}, **delivery)

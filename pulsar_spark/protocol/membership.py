@@ -1,8 +1,8 @@
-"""Who may join a subscription and end it, which type it has, and until when a consumer that is silent is waited for.
+"""Who may join a subscription and end it, its type, and how long a silent consumer is waited for.
 
 Rules: PersistentSubscription.addConsumer, AbstractDispatcherSingleActiveConsumer, Consumer; semantics 2.1-2.3,
-2.7-2.10. A subscription has a type only while consumers are connected. Left out: the liveness check of an Exclusive
-holder, because leases do it: who is not heard of is gone. Instants are microseconds by the broker's own clock.
+2.7-2.10. A subscription has a type only while consumers are connected. Leases replace Pulsar's liveness check of an
+Exclusive holder. Instants are microseconds by the broker's clock.
 """
 
 import re
@@ -18,7 +18,7 @@ MOST_LEASE_MS = 24 * 60 * 60 * 1000
 
 
 def refusal(wanted: str, *, present: str | None, consumers: Collection, most: int) -> tuple[str, str] | None:
-    """Why a consumer that wants type *wanted* may not join: (error name, words), None when it may.
+    """Why a consumer of type *wanted* may not join: (error name, words), None if it may.
 
     *present* is the type of the connected *consumers*, *most* the limit of consumers per subscription (0 = none).
 
@@ -51,7 +51,7 @@ def refusal(wanted: str, *, present: str | None, consumers: Collection, most: in
 
 
 def type_of(subscription_type: str | None, consumers: Collection) -> str | None:
-    """The type of a subscription with these *consumers*, after some left: without any it has none (2.1).
+    """The type of a subscription with these *consumers*; None without any (2.1).
 
     >>> type_of("Shared", ["a"]), type_of("Shared", [])
     ('Shared', None)
@@ -60,8 +60,8 @@ def type_of(subscription_type: str | None, consumers: Collection) -> str | None:
 
 
 def allows_cumulative(subscription_type: str | None) -> bool:
-    """May a subscription be acknowledged cumulatively? Not where several consumers receive (2.5); without consumers it
-    has no type, and may.
+    """Does a subscription of this type allow cumulative acknowledgement? Not with several receivers (2.5); yes without
+    a type.
 
     >>> [allows_cumulative(each) for each in ("Exclusive", "Shared", None)]
     [True, False, True]
@@ -70,8 +70,8 @@ def allows_cumulative(subscription_type: str | None) -> bool:
 
 
 def unsubscribe_refusal(others: Collection, *, is_forced: bool, by_consumer: bool = False) -> tuple[str, str] | None:
-    """Why a subscription with *others* than who asks may not be ended: (error name, words), None when it may. Pulsar's
-    broker has a name for what a consumer is told (ServerMetadataException), and a status for an administrator.
+    """Why a subscription with *others* than the requester may not end: (error name, words), None if it may. Pulsar's
+    error for a consumer is a ServerMetadataException, for an administrator a status.
 
     >>> unsubscribe_refusal(["a"], is_forced=False)[0], unsubscribe_refusal(["a"], is_forced=True)
     ('SubscriptionBusy', None)
@@ -85,8 +85,7 @@ def unsubscribe_refusal(others: Collection, *, is_forced: bool, by_consumer: boo
 
 
 def lease_ms_of(text: str | None) -> int:
-    """The lease a consumer asked for, as its row says: a day at most, since an earlier release let longer ones through;
-    the default where it says none.
+    """A consumer's lease from its row: a day at most (an earlier release allowed longer ones), the default if absent.
 
     >>> lease_ms_of("5000"), lease_ms_of(None), lease_ms_of("9" * 18) == MOST_LEASE_MS
     (5000, 30000, True)
@@ -95,7 +94,7 @@ def lease_ms_of(text: str | None) -> int:
 
 
 def lease_end(now: int, lease_ms: int) -> int:
-    """Until when a client that was heard of *now* is waited for.
+    """When the lease of a client heard of at *now* ends.
 
     >>> lease_end(5, 30_000)
     30000005
@@ -104,7 +103,7 @@ def lease_end(now: int, lease_ms: int) -> int:
 
 
 def ended_leases(leases: Mapping[str, int], now: int) -> Iterator[str]:
-    """The clients that were not heard of in time, of *leases* by client.
+    """Clients whose lease has ended, of *leases* by client.
 
     >>> list(ended_leases({"a": 10, "b": 11}, 10))
     ['a']

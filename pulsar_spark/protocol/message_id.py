@@ -1,15 +1,12 @@
 """Message ids: where a message lies, printed, compared and serialized as the ``pulsar`` package does.
 
-An id is (ledger id, entry id, partition, batch index); -1 stands for "none" of the last two. Order is that of Pulsar's
-clients: by ledger, entry and batch index, so that a message outside a batch (-1) sorts before the messages of a batch
-of the same entry. The partition comes last: ids of two partitions have no order in Pulsar, here they get one so that
-sorting agrees with equality. Bytes are Pulsar's protobuf message ``MessageIdData``: ledgerId = 1 and entryId = 2
-(uint64, required), partition = 3 and batch_index = 4 (int32, left out when -1), first_chunk_message_id = 7 (a message
-of this kind).
+An id is (ledger id, entry id, partition, batch index); -1 means none for the last two. Order is by ledger, entry
+and batch index, as in Pulsar's clients; then, unlike in Pulsar, by partition, so that sorting agrees with equality.
+Bytes are Pulsar's protobuf message ``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition =
+3 and batch_index = 4 (int32, left out when -1), first_chunk_message_id = 7. Its ack set is left out.
 
-The id of a chunked message is that of its last chunk, and knows the first one (ChunkMessageIdImpl, semantics 1.7): what
-seeks to it begins there. The first chunk is no part of equality, order or hash. Left out: the batch's ack set, which
-Pulsar keeps in the same message.
+A chunked message has the id of its last chunk, and knows the first, where a seek to it begins (ChunkMessageIdImpl,
+semantics 1.7). The first chunk does not count in equality, order or hash.
 """
 
 import re
@@ -66,8 +63,9 @@ class MessageId:
 
     @staticmethod
     def of_place(place: tuple[int, int, int, int], topic_name: str | None) -> "MessageId":
-        """The id of a message that a table holds, unchecked: ``place`` is ledger id, entry id, batch index and
-        partition, ``topic_name`` the topic."""
+        """The id of a stored message, unchecked: ``place`` is ledger id, entry id, batch index and partition,
+        ``topic_name`` the topic.
+        """
         made = MessageId.__new__(MessageId)
         made._place, made._topic_name, made._first_chunk = place, topic_name, None
         return made
@@ -177,10 +175,10 @@ class MessageId:
 
 
 class SentMessageId(MessageId):
-    """The id that a producer was told. In Pulsar it knows no topic, so a consumer of several topics or partitions takes
-    none; here it knows its own, so that no other topic's consumer takes it for one of its messages.
+    """The id that a send returns. It knows its topic, so that consumers of other topics refuse it; Pulsar's knows
+    none.
 
-    Made of what ids are compared by: ledger id, entry id, batch index and partition. A fast producer is told tens of
+    Made from its place alone (ledger id, entry id, batch index, partition), because a fast producer makes tens of
     thousands a second.
     """
 
@@ -191,9 +189,8 @@ class SentMessageId(MessageId):
 
 
 def parse_message_id(text: str) -> MessageId:
-    """The id that *text* prints, as ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``;
-    of a chunked message those of the first and the last chunk, with a semicolon between them. :class:`InvalidMessageId`
-    for another text.
+    """Parse ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``; for a chunked message
+    the ids of first and last chunk, separated by a semicolon. :class:`InvalidMessageId` for other text.
 
     >>> str(parse_message_id("5:7")), str(parse_message_id("(5,7,3,-1)")), str(parse_message_id("5:1;5:7"))
     ('(5,7,-1,-1)', '(5,7,3,-1)', '(5,1,-1,-1);(5,7,-1,-1)')
@@ -212,7 +209,7 @@ def parse_message_id(text: str) -> MessageId:
 
 
 def _checked(name: str, value: int, most: int) -> int:
-    """*value* as an int of Python's, at most *most*; NumPy's integers are taken as well."""
+    """*value* (NumPy's integers too) as an int of at most *most*."""
     number = index(value) if hasattr(value, "__index__") else None
     if number is None or not -most - 1 <= number <= most:
         raise TypeError(f"argument {name}: a whole number of {most.bit_length() + 1} bits expected, not {value!r}")
@@ -224,7 +221,7 @@ MessageId.latest = MessageId(ledger_id=MAX_LONG, entry_id=MAX_LONG)
 
 
 def _varint(value: int) -> bytes:
-    """*value* as protobuf writes integers; a negative one as its 64-bit two's complement."""
+    """*value* as a protobuf varint; negative values as 64-bit two's complement."""
     rest, out = value % _UINT64, bytearray()
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)
@@ -234,7 +231,7 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The signed 64-bit integer at *at*, and where the next thing starts."""
+    """The signed 64-bit integer at *at*, and the place after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -250,7 +247,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _place_of(fields: dict[int, int | bytes], data: bytes) -> MessageId:
-    """The id of these fields of *data*, without a first chunk."""
+    """The id in these fields of *data*, without a first chunk."""
     place = {name: fields[number] for number, name in _ID_FIELDS.items() if isinstance(fields.get(number), int)}
     if not {"ledger_id", "entry_id"} <= place.keys():
         raise InvalidMessageId(
@@ -263,7 +260,7 @@ def _place_of(fields: dict[int, int | bytes], data: bytes) -> MessageId:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of every field that is an integer or bytes; those of other wire types are stepped over."""
+    """(field number, value) of every integer or bytes field; other wire types are skipped."""
     at = 0
     while at < len(data):
         key, at = _read_varint(data, at)

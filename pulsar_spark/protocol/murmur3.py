@@ -1,11 +1,7 @@
-"""Murmur3 (x86, 32 bits, seed 0) of very many keys at once: what ``mmh3`` says of each, in a sixth of the time.
+"""Murmur3 (x86, 32 bits, seed 0) of many keys at once, as ``mmh3`` computes it.
 
-Keys of as many whole words are taken through the steps together, a word of each at a time; the bytes behind the last
-whole word are mixed as a word that is filled up with zeros. Long keys, of which nobody has many, go to ``mmh3`` one by
-one.
-
-Measured on 10^6 keys of 10 bytes, all different: 0.05 s, where a call for each takes 0.26 s, and 0.07 s go by only to
-find out which keys differ.
+Keys with equally many whole words are hashed together; the bytes after the last whole word are padded with zeros.
+Long keys are rare and go to ``mmh3`` one by one.
 """
 
 from itertools import pairwise
@@ -24,7 +20,7 @@ _LAST_FACTORS = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
 def hash_all(data: bytes | memoryview, offsets: np.ndarray) -> np.ndarray:
-    """The 31-bit hash of each key, int32: key *n* is the bytes ``offsets[n]`` to ``offsets[n + 1]`` of *data*.
+    """The 31-bit hash of each key, int32: key *n* is bytes ``offsets[n]`` to ``offsets[n + 1]`` of *data*.
 
     >>> hash_all(b"NONE_KEYOrder-3459134", np.array([0, 8, 21])).tolist() == [sticky_key_hash(b"NONE_KEY"), 964695987]
     True

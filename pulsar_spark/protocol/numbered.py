@@ -1,10 +1,10 @@
-"""Enumerations whose members stand for their numbers, as those of the ``pulsar`` package do."""
+"""Enumerations whose members equal their numbers, as in the ``pulsar`` package."""
 
 from enum import Enum
 
 
 class Numbered(Enum):
-    """A member equals its number, hashes as it does, and may be an index; members have no order.
+    """A member equals its number, has its hash and works as an index; members have no order.
 
     >>> Scheme = Numbered("Scheme", ["First", "Second"])
     >>> Scheme.Second == 2, 2 == Scheme.Second, Scheme.Second == Scheme.First, Scheme.Second == "Second"

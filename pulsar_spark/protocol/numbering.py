@@ -1,13 +1,11 @@
-"""Publish commits: the id of each, and which positions its entries get.
+"""Publish commits: the id of each, and the positions of its entries.
 
-A publish id is a UUIDv7 (RFC 9562, section 5.7), so ids sort by time and file statistics prune on them. It is written
-without hyphens: 32 characters are all that Delta's file statistics keep of a text. The clock and the random bits are
-arguments, because this layer has neither.
+A publish id is a UUIDv7 (RFC 9562, section 5.7), so ids sort by time. It has no hyphens, because Delta's file
+statistics keep 32 characters of a text.
 
-Positions are dense within a topic partition: in the order of publish commits, within a commit in the order of entry
-ids. So they follow from the log alone, and every reader of the log comes to the same numbers. Entry ids are dense
-within write task and partition, so a file's smallest id, largest id and row count tell its entries; only files that
-hold batches of unequal size must be looked into.
+Positions are dense per topic partition, by publish commit and entry id, so every reader of the log computes the
+same. Entry ids are dense per write task and partition, so file statistics tell a file's entries; only files with
+batches of unequal size are read.
 """
 
 import uuid
@@ -23,16 +21,17 @@ NO_POSITION = -1
 
 
 class NotAPublish(CorruptState):
-    """Rows that the log tells of were not written as a publish is: they have no positions."""
+    """Rows in the log were not written as a publish, so they have no positions."""
 
 
 class Run(NamedTuple):
     """Entries of equal batch size in one file of a publish commit: a row of the ``ledgers`` table. Positions and entry
-    ids both count up by one. ``delayed_after`` decides, once and for all subscriptions, which of them wait for their
-    deliver time: those for which it lies behind this instant, in microseconds (see protocol.delays); None where the run
-    has no delayed entries, or was numbered before there was a delay index. ``chunks_from`` is the position from which
-    on chunks must be read to know what those of the run make up (protocol.chunking); None where it has none, or nobody
-    knows."""
+    ids count up by one.
+
+    ``delayed_after`` (microseconds): entries with a later deliver time are delayed, for all subscriptions (see
+    protocol.delays). None if the run has none or is older than the delay index. ``chunks_from`` is the position
+    from which chunks must be read to join those of the run (protocol.chunking); None if there are none, or unknown.
+    """
 
     first_position: int
     entries: int
@@ -53,7 +52,7 @@ class Run(NamedTuple):
 
     @property
     def may_have_chunks(self) -> bool:
-        """May any of its entries be a chunk? Messages of a batch are none."""
+        """May any of its entries be a chunk? Batches have none."""
         return self.has_chunks and self.batch_size == 1
 
     @property
@@ -66,11 +65,11 @@ class Run(NamedTuple):
 
     @property
     def to_position(self) -> int:
-        """What an entry id of the run and its position differ by: position = entry id + this."""
+        """Add this to an entry id of the run to get its position."""
         return self.first_position - self.first_entry_id
 
     def part(self, first: int, last: int) -> "Run":
-        """The entries of the run at positions *first*..*last*, as a run."""
+        """The part of the run at positions *first*..*last*."""
         if first <= self.first_position and last >= self.last_position:
             return self
         first, last = max(first, self.first_position), min(last, self.last_position)
@@ -81,7 +80,7 @@ class Run(NamedTuple):
         )
 
     def from_entry(self, entry_id: int) -> "Run | None":
-        """Its entries from *entry_id* on, as a run; None where there are none."""
+        """The part of the run from *entry_id* on; None if it is empty."""
         passed = max(0, entry_id - self.first_entry_id)
         position = self.first_position if self.first_position == NO_POSITION else self.first_position + passed
         rest = self._replace(
@@ -91,8 +90,7 @@ class Run(NamedTuple):
 
 
 class PublishedFile(NamedTuple):
-    """What the log says of a file: entry ids first..last, rows, and the batch size where it is the same throughout
-    (else None)."""
+    """A file in the log: entry ids first..last, rows, and the batch size, None if it varies."""
 
     partition: int
     publish_id: str
@@ -114,8 +112,7 @@ class PublishedFile(NamedTuple):
         return self.last_entry_id - self.first_entry_id + 1
 
     def as_run(self, ledger_id: int) -> Run:
-        """Its entries as a run that nobody has numbered, of publish commit *ledger_id*; of batch size 0 where their
-        batches differ."""
+        """Its entries as a run without positions, of publish commit *ledger_id*; batch size 0 if it varies."""
         return self.run(ledger_id, NO_POSITION, self.first_entry_id, self.entries, self.batch_size or 0)
 
     def run(self, ledger_id: int, first_position: int, first_entry_id: int, entries: int, batch_size: int) -> Run:
@@ -141,9 +138,10 @@ class PublishedFile(NamedTuple):
 def number_files(
     files: Iterable[PublishedFile], *, ledger_id: int, ends: Mapping[int, int], batch_sizes: Mapping[str, list[int]]
 ) -> dict[int, list[Run]]:
-    """Runs per partition of one publish commit. *ends* gives the next position of each partition (0 where unknown),
-    *batch_sizes* for the files whose batches differ the size of every entry in order. :class:`NotAPublish` when rows
-    and ids of a file do not fit together, or two files of a partition have the same entries."""
+    """Runs per partition of one publish commit. *ends* gives the next position of each partition (default 0),
+    *batch_sizes* the size of every entry in files where it varies. :class:`NotAPublish` if rows and ids of a file
+    do not agree, or two files of a partition share entries.
+    """
     numbered: dict[int, list[Run]] = {}
     for file in sorted(files, key=lambda f: (f.partition, f.first_entry_id)):
         runs = numbered.setdefault(file.partition, [])
@@ -175,7 +173,7 @@ def _batches(file: PublishedFile, batch_sizes: Mapping[str, list[int]]) -> list[
 
 
 def publish_id(time_ms: int, random_bits: int) -> str:
-    """The UUIDv7 of an instant (Unix time in ms) and 74 random bits.
+    """The UUIDv7 of a Unix time in ms and 74 random bits.
 
     >>> publish_id(0x017F22E279B0, 0xCC3 << 62 | 0x18C4DC0C0C07398F)
     '017f22e279b07cc398c4dc0c0c07398f'

@@ -1,8 +1,8 @@
-"""Ranges of a cursor in columns, because there may be millions: a :class:`~pulsar_spark.protocol.cursor.Range` takes
-some two hundred bytes as an object, and 17 or 18 here.
+"""Ranges of a cursor in columns: 17 or 18 bytes each instead of some two hundred for a
+:class:`~pulsar_spark.protocol.cursor.Range`.
 
-What ranges say beside their ends (their *tails*: status, consumer, delivery round...) is the same for very many of
-them. So it is kept once, in a list that ranges packed together share, and each range says which of them is its own.
+The fields of a range beside its ends (its *tail*) repeat, so each tail is kept once, in a shared list, and ranges
+name it by number.
 """
 
 from collections import defaultdict
@@ -19,8 +19,8 @@ TAIL = Range._fields[2:]
 
 
 class PackedRanges(Sequence[Range]):
-    """Ranges, each made when it is asked for. *ends* are their first positions and their last ones, *which* the number
-    of each one's tail among *tails*. A slice is packed too, and keeps nothing of the others in memory but the tails.
+    """A sequence that makes its ranges on access. *ends* are first and last positions, *which* numbers each one's tail
+    in *tails*. A slice is packed too, and shares only the tails.
 
     >>> ranges = [Range(1, 1, "pending", "a"), Range(2, 9, "acknowledged"), Range(12, 12, "pending", "a")]
     >>> packed = joined([ranges])
@@ -52,7 +52,7 @@ class PackedRanges(Sequence[Range]):
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(tuple.__eq__, self, other))
 
     def _agrees_with(self, other: "PackedRanges") -> bool:
-        """Has each the tail of the other one of that number, of as many?"""
+        """Are the tails of *other*, which is as long, equal one by one?"""
         pairs = self.which.astype(np.int64) * len(other.tails) + other.which
         return all(
             self.tails[pair // len(other.tails)] == other.tails[pair % len(other.tails)]
@@ -62,14 +62,14 @@ class PackedRanges(Sequence[Range]):
     __hash__ = None
 
     def in_order(self) -> "PackedRanges":
-        """They by position."""
+        """The ranges by position."""
         if (self.ends[0, 1:] > self.ends[0, :-1]).all():
             return self
         order = np.argsort(self.ends[0])
         return PackedRanges(self.ends[:, order], self.which[order], self.tails)
 
     def spliced(self, numbers: Sequence[int], new: Sequence[Range]) -> "PackedRanges":
-        """What :func:`~pulsar_spark.protocol.cursor.spliced` makes of them, packed, in a third of the time.
+        """:func:`~pulsar_spark.protocol.cursor.spliced` on packed ranges, faster.
 
         >>> ranges = joined([[Range(position, position, "pending") for position in (1, 3, 5)]])
         >>> found = ranges.spliced([0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])
@@ -90,7 +90,7 @@ class PackedRanges(Sequence[Range]):
         return PackedRanges(np.stack([firsts[begins], lasts[ends]]), which, [whole.tails[number] for number in used])
 
     def by_tail(self) -> Iterator[tuple[Range, int]]:
-        """Each tail that is among them, as the range of one entry, and how many entries have it."""
+        """Each tail in use, as the range of one entry, and its number of entries."""
         tails, which = range(len(self.tails)), self.which
         if len(tails) > len(which):
             tails, which = used_numbers(which, len(tails))
@@ -102,7 +102,7 @@ class PackedRanges(Sequence[Range]):
 
 
 def used_numbers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Those of 0 to *count* - 1 that are among *numbers*, ascending, and which of these each of *numbers* is.
+    """The distinct *numbers* (below *count*), ascending, and the index of each of *numbers* among them.
 
     >>> [found.tolist() for found in used_numbers(np.array([7, 2, 7]), 9)]
     [[2, 7], [1, 0, 1]]
@@ -115,20 +115,20 @@ def used_numbers(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarra
 
 
 def ends_of(ranges: Sequence[Range]) -> np.ndarray:
-    """The first positions of *ranges*, packed or not, and their last ones, as two rows."""
+    """First and last positions of *ranges*, packed or not, as two rows."""
     if isinstance(ranges, PackedRanges):
         return ranges.ends
     return np.array([np.fromiter(map(itemgetter(end), ranges), np.int64, len(ranges)) for end in (0, 1)])
 
 
 def pack(parts: Sequence[Sequence[Range]]) -> list[PackedRanges]:
-    """Each of *parts* packed, with the same tails."""
+    """Each of *parts* packed, with shared tails."""
     whole = joined(parts)
     return [whole[first:end] for first, end in pairwise(accumulate(map(len, parts), initial=0))]
 
 
 def joined(parts: Sequence[Sequence[Range]]) -> PackedRanges:
-    """The ranges of all *parts*, packed or not, one behind the other.
+    """The ranges of all *parts*, packed or not, one after the other.
 
     >>> one, other = pack([[Range(1, 1, "pending", "a")], [Range(3, 4, "acknowledged")]])
     >>> joined([one, [Range(5, 5, "pending", "a")], other]) == [*one, Range(5, 5, "pending", "a"), *other]

@@ -1,8 +1,6 @@
-"""Positions as few bytes, as rows and requests have them.
+"""Positions in few bytes, for rows and requests: differences as varints (Protocol Buffers').
 
-What a delivery says of a due lane (which entries came due), of chunked messages (where each begins and ends) and of
-stretches is the same encoding: differences, as varints (Protocol Buffers'). Not a rule of Pulsar's, which keeps such
-ranges in memory or as protobuf messages.
+Deliveries use it for due entries, chunked messages and stretches. It is not a rule of Pulsar's.
 """
 
 import base64
@@ -15,8 +13,8 @@ from pulsar_spark.protocol.positions import Positions, as_array
 
 
 def packed(positions: np.ndarray) -> bytes:
-    """Positions in the order given, as few bytes: each as its difference to the one before, zigzag, as a varint
-    (Protocol Buffers' encoding). Entries that came due in the order of their positions take a byte each.
+    """Positions in the given order: the zigzag varint of each difference to the one before. Entries due in the order
+    of their positions take a byte each.
 
     >>> packed(np.array([300, 301, 302, 9])), unpacked(packed(np.array([300, 301, 302, 9]))).tolist()
     (b'\\xd8\\x04\\x02\\x02\\xc9\\x04', [300, 301, 302, 9])
@@ -54,7 +52,7 @@ def unpacked(data: bytes) -> np.ndarray:
 
 
 def packed_pairs(firsts: np.ndarray, lasts: np.ndarray) -> bytes | None:
-    """Where chunked messages begin and end, which may lie between each other, likewise; None of none.
+    """First and last positions of chunked messages, which may interleave, packed; None if empty.
 
     >>> unpacked_pairs(packed_pairs(np.array([3, 4]), np.array([9, 6]))), unpacked_pairs(None)
     ([(3, 9), (4, 6)], [])
@@ -63,12 +61,12 @@ def packed_pairs(firsts: np.ndarray, lasts: np.ndarray) -> bytes | None:
 
 
 def unpacked_pairs(data: bytes | None) -> list[tuple[int, int]]:
-    """The pairs of such bytes, in their order; none of None."""
+    """The pairs in *data*, in order; none in None."""
     return list(map(tuple, unpacked(data).reshape(-1, 2).tolist())) if data else []
 
 
 def packed_stretches(stretches: Positions | None) -> bytes | None:
-    """Stretches of positions, likewise; None of none.
+    """Stretches of positions, packed; None if empty.
 
     >>> list(unpacked_stretches(packed_stretches(Positions([(3, 9), (20, 20)]))))
     [(3, 9), (20, 20)]
@@ -77,12 +75,12 @@ def packed_stretches(stretches: Positions | None) -> bytes | None:
 
 
 def unpacked_stretches(data: bytes | None) -> Positions:
-    """The stretches of such bytes; none of None."""
+    """The stretches in *data*; none in None."""
     return Positions(unpacked_pairs(data))
 
 
 def named(positions: np.ndarray) -> str:
-    """Positions as the property :data:`~pulsar_spark.protocol.delays.POSITIONS` has them.
+    """Positions in the format of the property :data:`~pulsar_spark.protocol.delays.POSITIONS`.
 
     >>> named(np.array([3, 9, 4])), named_positions(named(np.array([3, 9, 4]))).tolist()
     ('BgwJ', [3, 9, 4])
@@ -91,7 +89,7 @@ def named(positions: np.ndarray) -> str:
 
 
 def named_positions(text: str) -> np.ndarray:
-    """The positions of such a property; :class:`InvalidMessage` for what is none."""
+    """The positions in such a property; :class:`InvalidMessage` if it is invalid."""
     try:
         return unpacked(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError) as wrong:

@@ -1,22 +1,17 @@
-"""Permits: how many messages a consumer asks the broker for on one topic partition, and when.
+"""Permits: how many messages a consumer requests on one topic partition, and when.
 
-Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. On connecting the client asks for a queue full;
-from then on for what has left the queue, whenever that is half the queue size or more. A message that is dropped unseen
-leaves it too. Without a queue (size 0) there is one permit a call that waits, and a message that is not shown to it
-gives its permit back.
+Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. On connecting the client requests a queue
+full; then the number of messages that left the queue, once that is half the queue size. Dropped messages count too.
+With queue size 0, each waiting call has one permit, and a message not shown to it returns its permit.
 
-**A queue that grows.** A queue a round is all that a consumer can get, so one that takes messages faster than its
-queue size a round would wait most of the time. Its queue grows fourfold, up to ``most``, when a round brings half of it
-or more and finds it empty, a queue full having been taken since it grew last. Larger than two seconds' worth of what is
-taken is too large: it shrinks back, to no less than the size asked for, by asking for less, or by giving back what
-waits unseen (see :meth:`Permits.too_many`), so that others can have it. What is taken is judged where there was
-something to take: a consumer that waits for a slow round keeps its queue. Source: PIP-74,
-ConsumerBase.expectMoreIncomingMessages and ConsumerImpl.updateAutoScaleReceiverQueueHint, where an empty queue doubles
-that was full before, and shrinks when memory runs short; here what waits takes none.
+**A queue that grows.** A consumer gets one queue per round, so a fast one needs a longer queue. The queue grows
+fourfold, up to ``most``, if a round brings at least half of it and finds it empty, and a queue full was taken since
+it last grew. It shrinks to two seconds' worth of the taken messages, at least the requested size, by requesting
+less or returning unseen messages (:meth:`Permits.too_many`). A consumer that waits for a slow round keeps its
+queue. Source: PIP-74, ConsumerBase.expectMoreIncomingMessages and ConsumerImpl.updateAutoScaleReceiverQueueHint,
+which double and shrink by memory.
 
-A queue that is as large as it may be is all there is to be quick with, so what has left it is asked for with whatever
-else is said to the broker, before it is half of it (see :meth:`Permits.along`): a round that begins for an
-acknowledgement or for something given back then has them already.
+At its largest size, the queue requests permits early, with any other request (:meth:`Permits.along`).
 """
 
 GROWTH = 4
@@ -28,7 +23,7 @@ IDLE_LOOKS = 10
 
 
 class Permits:
-    """The count of one consumer on one topic partition; methods give the permits to ask for now. The queue has
+    """The permits of one consumer on one topic partition; methods return the permits to request now. The queue has
     *queue_size* at least and *most* at most; without *most* it does not grow.
 
     >>> permits = Permits(queue_size=4)
@@ -59,29 +54,29 @@ class Permits:
 
     @property
     def until_asked(self) -> int:
-        """The how manieth message that leaves the queue from now on is the one at which more are asked for."""
+        """After how many more messages leave the queue the next permits are requested."""
         return max(1, self.queue_size // 2 - self._used)
 
     @property
     def may_shrink(self) -> bool:
-        """Is there, or may there come, more than a queue of the size asked for?"""
+        """Is the queue, or may it become, longer than the requested size?"""
         return self.queue_size > self.least or self._debt > 0
 
     def connect(self) -> int:
-        """The broker counts from nothing: the consumer is new to it, or its cursor was moved."""
+        """Start from zero: the consumer is new to the broker, or its cursor was moved."""
         self.queue_size = self.least
         self._used = self._debt = self._taken = self._lately = 0
         return self.queue_size or self._wanted
 
     def want_one(self) -> int:
-        """A call waits; with a queue it was asked for already."""
+        """A call waits; a queue has requested its message already."""
         if self.queue_size or self._wanted:
             return 0
         self._wanted = 1
         return 1
 
     def arrive(self, messages: int, *, round_number: int, queued: int) -> int:
-        """A round brought so many, or so many more, while *queued* waited."""
+        """A round brought this many (more) *messages* while *queued* waited."""
         if round_number != self._round:
             self._round, self._brought, self._was_empty = round_number, 0, queued == 0
         self._brought += messages
@@ -93,14 +88,14 @@ class Permits:
         return self._paid(self.queue_size - before)
 
     def hand_out(self, *, is_shown: bool) -> int:
-        """One message leaves the queue, and is shown to the application or not."""
+        """One message leaves the queue, shown to the application or not."""
         if not self.queue_size and is_shown and self._wanted:
             self._wanted = 0
             return 0
         return self.take(1)
 
     def take(self, messages: int) -> int:
-        """So many leave the queue unseen."""
+        """These messages leave the queue unseen."""
         if not self.queue_size:
             return messages
         self._used += messages
@@ -109,7 +104,7 @@ class Permits:
         return self._ask()
 
     def along(self) -> int:
-        """Something else is about to be said to the broker: what may be asked for with it.
+        """Permits to add to a request that is about to be sent.
 
         >>> permits = Permits(queue_size=4, most=16)
         >>> permits.take(1), permits.along()
@@ -126,16 +121,16 @@ class Permits:
         return self._paid(used)
 
     def drop(self, messages: int) -> int:
-        """So many are dropped from the queue and will be sent again."""
+        """These messages are dropped from the queue and will be sent again."""
         return self._paid(messages) if self.queue_size else 0
 
     def refuse(self, messages: int) -> int:
-        """So many were sent and never queued; a queue that shrank does not ask for them again."""
+        """These messages were sent but not queued; a queue that shrank does not request them again."""
         return self._paid(messages) if self.queue_size else self._wanted
 
     def too_many(self, queued: int) -> int:
-        """Asked once a second, while *queued* wait: how many of them may be given back, because two seconds' worth of
-        what is taken is less than the queue, and it shrinks.
+        """How many of the *queued* messages to return, because the queue shrinks to two seconds' worth; call it once a
+        second.
 
         >>> permits = Permits(queue_size=4, most=16)
         >>> permits.queue_size, waits = 16, [0, 16, 16]
@@ -152,19 +147,20 @@ class Permits:
         return self._debt
 
     def give_back(self, messages: int) -> int:
-        """So many of what waited were given back, which may be none, and are not asked for again as far as they were
-        too many; of a queue that shrank, half may have left before."""
+        """These waiting messages (possibly none) were returned; a queue that shrank requests fewer again, perhaps at
+        once.
+        """
         return self._paid(messages) + self._ask()
 
     def _ask(self) -> int:
-        """What has left the queue, once that is half of it."""
+        """The messages that left the queue, once they are half of it."""
         if self._used < max(1, self.queue_size // 2):
             return 0
         used, self._used = self._used, 0
         return self._paid(used)
 
     def _paid(self, messages: int) -> int:
-        """What is asked for in the place of so many."""
+        """The permits to request for *messages*, after paying off the debt of a shrunk queue."""
         paid = min(self._debt, messages)
         self._debt -= paid
         return messages - paid

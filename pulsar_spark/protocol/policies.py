@@ -1,9 +1,8 @@
-"""Policies by name: which there are, which values they take, and whose holds for a topic.
+"""Policies: their names and values, and which one applies to a topic.
 
-A topic's own policy goes before its namespace's, which goes before that of the root (of :data:`BROKER`, as settings of
-``broker.conf`` are in Pulsar), which goes before the default. What the broker says of a topic or of
-itself stands among the policies too, under names that nobody can set. What the policies of expiry and quotas mean is
-said in protocol.expiry.
+A topic's policy precedes its namespace's, then the root's (:data:`BROKER`, like ``broker.conf`` in Pulsar), then
+the default. The broker's own notes are stored among the policies, under names that users cannot set.
+protocol.expiry explains policies of expiry and quotas.
 """
 
 import re
@@ -161,8 +160,7 @@ _LEAST = {
 
 
 def check_policy(name: str | None, value: str | None) -> None:
-    """:class:`InvalidConfiguration` for a policy that does not exist, or a value it cannot have; None, which removes a
-    policy, any can.
+    """:class:`InvalidConfiguration` for an unknown policy or an invalid value; None, which removes a policy, is valid.
 
     >>> check_policy("backlog_quota_policy", "drop")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -182,7 +180,7 @@ def check_policy(name: str | None, value: str | None) -> None:
 
 
 def values_of(name: str) -> str:
-    """Which values a policy takes, in words.
+    """The values a policy takes, in words.
 
     >>> values_of("ttl_check_seconds"), values_of("backlog_quota_policy")[:22]
     ('a whole number from 1 to 1000000000', 'producer_request_hold,')
@@ -193,9 +191,7 @@ def values_of(name: str) -> str:
 
 
 def most_of(name: str) -> int:
-    """The highest number a policy takes: thirty years of time, what a table can hold of bytes, of those of a message
-    what a process can, 1 where it is on or off, as many points of a ring as can be made in a moment, and Pulsar's int
-    of everything else.
+    """The highest number a policy takes, by its unit; Pulsar's int by default.
 
     >>> most_of("message_ttl_seconds"), most_of("max_consumers_per_subscription")
     (1000000000, 2147483647)
@@ -204,7 +200,7 @@ def most_of(name: str) -> int:
 
 
 def policy_owners(topic: str) -> tuple[str, str, str]:
-    """Whose policies hold for a topic, by its full name: first its own, then its namespace's, then the root's.
+    """Owners of policies for a topic's full name, by precedence: topic, namespace, root.
 
     >>> policy_owners("persistent://public/default/t")
     ('persistent://public/default/t', 'public/default', 'broker')
@@ -214,13 +210,14 @@ def policy_owners(topic: str) -> tuple[str, str, str]:
 
 
 def set_policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) -> str | None:
-    """A policy of a topic as it was set, on the topic or else on its namespace, or else for the root; None where it is
-    on none of them. *policies* are texts by owner and name."""
+    """The policy set on the topic, else on its namespace, else on the root; None without one. *policies* are texts by
+    owner and name.
+    """
     return next((policies[owner, name] for owner in policy_owners(topic) if (owner, name) in policies), None)
 
 
 def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) -> str:
-    """The same, else the default.
+    """The policy of a topic by precedence, else the default.
 
     >>> topic, name = "persistent://public/default/t", "message_ttl_seconds"
     >>> policy_text({(topic, name): "1", ("public/default", name): "2"}, topic, name)
@@ -235,7 +232,7 @@ def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) 
 
 
 def effective_text(policies: Mapping[tuple[str, str], str], owner: str, name: str) -> str:
-    """The value of a policy that applies to *owner*, which is a topic's full name, a namespace or :data:`BROKER`.
+    """The policy that applies to *owner*: a topic's full name, a namespace or :data:`BROKER`.
 
     >>> effective_text({(BROKER, "ttl_check_seconds"): "5"}, "public/default", "ttl_check_seconds")
     '5'
@@ -248,13 +245,13 @@ def effective_text(policies: Mapping[tuple[str, str], str], owner: str, name: st
 
 
 def default_text(name: str) -> str:
-    """The default of a policy, as a text."""
+    """The default of a policy, as text."""
     return str(POLICIES[name])
 
 
 def max_delay_ms(policies: Mapping[tuple[str, str], str], topic: str) -> int:
-    """By how much the deliver time of a topic's message may lie behind its publish time, 0 for no limit: messages above
-    it are refused (5.1, as in 4.x). Where deliver times do not count there is none.
+    """The largest delay from publish time to deliver time, 0 for no limit: messages above it are refused (5.1, as in
+    4.x). No limit if delayed delivery is inactive.
 
     >>> topic, limited = "persistent://public/default/t", {("public/default", DELAYED_DELIVERY_MAX_DELAY_MS): "5000"}
     >>> max_delay_ms(limited, topic), max_delay_ms({}, topic)
@@ -268,8 +265,8 @@ def max_delay_ms(policies: Mapping[tuple[str, str], str], topic: str) -> int:
 
 
 def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> int | None:
-    """The number of the round since which the messages of a topic are deduplicated; None while they are not. While the
-    topic's own policy says so, what becomes of its namespace's does not matter.
+    """The number of the round since which a topic is deduplicated; None if it is not. If the topic's own policy is on,
+    changes of its namespace's do not matter.
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on[topic, DEDUPLICATION_SINCE], on["public/default", DEDUPLICATION_SINCE] = "5", "9"
@@ -284,7 +281,7 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
 
 
 def _deduplication_since(policies: Mapping[tuple[str, str], str], owners: Sequence[str]) -> int | None:
-    """Likewise of what the first of *owners* is: the next one's policy holds where it has none."""
+    """:func:`deduplication_since` of the first of *owners*; the next one's policy applies if it has none."""
     set_by = next((owner for owner in owners if (owner, DEDUPLICATION) in policies), None)
     if set_by is None or not policy_number(DEDUPLICATION, policies[set_by, DEDUPLICATION]):
         return None
@@ -296,7 +293,7 @@ def _deduplication_since(policies: Mapping[tuple[str, str], str], owners: Sequen
 
 
 def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) -> str:
-    """Whether the messages of a topic are deduplicated, as Pulsar's stats say it (MessageDeduplication.Status).
+    """Whether a topic is deduplicated, as in Pulsar's stats (MessageDeduplication.Status).
 
     >>> deduplication_status({("public/default", DEDUPLICATION): "1"}, "persistent://public/default/t")
     'Enabled'
@@ -309,8 +306,8 @@ def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) ->
 def deduplication_marks(
     policies: Mapping[tuple[str, str], str], owner: str, value: str | None, round_number: int
 ) -> dict[str, str]:
-    """What a round notes of *owner* as its policy becomes *value*, None for removed, so that it is known since when
-    messages are deduplicated. Those that were before, because of another policy, go on.
+    """What a round stores for *owner* as its policy becomes *value* (None: removed), so that the start of
+    deduplication is known. Messages already deduplicated under another policy stay so.
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on["public/default", DEDUPLICATION_SINCE] = "5"
@@ -335,13 +332,12 @@ def deduplication_marks(
 
 
 def default_number(name: str) -> int:
-    """A policy that counts, where nobody has set it."""
+    """The default of a numeric policy."""
     return int(POLICIES[name])
 
 
 def policy_number(name: str, text: str) -> int:
-    """The number a policy was set to. One that an earlier release let through, above what the policy takes, is the
-    highest that it takes.
+    """The number a policy was set to, within its range: an earlier release allowed higher ones.
 
     >>> policy_number("message_ttl_seconds", "60"), policy_number("message_ttl_seconds", "9" * 5000)
     (60, 1000000000)

@@ -1,5 +1,4 @@
-"""What each policy does, in a few words, and in which unit it counts: so few that a policy is one line of a screen of
-80 columns, its name and default included."""
+"""The effect and unit of each policy, short enough for one line of 80 columns with name and default."""
 
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ _NAMES, _DEFAULTS = 37, 7
 
 
 class Description(NamedTuple):
-    """``unit`` is empty where the value is a name."""
+    """``unit`` is empty if the value is a name."""
 
     unit: str
     text: str
@@ -95,7 +94,7 @@ _EFFECTS = {
 
 
 def description(name: str) -> Description:
-    """What a policy is.
+    """The unit and effect of a policy.
 
     >>> description("message_ttl_seconds")
     Description(unit='s', text='then messages expire')
@@ -104,7 +103,7 @@ def description(name: str) -> Description:
 
 
 def effect(name: str) -> str:
-    """What a policy does, as sentences for a page.
+    """The effect of a policy, as sentences for a page.
 
     >>> effect("compaction_threshold")
     'A broker compacts a topic once so many bytes are not compacted. 0: never.'
@@ -113,7 +112,7 @@ def effect(name: str) -> str:
 
 
 def holds_from(name: str) -> str:
-    """From when on a policy that is set holds, as a few words.
+    """When a newly set policy starts to apply, in a few words.
 
     >>> holds_from("message_ttl_seconds"), holds_from("max_message_size")
     ('the next check', 'the next round')
@@ -126,8 +125,8 @@ def holds_from(name: str) -> str:
 
 
 def takes_effect(name: str, check_seconds: int) -> str:
-    """When a policy that is set takes effect, as the end of a text; nothing where that is at once. A broker looks every
-    *check_seconds* at those that it measures.
+    """When a newly set policy takes effect, as the end of a sentence; empty if at once. The broker checks measured
+    policies every *check_seconds*.
 
     >>> takes_effect("backlog_quota_bytes", 60)
     ', which takes effect at the next check of the broker, every 60 s (policy ttl_check_seconds)'
@@ -145,8 +144,7 @@ def takes_effect(name: str, check_seconds: int) -> str:
 
 
 def line(name: str) -> str:
-    """A policy as one line: name, default, unit and what it does; a name that is too long for its column takes the room
-    of the next.
+    """A policy as one line: name, default, unit and effect; a long name takes room of the next column.
 
     >>> print(line("message_ttl_seconds"))
     message_ttl_seconds                        0 s       then messages expire

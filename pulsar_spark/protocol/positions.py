@@ -1,7 +1,6 @@
 """Sets of positions, as disjoint ranges in order.
 
-Rule: LongPairRangeSet of ManagedCursorImpl. What requests name one by one becomes as few ranges as there are gaps,
-whatever order they come in; adding and asking take a binary search each.
+Rule: LongPairRangeSet of ManagedCursorImpl. Adding and looking up take a binary search each.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,7 +10,7 @@ import numpy as np
 
 
 def expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-    """All positions of ranges, one behind the other.
+    """All positions of ranges, one after the other.
 
     >>> expanded(np.array([3, 9]), np.array([5, 9])).tolist()
     [3, 4, 5, 9]
@@ -22,7 +21,7 @@ def expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
 
 
 def ranges_of(positions: np.ndarray | Sequence[int]) -> list[tuple[int, int]]:
-    """Positions, which ascend, as (first, last) of those that adjoin.
+    """Ascending positions as ranges (first, last).
 
     >>> ranges_of([3, 4, 5, 9]), ranges_of([])
     ([(3, 5), (9, 9)], [])
@@ -38,7 +37,7 @@ def ranges_of(positions: np.ndarray | Sequence[int]) -> list[tuple[int, int]]:
 
 
 def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Ranges (first, last) as two rows: what they begin with, and what they end with."""
+    """Ranges as two rows: first and last positions."""
     return np.array([*spans], np.int64).reshape(-1, 2).T
 
 
@@ -47,8 +46,7 @@ NEAR = 1024
 
 
 def clusters(firsts: np.ndarray, lasts: np.ndarray) -> list[tuple[int, int]]:
-    """Of ranges in order, none of which overlaps the next, the places (from, behind) of those that lie so near each
-    other that they are read in one stretch.
+    """Slices (from, to) of ordered, disjoint ranges that are near enough to be read in one stretch.
 
     >>> clusters(np.array([1, 9, 5000]), np.array([3, 9, 5001]))
     [(0, 2), (2, 3)]
@@ -67,14 +65,14 @@ def inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarra
 
 
 def overlap(firsts: np.ndarray, lasts: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Which of the ranges *firsts*..*lasts* have a position in common with any of *spans*."""
+    """Which of the ranges *firsts*..*lasts* overlap any of *spans*."""
     span_firsts, span_lasts = as_array(spans)
     begun = np.searchsorted(np.sort(span_firsts), lasts, "right")
     return begun > np.searchsorted(np.sort(span_lasts), firsts, "left")
 
 
 class Positions:
-    """Positions, given as inclusive ranges.
+    """A set of positions, made of inclusive ranges.
 
     >>> found = Positions([(5, 5), (1, 2), (3, 3)])
     >>> list(found), 4 in found, bool(found)
@@ -88,7 +86,7 @@ class Positions:
             self.add(first, last)
 
     def add(self, first: int, last: int) -> None:
-        """Add *first*..*last*; nothing where *last* is below *first*."""
+        """Add *first*..*last*; nothing if *last* is below *first*."""
         if last < first:
             return
         if not self._lasts or self._lasts[-1] < first - 1:
@@ -101,7 +99,7 @@ class Positions:
         self._firsts[begin:end], self._lasts[begin:end] = [first], [last]
 
     def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """What of *first*..*last* is missing, as ranges in order.
+        """The missing parts of *first*..*last*, as ranges in order.
 
         >>> list(Positions([(2, 3), (6, 9)]).gaps(0, 7))
         [(0, 1), (4, 5)]

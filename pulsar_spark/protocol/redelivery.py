@@ -1,7 +1,7 @@
-"""Redelivery backoff: how long an entry waits before it comes again, by how often it came again before.
+"""Redelivery backoff: how long an entry waits before it comes again, by its redelivery count.
 
-Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17): the first wait is the shortest, each further one is the
-multiplier times as long, whole milliseconds, up to the longest. The count is the one the message carries.
+Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17): each wait is the multiplier times the one before, in whole
+milliseconds, up to the longest.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""What the properties of a request say: yes or no, and whole numbers, refused by name where they say neither.
-
-Requests carry texts only, as Pulsar's commands carry fields; each text is read here and nowhere else.
-"""
+"""Reads booleans and whole numbers from the properties of a request, which are texts; errors name the property."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +10,7 @@ MOST = 10**15
 
 
 def is_said(properties: Mapping[str, str], name: str) -> bool:
-    """Whether a property says "true"; without it no.
+    """Whether a property is "true"; False without it.
 
     >>> is_said({"force": "true"}, "force"), is_said({}, "force")
     (True, False)
@@ -33,8 +30,7 @@ def number_in(
     least: int = -MOST,
     most: int = MOST,
 ) -> int:
-    """A property that is a number from *least* to *most*; *default* where it is not given. Errors say that it is one
-    *of* that kind of request.
+    """A property from *least* to *most*; *default* if it is absent. Errors name the request it belongs to (*of*).
 
     >>> number_in({"batch_index": "3"}, "batch_index", of="reconsume_later", least=0)
     3

@@ -1,10 +1,9 @@
 """Routing: which partition of a topic a producer's message goes to.
 
-Rules: RoundRobinPartitionMessageRouterImpl and SinglePartitionMessageRouterImpl, semantics golden g1 and g2. A message
-with a partition key goes to hash(key) modulo partitions, whatever the routing mode; the ordering key plays no part.
-Without a key round robin takes the next partition per message, or with batching stays on one partition for a slice of
-time, so that batches fill; the single-partition mode keeps to one partition. Which partition a round robin starts at,
-or a single-partition producer picks, is a random choice of the producer's: here it is an argument.
+Rules: RoundRobinPartitionMessageRouterImpl and SinglePartitionMessageRouterImpl, semantics golden g1 and g2. A
+message with a partition key goes to hash(key) modulo partitions in every mode; the ordering key does not count.
+Without a key, round robin changes the partition per message, or per time slice when batching. The producer chooses
+the random start.
 """
 
 from collections.abc import Callable
@@ -30,7 +29,7 @@ Scheme = HashingScheme | Literal["Murmur3_32Hash", "BoostHash", "JavaStringHash"
 
 
 def key_hash(key: str, scheme: HashingScheme) -> int:
-    """The 31-bit hash of a partition key's text (for a key given as bytes: its base64 text).
+    """The 31-bit hash of a partition key's text (of its base64 text for a key of bytes).
 
     >>> key_hash("key1", HashingScheme.JavaStringHash), key_hash("key1", HashingScheme.Murmur3_32Hash)
     (3288498, 462881061)
@@ -61,22 +60,22 @@ def partition_for_key(key: str, partitions: int, hashing_scheme: Scheme = Hashin
 
 
 class SinglePartitionRouter:
-    """Every message without a key to *partition*."""
+    """Routes every message without a key to *partition*."""
 
     def __init__(self, partition: int, *, scheme: HashingScheme = HashingScheme.BoostHash):
         self._partition = partition
         self._scheme = scheme
 
     def partition(self, key: str | None, partitions: int) -> int:
-        """The partition for the next message; *key* None where it has none."""
+        """The partition for the next message; *key* None without one."""
         return self._partition if key is None else partition_for_key(key, partitions, self._scheme)
 
 
 class RoundRobinRouter:
-    """Messages without a key to the partitions in turn, starting at *start*.
+    """Routes messages without a key to the partitions in turn, from *start* on.
 
-    With *clock_ms*, the clock of a producer that batches, the turn changes when the clock enters another slice of
-    *switch_ms* (at least 1 ms) counted from 0, instead of with every message. Messages with a key do not move the turn.
+    With *clock_ms*, the clock of a batching producer, the partition changes every *switch_ms* (at least 1 ms)
+    instead of per message. Messages with a key do not change it.
 
     >>> router = RoundRobinRouter(start=1)
     >>> [router.partition(None, 3) for _ in range(4)]
@@ -98,7 +97,7 @@ class RoundRobinRouter:
         self._turns = count(start)
 
     def partition(self, key: str | None, partitions: int) -> int:
-        """The partition for the next message; *key* None where it has none."""
+        """The partition for the next message; *key* None without one."""
         if key is not None:
             return partition_for_key(key, partitions, self._scheme)
         turn = next(self._turns) if self._clock_ms is None else self._clock_ms() // self._switch_ms + self._start

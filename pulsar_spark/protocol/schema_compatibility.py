@@ -1,14 +1,13 @@
-"""Which schemas a topic takes beside those it keeps.
+"""Which schemas a topic accepts beside those it keeps.
 
 Rules: Pulsar's ``SchemaCompatibilityStrategy``, ``SchemaRegistryServiceImpl`` (putSchemaIfAbsent,
-checkConsumerCompatibility) and PIP-44. BACKWARD: the new schema reads what the old one wrote; FORWARD: the old one
-reads what the new one writes; FULL: both. A producer's schema is held against the latest that the topic keeps, or
-against all of them (``..._TRANSITIVE``); a consumer's must be able to read the latest, and with BACKWARD_TRANSITIVE
-and FULL_TRANSITIVE fit all. Schemas of AVRO and of JSON are definitions of Avro, and its rules decide; of
-PROTOBUF_NATIVE the message must be the same; of other types any two fit. Types never change, except with
-ALWAYS_COMPATIBLE, which looks at nothing. UNDEFINED means what the namespace, or else the default, says.
+checkConsumerCompatibility) and PIP-44. BACKWARD: the new schema reads the old one's messages; FORWARD: the reverse;
+FULL: both. A producer's schema is compared with the latest, or with all (``..._TRANSITIVE``). A consumer's must
+read the latest; with BACKWARD_TRANSITIVE and FULL_TRANSITIVE it must fit all. Avro's rules decide on AVRO and JSON;
+PROTOBUF_NATIVE needs the same message; other types always fit. Types never change, except with ALWAYS_COMPATIBLE.
+UNDEFINED means the namespace's strategy, or the default.
 
-Ours: with ALWAYS_INCOMPATIBLE a consumer may have a schema that the topic keeps, as a producer may.
+Ours: with ALWAYS_INCOMPATIBLE a consumer may use a schema that the topic keeps, as a producer may.
 """
 
 import json
@@ -33,7 +32,7 @@ _CONSUMERS_WITH_ALL = ("BACKWARD_TRANSITIVE", "FULL_TRANSITIVE", _NEVER)
 
 
 def strategy_of(policies: Mapping[tuple[str, str], str], topic: str) -> str:
-    """The strategy that holds for a topic, by its full name; *policies* are texts by owner and name.
+    """The strategy of a topic, by its full name; *policies* are texts by owner and name.
 
     >>> topic, name = "persistent://public/default/t", SCHEMA_COMPATIBILITY_STRATEGY
     >>> strategy_of({(topic, name): "UNDEFINED", ("public/default", name): "FORWARD"}, topic), strategy_of({}, topic)
@@ -44,17 +43,17 @@ def strategy_of(policies: Mapping[tuple[str, str], str], topic: str) -> str:
 
 
 def takes_new_schemas(policies: Mapping[tuple[str, str], str], topic: str) -> bool:
-    """Whether producers and consumers may bring a schema that the topic does not keep (is_allow_auto_update_schema)."""
+    """Whether producers and consumers may add schemas to the topic (is_allow_auto_update_schema)."""
     return policy_text(policies, topic, ALLOW_AUTO_UPDATE_SCHEMA) != "0"
 
 
 def wants_schemas(policies: Mapping[tuple[str, str], str], topic: str) -> bool:
-    """Whether a topic that keeps a schema refuses producers without one (schema_validation_enforced)."""
+    """Whether a topic with a schema refuses producers without one (schema_validation_enforced)."""
     return policy_text(policies, topic, SCHEMA_VALIDATION_ENFORCED) != "0"
 
 
 def invalid(info: SchemaInfo) -> str | None:
-    """Why a topic cannot keep such a schema; None where it can."""
+    """Why a topic cannot keep such a schema; None if it can."""
     try:
         _compared(info)
     except InvalidDefinition as wrong:
@@ -63,7 +62,7 @@ def invalid(info: SchemaInfo) -> str | None:
 
 
 def is_same_schema(one: SchemaInfo, other: SchemaInfo) -> bool:
-    """Whether two schemas are one version: of the same type, and of the same meaning however it is written.
+    """Whether two schemas are one version: same type and meaning, however they are written.
 
     >>> def avro(text): return SchemaInfo(SchemaType.AVRO, "AVRO", text)
     >>> is_same_schema(avro('{"type": "int"}'), avro('"int"')), is_same_schema(avro('"int"'), avro('"long"'))
@@ -75,7 +74,7 @@ def is_same_schema(one: SchemaInfo, other: SchemaInfo) -> bool:
 
 
 def refusal(kept: Sequence[SchemaInfo], new: SchemaInfo, strategy: str) -> str | None:
-    """Why *new* does not fit those that a topic keeps, oldest first; None where it does.
+    """Why *new* does not fit the schemas *kept* by a topic, oldest first; None if it does.
 
     >>> def json(text): return SchemaInfo(SchemaType.JSON, "JSON", text)
     >>> refusal([json('"int"')], json('"long"'), "BACKWARD")
@@ -89,7 +88,7 @@ def refusal(kept: Sequence[SchemaInfo], new: SchemaInfo, strategy: str) -> str |
 
 
 def consumer_refusal(kept: Sequence[SchemaInfo], new: SchemaInfo, strategy: str) -> str | None:
-    """Why a consumer may not read a topic that keeps these with *new*; None where it may."""
+    """Why a consumer may not read a topic that keeps these schemas with *new*; None if it may."""
     if strategy == _ALWAYS:
         return None
     if strategy not in _CONSUMERS_WITH_ALL:
@@ -125,7 +124,7 @@ def _parsed(definition: str) -> AvroType:
 
 
 def _compared(info: SchemaInfo) -> object:
-    """What of a definition counts when two are compared; :class:`InvalidDefinition` where there is no such thing."""
+    """The part of a definition that counts in comparisons; :class:`InvalidDefinition` if it has none."""
     if info.schema_type() in _OF_AVRO:
         return canonical(_parsed(info.schema()))
     if info.schema_type() is SchemaType.PROTOBUF_NATIVE:

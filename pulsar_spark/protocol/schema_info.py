@@ -1,7 +1,7 @@
-"""What a schema says of itself: its type, its name and its definition as text.
+"""The description of a schema: its type, name and definition.
 
-Types and their numbers are those of Pulsar's ``SchemaType``. A topic keeps the schemas whose type says how bytes become
-values; of bytes as they are, and of those that only ask for whatever the topic has, there is nothing to keep.
+Types have the numbers of Pulsar's ``SchemaType``. Topics keep schemas whose type tells how bytes become values; not
+those of plain bytes, or of "whatever the topic has".
 """
 
 from pulsar_spark.protocol.numbered import Numbered

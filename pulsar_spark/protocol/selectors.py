@@ -1,10 +1,10 @@
 """Who owns which sticky-key hashes: Pulsar's selectors of Key_Shared, as values.
 
-A selector is made again by each join and leave; :meth:`~Selector.owned` gives its ranges as rows. Rules: semantics
-2.24-2.30 and 0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector and
-HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and what 4.0 made of them in PIP-379).
+Each join and leave makes a new selector; :meth:`~Selector.owned` gives its ranges. Rules: semantics 2.24-2.30 and
+0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector and
+HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and PIP-379 for 4.0).
 
-Consumers are told apart by id and, on a ring, named: consumers of one name stand on the same points before 4.0.
+Consumers are distinguished by id. Before 4.0, consumers of one name share their points on a ring.
 """
 
 from bisect import bisect_left
@@ -22,7 +22,7 @@ POINTS = 100
 
 
 class Member(NamedTuple):
-    """A consumer as selectors know it; *ranges* are the sticky ranges it asks for, as (start, end)."""
+    """A consumer as selectors know it; *ranges* are the sticky ranges it requests, as (start, end)."""
 
     consumer_id: str
     name: str = ""
@@ -30,23 +30,23 @@ class Member(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What people know it by."""
+        """Its name in errors."""
         return self.name or self.consumer_id
 
 
 class Selector(Protocol):
-    """What all selectors do."""
+    """The interface of selectors."""
 
     axis: Axis
 
     def joined(self, member: Member) -> Self:
-        """With the consumer; :class:`ConsumerAssignError`, and nothing changed, where it cannot be given ranges."""
+        """Add the consumer; :class:`ConsumerAssignError`, with nothing changed, if it cannot get ranges."""
 
     def left(self, consumer_id: str) -> Self:
-        """Without the consumer; the same where it is not there."""
+        """Remove the consumer, if it is there."""
 
     def owned(self) -> list[OwnedRange]:
-        """Who owns what, in order of start."""
+        """The owned ranges, in order of start."""
 
 
 def select(selector: Selector, hash_code: int) -> str | None:
@@ -56,8 +56,8 @@ def select(selector: Selector, hash_code: int) -> str | None:
 
 @dataclass(frozen=True)
 class AutoSplit:
-    """Hash-range auto split: a newcomer takes the lower half of the biggest range, the lowest one of equals; who leaves
-    gives its range to the right neighbour, the last of all to the left one.
+    """Hash-range auto split: a newcomer takes the lower half of the biggest range (the lowest of equals). A leaving
+    consumer's range goes to the right neighbour, the last range to the left one.
 
     ``borders`` are (inclusive upper end, consumer) in order; the first range begins at 0.
 
@@ -100,10 +100,10 @@ class AutoSplit:
 
 @dataclass(frozen=True)
 class ConsistentHashing:
-    """Consistent hashing as before 4.0, which is the default: a hash belongs to the first point of the ring at or
-    behind it, else to the ring's first.
+    """Consistent hashing before 4.0, the default: a hash belongs to the first point at or after it, else to the ring's
+    first.
 
-    Point i of a consumer is the hash of ``name NUL i``. Consumers that share a point share its hashes: sorted by name,
+    Point i of a consumer is the hash of ``name NUL i``. Consumers on one point share its hashes: sorted by name,
     the one at ``hash % count`` owns a hash.
     """
 
@@ -133,10 +133,11 @@ class ConsistentHashing:
 
 @dataclass(frozen=True)
 class ConsistentHashing4:
-    """Consistent hashing as from 4.0 (PIP-379): points are slots 1 to 65535, and each has one owner, who came first.
+    """Consistent hashing from 4.0 on (PIP-379): points are slots 1 to 65535, and the first consumer on a point owns
+    it.
 
-    Point i of a consumer is the slot of ``name NUL index NUL i``; the index is the lowest that no other consumer of
-    that name has. ``members`` are (index, consumer) in order of joining.
+    Point i of a consumer is the slot of ``name NUL index NUL i``; the index is the lowest free one among consumers
+    of that name. ``members`` are (index, consumer) in order of joining.
     """
 
     members: tuple[tuple[int, Member], ...] = ()
@@ -162,7 +163,7 @@ class ConsistentHashing4:
         )
 
     def holder(self, point: int) -> str | None:
-        """Whose a point of the ring is; None where none is."""
+        """The owner of a point of the ring, or None."""
         at = bisect_left(self.ring, (point,))
         return self.ring[at][1] if at < len(self.ring) and self.ring[at][0] == point else None
 
@@ -172,10 +173,10 @@ class ConsistentHashing4:
 
 @dataclass(frozen=True)
 class Sticky:
-    """Ranges that consumers ask for. None may overlap those of others, nor, as from 4.0, the consumer's own.
+    """Ranges that consumers request. None may overlap another consumer's or, from 4.0 on, another of its own.
 
-    Before 4.0 a slot is owned where the nearest borders on both sides, of whatever ranges, are one consumer's, so a
-    hole between two of its ranges is its own too; *is_exact* is the rule from 4.0 on: the ranges and nothing else.
+    Before 4.0 a consumer also owns a slot if the nearest borders on both sides are its own, so it owns holes
+    between its ranges. *is_exact* is the rule from 4.0 on: the ranges alone.
     """
 
     members: tuple[Member, ...] = ()
@@ -195,8 +196,9 @@ class Sticky:
         return replace(self, members=(*self.members, member))
 
     def _require_apart(self, member: Member) -> None:
-        """In order of start, the range that reaches farthest, of the newcomer's and of the others', tells whether one
-        overlaps."""
+        """In order of start, compare each range with the farthest-reaching ones before it: the newcomer's and the
+        others'.
+        """
         asked = [(*pair, True, member.label) for pair in member.ranges]
         held = [(*pair, False, other.label) for other in self.members for pair in other.ranges]
         farthest: dict[bool, tuple[int, int, bool, str]] = {}
@@ -231,7 +233,7 @@ class Sticky:
 
 
 def ring_points(name: str, points: int = POINTS) -> list[int]:
-    """A consumer's points on the ring of before 4.0, in order of their numbers.
+    """A consumer's points on the ring before 4.0, in order of their numbers.
 
     >>> ring_points("consumer1", 2)
     [1656011842, 1914695766]
@@ -240,7 +242,7 @@ def ring_points(name: str, points: int = POINTS) -> list[int]:
 
 
 def points_of_index(name: str, index: int, points: int, axis: Axis) -> list[int]:
-    """A consumer's points on the ring from 4.0 on, unless somebody else has them.
+    """A consumer's points on the ring from 4.0 on, including those that others own.
 
     >>> points_of_index("consumer1", 0, 2, SLOTS_FROM_ONE)
     [60442, 18366]
@@ -249,7 +251,7 @@ def points_of_index(name: str, index: int, points: int, axis: Axis) -> list[int]
 
 
 def _arcs(ring: dict[int, list[str]], axis: Axis) -> list[OwnedRange]:
-    """From each point back to behind the point before it; what lies behind the last one is the first one's."""
+    """Each point's range from after the point before it; the range after the last point belongs to the first."""
     points = sorted(ring)
     if not points:
         return []

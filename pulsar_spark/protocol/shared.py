@@ -1,12 +1,9 @@
-"""Shared: the order in which the consumers of a subscription are offered entries.
+"""Shared: the order in which consumers of a subscription are offered entries.
 
-Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14 and
-2.15. The list is in joining order; it is sorted by priority level, stably, when a consumer joins with a better priority
-than the one before it. Each pick serves the best priority that has an available consumer; inside a level picks go round
-robin, from where they stopped.
-
-A round picks many entries at once, so the walk round a level is two laps, and each round starts one consumer further
-(0.28: run lengths are ours). Which consumer is available and how much it takes is the plan's (transforms.turns).
+Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14
+and 2.15. Each pick serves the best priority level with an available consumer, round robin within the level. A round
+picks many entries at once, so it goes twice round a level, and each round starts one consumer later (0.28: run
+lengths are ours). transforms.turns decides availability and amounts.
 """
 
 from collections.abc import Sequence
@@ -27,7 +24,7 @@ LAPS = (0, 1)
 
 
 class Turn(NamedTuple):
-    """One lap of one consumer, who shares its level with so many *peers* (itself included)."""
+    """One lap of one consumer; *peers* share its level, itself included."""
 
     consumer: InLine
     lap: int
@@ -35,10 +32,7 @@ class Turn(NamedTuple):
 
 
 def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:
-    """*consumers* in the order of the dispatcher's list.
-
-    Joining in turn with a stable sort at every better newcomer, and joining at the end otherwise, always comes to: by
-    priority level, then by joining.
+    """*consumers* by priority level, then by joining: the result of Pulsar's stable sorts on joining.
 
     >>> from pulsar_spark.protocol.failover import Consumer
     >>> [c.name for c in dispatch_order([Consumer("1", "a", 1, 0), Consumer("2", "b", 0, 1), Consumer("3", "c", 1, 2)])]
@@ -48,8 +42,8 @@ def dispatch_order(consumers: Sequence[AnyConsumer]) -> list[AnyConsumer]:
 
 
 def turns(consumers: Sequence[AnyConsumer], *, start: int) -> list[Turn]:
-    """The turns of *consumers* in order of service: level by level, twice round each, beginning at its *start*-th
-    consumer, counted round.
+    """The turns of *consumers* in order of service: level by level, twice round each, from its *start*-th consumer
+    (modulo their number) on.
 
     >>> from pulsar_spark.protocol.failover import Consumer
     >>> three = [Consumer("1", "a", 0, 0), Consumer("2", "b", 0, 1), Consumer("3", "c", 1, 2)]

@@ -1,10 +1,9 @@
-"""Keys and their hashes: the sticky key of an entry, and the hashes that producers route by.
+"""Sticky keys of entries and their hash, and the hashes by which producers route.
 
-Rules: semantics 2.21-2.23 and 0.1. A sticky key is the ordering key if there is one, even an empty one, else the
-partition key (decoded where it was sent as base64), else the bytes ``NONE_KEY``. Its hash is Murmur3 (x86, 32 bits,
-seed 0) with the sign bit cleared; where that lies among the ranges of consumers is said by protocol.hash_ranges. Java
-and C++ clients have hashes of their own for routing: Java's ``String.hashCode`` and Boost's ``hash<std::string>``; the
-last depends on Boost's version, this is the 64-bit one that the wheels of the ``pulsar`` package are built with.
+Rules: semantics 2.21-2.23 and 0.1. A sticky key is the ordering key, even an empty one; else the partition key
+(decoded from base64 if sent so); else the bytes ``NONE_KEY``. Its hash is Murmur3 (x86, 32 bits, seed 0) without
+the sign bit. Routing uses Java's ``String.hashCode`` or Boost's ``hash<std::string>``; the latter depends on
+Boost's version: this is the 64-bit one in the ``pulsar`` package's wheels.
 """
 
 import base64
@@ -44,9 +43,9 @@ def sticky_key(
     is_base64: bool | None = False,
     is_ordering_key_base64: bool | None = False,
 ) -> bytes:
-    """The bytes Key_Shared hashes. *partition_key* is a text, or that in UTF-8; *is_base64* says that it is one for
-    bytes, whose padding may be left out, as Java's decoder has it, *is_ordering_key_base64* the same of the other. Bad
-    base64 counts as no key.
+    """The bytes that Key_Shared hashes. *partition_key* is text or its UTF-8 bytes. *is_base64* and
+    *is_ordering_key_base64* mark keys in base64, with or without padding, as Java decodes them. Invalid base64
+    counts as no key.
 
     >>> sticky_key("k"), sticky_key("k", ordering_key=b""), sticky_key(None), sticky_key("AQI=", is_base64=True)
     (b'k', b'', b'NONE_KEY', b'\\x01\\x02')
@@ -60,8 +59,7 @@ def sticky_key(
 
 
 def bytes_of(text: bytes) -> bytes:
-    """The bytes that a key in base64 stands for, whose padding may be left out, and is whole where it is not;
-    ``NONE_KEY`` where it is no base64."""
+    """The bytes of a key in base64, with all its padding or none; ``NONE_KEY`` if it is invalid."""
     padded = text if b"=" in text else text + b"=" * (-len(text) % 4)
     if len(padded) % 4 or padded.endswith(b"==="):
         return NONE_KEY  # Python's decoder takes padding behind a whole group, Java's does not
@@ -84,9 +82,9 @@ def java_string_hash(key: str) -> int:
 
 
 def boost_hash(key: bytes) -> int:
-    """Boost's 64-bit hash of a string, cut to 31 bits: what the C++ and Python clients route by unless told otherwise.
+    """Boost's 64-bit hash of a string, cut to 31 bits: the default routing hash of C++ and Python clients.
 
-    Eight bytes at a time, low byte first, the remainder (possibly none) padded with zeros, are mixed by a 64 x 64 bit
+    Eight bytes at a time, low byte first, the rest padded with zeros (possibly all), are mixed by a 64 x 64 bit
     product folded in half.
 
     >>> boost_hash(b"key-0") % 4, boost_hash(b"key-10") % 4

@@ -1,4 +1,4 @@
-"""Suggestions for names that do not exist ("did you mean"), for the ends of errors' texts."""
+"""Suggestions ("did you mean") for errors about unknown names."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _MOST_NAMED = 3
 
 
 def close_names(name: str, known: Iterable[str]) -> list[str]:
-    """The *known* names that are similar to *name*, the closest first, whatever their case.
+    """The *known* names similar to *name*, ignoring case, closest first.
 
     >>> close_names("fligths", ["flights", "orders", "Flight"])
     ['flights', 'Flight']
@@ -26,7 +26,7 @@ def close_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """The end of an error's text that suggests *names*; empty without any.
+    """The end of an error that suggests *names*; empty without any.
 
     >>> did_you_mean(["flights"]), did_you_mean([])
     ("; did you mean 'flights'?", '')
@@ -38,7 +38,7 @@ def did_you_mean(names: Iterable[str]) -> str:
 
 
 def no_subscription(topic: str, subscription: str, known: Iterable[str]) -> SubscriptionNotFound:
-    """The refusal where a *topic* that has the *known* subscriptions has none of that name.
+    """The error for a missing subscription of *topic*, which has the *known* ones.
 
     >>> str(no_subscription("persistent://public/default/t", "biling", ["billing"])).partition("list ")[2]
     "t' shows; did you mean 'billing'?"

@@ -1,14 +1,11 @@
-"""Names: ``persistent://tenant/namespace/topic``, with Pulsar's short forms and the ``-partition-N`` suffix, and those
-of subscriptions and consumers.
+"""Names of topics (``persistent://tenant/namespace/topic``, short forms, ``-partition-N``), subscriptions and
+consumers.
 
 Rule: TopicName and NamedEntity of Apache Pulsar. A short name ``topic`` is ``persistent://public/default/topic``;
-``tenant/namespace/topic`` gets the scheme. Tenants and namespaces keep to NamedEntity's ASCII letters; a local name may
-hold anything but ``/``, as long as it is not blank. Left out: non-persistent topics (nothing here lives outside a
-table) and the old four-part names with a cluster, which is what a further ``/`` makes of a name.
+``tenant/namespace/topic`` gets the scheme. Tenants and namespaces use NamedEntity's ASCII letters; a local name may
+contain anything but ``/`` and is not blank. Left out: non-persistent topics and old four-part names with a cluster.
 
-Subscriptions, consumers and producers may be called anything that can be sent: PersistentTopic refuses a subscription
-that is blank or has a name of its own cursors, and no more than that. Names get into paths only as the layout encodes
-them, so none can leave the root, hide or be mistaken for another. Ours are the bounds of their lengths.
+A subscription may not be blank or have a reserved name, as in PersistentTopic. Limits of length are ours.
 """
 
 import re
@@ -29,7 +26,7 @@ _PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<index>0|[1-9][0-9]{0,8})", 
 
 
 class TopicName(NamedTuple):
-    """A parsed name; ``str()`` gives the full form back."""
+    """A parsed name; ``str()`` gives the full form."""
 
     tenant: str
     namespace: str
@@ -60,14 +57,14 @@ class TopicName(NamedTuple):
 
 
 def check_name(what: str, name: str) -> str:
-    """*name* if it is a valid NamedEntity of at most 200 characters; else :class:`InvalidTopicName`."""
+    """Return *name* if it is a valid NamedEntity of at most 200 characters; else :class:`InvalidTopicName`."""
     if not isinstance(name, str) or not _NAMED_ENTITY.fullmatch(name) or name in (".", ".."):
         raise InvalidTopicName(f"{what} {shown(name)} is not a valid name: use letters, digits and - = : . _")
     return _checked_length(what, name, MAX_NAME_LENGTH)
 
 
 def check_own_name(what: str, name: str) -> str:
-    """*name* if a consumer may be called so; else :class:`InvalidTopicName`."""
+    """Return *name* if it is valid for a consumer; else :class:`InvalidTopicName`."""
     if not isinstance(name, str):
         raise InvalidTopicName(f"{what} {shown(name)} is not a valid name: give a text")
     _check_can_be_sent(what, name)
@@ -75,7 +72,7 @@ def check_own_name(what: str, name: str) -> str:
 
 
 def check_subscription(name: str, what: str = "subscription") -> str:
-    """*name* if a subscription may have it; else :class:`InvalidTopicName`.
+    """Return *name* if it is valid for a subscription; else :class:`InvalidTopicName`.
 
     >>> check_subscription("billing / 2024 %")
     'billing / 2024 %'
@@ -114,7 +111,7 @@ def _checked_length(what: str, name: str, most: int) -> str:
 
 
 def parse_topic_name(name: str) -> TopicName:
-    """The topic *name* stands for, in any of Pulsar's spellings; :class:`InvalidTopicName` otherwise.
+    """Parse a topic name in any of Pulsar's spellings; :class:`InvalidTopicName` if it is invalid.
 
     >>> str(parse_topic_name("acme/billing/orders"))
     'persistent://acme/billing/orders'
@@ -140,7 +137,7 @@ def parse_topic_name(name: str) -> TopicName:
 
 
 def parse_namespace(name: str) -> tuple[str, str]:
-    """``tenant/namespace`` as a pair; :class:`InvalidTopicName` otherwise."""
+    """``tenant/namespace`` as a pair; :class:`InvalidTopicName` if it is invalid."""
     parts = name.split("/") if isinstance(name, str) else []
     if len(parts) != 2:
         raise InvalidTopicName(f"namespace {shown(name)} is not of the form 'tenant/namespace'")

@@ -1,8 +1,8 @@
 """Topic patterns: a regular expression for topics of one namespace.
 
-Rule: ``TopicsPattern`` and ``NamespaceService.getListOfTopics`` of Apache Pulsar. The pattern is written as a topic's
-name is, in any of its spellings, and its tenant and namespace are no pattern; it fits a topic whose whole name, without
-``persistent://``, it matches. A partitioned topic is one topic.
+Rule: ``TopicsPattern`` and ``NamespaceService.getListOfTopics`` of Apache Pulsar. A pattern has any spelling of a
+topic's name; its tenant and namespace are literal. It must match the whole name without ``persistent://``. A
+partitioned topic is one topic.
 """
 
 import re
@@ -51,7 +51,7 @@ class TopicPattern:
             ) from wrong
 
     def fitting(self, names: Iterable[TopicName]) -> list[TopicName]:
-        """Those of the *names* that it fits."""
+        """The *names* that match."""
         return [
             name
             for name in names

@@ -1,12 +1,10 @@
-"""The broker's limit of unacknowledged messages, and which subscriptions it holds back.
+"""The broker's limit of unacknowledged messages, and which subscriptions it blocks.
 
-Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages; semantics
-4.5. When all that Shared subscriptions have unacknowledged reaches the limit, the broker is blocked: those that hold
-more than their share of the limit get no new entries, only what comes again. One of them goes on when it falls below
-half of its share, all go on when the sum falls below half of the limit.
+Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages;
+semantics 4.5. When unacknowledged messages of all Shared subscriptions reach the limit, those above their share get
+redeliveries only. A subscription continues below half of its share, all continue below half of the limit.
 
-Left out: Pulsar's timer of 30 s, because a round looks at what it leaves behind; what it finds holds from the next
-round on.
+Instead of Pulsar's 30 s timer, each round measures, and the result applies from the next round on.
 """
 
 from typing import NamedTuple
@@ -19,13 +17,13 @@ BLOCKED_BY_BROKER = "blocked_by_broker"
 
 
 class BrokerLimit(NamedTuple):
-    """So many messages; 0 = no limit."""
+    """The limit in messages; 0 = no limit."""
 
     messages: int
 
     @property
     def share(self) -> int:
-        """What a subscription may hold while the broker is blocked, in whole messages.
+        """How many unacknowledged messages a subscription may have while the broker is blocked.
 
         >>> BrokerLimit(40).share, BrokerLimit(5).share
         (6, 0)
@@ -33,7 +31,7 @@ class BrokerLimit(NamedTuple):
         return int(self.messages * SHARE)
 
     def blocks_broker(self, unacked: int, is_blocked: bool) -> bool:
-        """Is the broker blocked that has so many messages unacknowledged, when it was blocked or not?
+        """Is a broker with *unacked* messages blocked, given whether it was?
 
         >>> limit = BrokerLimit(40)
         >>> [limit.blocks_broker(unacked, was) for unacked, was in [(40, False), (39, False), (20, True), (19, True)]]
@@ -42,8 +40,7 @@ class BrokerLimit(NamedTuple):
         return self.messages > 0 and (unacked >= self.messages or (is_blocked and _is_half(unacked, self.messages)))
 
     def blocks_subscription(self, unacked: int, is_blocked: bool) -> bool:
-        """Is a subscription of a blocked broker held back, when it was or not? Never one that has nothing
-        unacknowledged.
+        """Does a blocked broker block a subscription, given whether it was? Never one without unacknowledged messages.
 
         >>> limit = BrokerLimit(40)
         >>> [limit.blocks_subscription(unacked, was) for unacked, was in [(7, False), (6, False), (3, True), (2, True)]]
