@@ -1,9 +1,9 @@
-"""Whether a run with *available_now* is done: everything published before it began has been handled.
+"""Decide whether a run with *available_now* is done: everything published before it began has been handled.
 
-"Published before" is fixed by the topic's log at the start; where that is in positions is known as soon as the broker
-has numbered it. Handled is a position that is acknowledged, that another consumer holds or, on Key_Shared, is to be
-given, or that this run gave back: a message is handled at most once per run. What waits for its deliver time when the
-run begins is left to a later one.
+The topic's log at the start fixes what counts; its end position is known once the broker has numbered it. A position is
+handled if it is acknowledged, held by another consumer, due to another consumer on Key_Shared, or given back by this
+run. So a run handles a message at most once. Entries that wait for their deliver time at the start are left to a later
+run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,11 +29,11 @@ from pulsar_spark.storage.topics import Topic
 from pulsar_spark.views.key_shared import KeyShared, read_key_shared
 
 LOOK_ENTRIES = 1 << 16
-"""So many entries are looked at before it is asked whether one was found."""
+"""The number of entries to look at between checks."""
 
 
 class Backlog:
-    """Made before the consumer subscribes."""
+    """The backlog at the start of a run; create it before the consumer subscribes."""
 
     def __init__(self, layout: Layout, topic: Topic, partitions: list[int], subscription: str, ledgers: LedgerIndex):
         self._layout, self._topic, self._partitions, self._subscription = layout, topic, partitions, subscription
@@ -43,17 +43,17 @@ class Backlog:
         self._state = LatestRows()
         """What was read of rounds: the next look reads those behind, not all since the last snapshot."""
         self._ends: dict[int, int] | None = None
-        self._version = TableLog(topic.path).last_append()  # what is no longer in the log a broker has numbered
+        self._version = TableLog(topic.path).last_append()  # a broker has numbered whatever is no longer in the log
         self._began = now_micros()
 
     def follow(self, layout: Layout, ledgers: LedgerIndex) -> None:
-        """The topic is in another bundle, whose rounds say from now on what is handled."""
+        """Switch to the rounds of the topic's new bundle."""
         self._layout, self._ledgers = layout, ledgers
         self._rounds = TableLog(layout.broker_table("cursor_ledger"))
         self._looked_at, self._state = -1, LatestRows()
 
     def is_handled(self, consumer_id: str, given_back: Mapping[int, list[tuple[int, int]]]) -> bool:
-        """Whether nothing is left for *consumer_id*; looks again only after another round."""
+        """Whether nothing is left for *consumer_id*; it looks again only after another round."""
         latest_round = self._rounds.latest(max(self._looked_at, 0))
         if latest_round == self._looked_at:
             return False
@@ -100,7 +100,7 @@ class Backlog:
         if unread and (key_shared is None or self._owns_any(key_shared, partition, consumer_id, unread)):
             return False
         left = [each for each in held if self._is_left(each, end, partition, consumer_id, given_back)]
-        if key_shared is not None:  # what comes again goes to its owner; what is pending is here already
+        if key_shared is not None:  # replays go to the key's owner; pending entries are here already
             spans = sorted((each.first, min(each.last, end - 1)) for each in left if each.status == REPLAY)
             left = [each for each in left if each.status != REPLAY]
             return not left and not self._owns_any(key_shared, partition, consumer_id, spans)
@@ -109,15 +109,15 @@ class Backlog:
     def _holds_more(
         self, state: LatestRows, key: CursorKey, end: int, consumer_id: str, given_back: list[tuple[int, int]]
     ) -> bool:
-        """Whether more is pending at this consumer than it gave back, which counting says."""
+        """Whether more is pending at this consumer than it gave back, by count."""
         ranges = (held for page in state.pages[key].values() for held in page)
         is_there = (held for held in ranges if held.last < end or is_virtual(held.first))
         mine = sum(held.size for held in is_there if held.consumer_id == consumer_id)
         return mine > sum(last - first + 1 for first, last in given_back)
 
     def _of_due_lane(self, due: DueEntries, end: int) -> tuple[list[Range], list[tuple[int, int]]]:
-        """What is out, or comes again, of the entries that waited and had come due when the run began, by position; and
-        those of them that nobody has been sent."""
+        """Entries of the due lane that were due when the run began: those pending or to be replayed, by position, and
+        those not sent yet."""
         held, came_due = due.apart, []
         for part, found in due.unfinished(until=self._began):
             is_published = part.positions < end
@@ -127,7 +127,7 @@ class Backlog:
         return held, came_due
 
     def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
-        """Whether all there is above mark-delete is acknowledged or pending at other consumers, which counting says."""
+        """Whether all entries above mark-delete are acknowledged or pending at other consumers, by count."""
         ranges = [held for page in state.pages[key].values() for held in page]
         are_others = (
             held.last < end
@@ -141,7 +141,8 @@ class Backlog:
     def _owns_any(
         self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]
     ) -> bool:
-        """Whether any entry of *spans* is this consumer's; what is others', or nobody's, is not waited for."""
+        """Whether this consumer owns any entry of *spans*. Entries of others, or without an owner, are not waited
+        for."""
         owners = Owners(key_shared.owned, key_shared.axis)
         return any(
             (owners.of(hashes) == owners.number(consumer_id)).any()
@@ -165,7 +166,7 @@ class Backlog:
 def hashes_by_part(
     ledgers: LedgerIndex, topic: Topic, partition: int, spans: Iterable[tuple[int, int]]
 ) -> Iterator[np.ndarray]:
-    """The hashes of the entries of *spans*, in order, some at a time."""
+    """The hashes of the entries in *spans*, in order, in batches."""
     part, entries = [], 0
     for first, last in spans:
         for at in range(first, last + 1, LOOK_ENTRIES):

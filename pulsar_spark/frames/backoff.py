@@ -1,9 +1,8 @@
-"""Pauses after errors of a consumer's function: a second after the first, twice as long after each further one in a
-row, a minute at most.
+"""Pauses after errors of a consumer's function: one second, doubled after each further error in a row, at most a
+minute.
 
-Two things grow by the same rule. The consumer pauses by how many deliveries failed in a row, so that a function that
-cannot work now is not called over and over. An entry stays away by how often it came before, so that one that never
-works takes little of what the others get done.
+The consumer pauses by the number of failures in a row. An entry stays away by its redelivery count, so that one that
+always fails takes little from the others.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,8 @@ PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000, mu
 
 
 class Backoff:
-    """One consumer's. *clock* counts seconds and never goes back. ``error`` is the last error, None after a success."""
+    """The backoff of one consumer. *clock* counts monotonic seconds. ``error`` is the last error, None after a
+    success."""
 
     def __init__(self, clock: Callable[[], float]):
         self._clock = clock
@@ -23,20 +23,20 @@ class Backoff:
         self.failures, self.error = 0, None
 
     def failed(self, error: BaseException) -> None:
-        """The function raised: pause."""
+        """Start a pause after the function raised."""
         self.error = error
         self._until = self._clock() + PAUSES.delay_ms(self.failures) / 1000
         self.failures += 1
 
     def succeeded(self) -> None:
-        """The function returned: the next error is the first again."""
+        """Reset the count of failures after the function returned."""
         self.failures, self.error = 0, None
 
     @property
     def seconds_left(self) -> float:
-        """What is left of the pause; 0 where there is none."""
+        """The rest of the pause; 0 without one."""
         return max(0.0, self._until - self._clock())
 
     def delay_ms(self, held: PositionRange) -> int:
-        """How long an entry that is given back stays away: as long as the pause, or longer if it came often."""
+        """How long an entry given back stays away: the pause, or longer if it came often."""
         return max(PAUSES.delay_ms(held.redelivery_count), round(self.seconds_left * 1000))

@@ -1,4 +1,4 @@
-"""Calling a consumer's function with a delivery: the frame it gets, and what its return or its error means."""
+"""Call a consumer's function with a delivery, and turn its return value or error into a reply."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,14 +39,16 @@ from pulsar_spark.transforms.sticky_keys import by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
 _KEPT_BYTES, _KEPT_MESSAGE_BYTES = 256 << 20, 8 << 20
-"""A delivery of up to so many bytes, stored and decompressed, and messages of up to so many, is kept by Spark from when
-it is decoded until it is answered, on disk where memory does not do; a larger one is decoded by each action on it. What
-Spark keeps is in memory several times: forty messages of a few kilobytes that became 64 MiB ended a JVM of 1 GiB."""
+"""Spark keeps a decoded delivery until it is answered, if the delivery and its largest message are at most this large,
+stored and decompressed. Larger deliveries are decoded by each action. Spark holds several copies in memory, so larger
+limits can end a small JVM."""
 
 
 class Called(NamedTuple):
-    """What to tell the broker, the requests that put messages off, and the error, if the function raised one: then all
-    is given back but for what cannot be read, which the function did not get."""
+    """The reply to the broker, the requests that put messages off, and the function's error, if any.
+
+    After an error everything is given back except unreadable messages, which the function did not get.
+    """
 
     reply: Answer
     letters: list[dict]
@@ -55,9 +57,11 @@ class Called(NamedTuple):
 
 
 class Caller:
-    """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None, with *has_hash* the
-    hash of the sticky key and whether keys are base64, too), with their payload, plain as *decoding* makes it, or
-    without, *sorted_by_key* or in no order."""
+    """Calls *function* with deliveries of *topic*.
+
+    The frame has *columns* (None: all, with *has_hash* also the sticky-key hash and the key flags). Payloads are left
+    out without *with_payload*, and are read as *decoding* says. With *sorted_by_key* rows are in order of keys.
+    """
 
     def __init__(
         self,
@@ -81,8 +85,11 @@ class Caller:
     def call(
         self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict], parts: Sequence[Parts] = ()
     ) -> Called:
-        """Hand a delivery over; *letters* are the consumer's, ``make(kind, partition, **columns)`` makes a request.
-        *parts* are the chunks of its chunked messages."""
+        """Call the function with a delivery.
+
+        *letters* are the consumer's. ``make(kind, partition, **columns)`` makes a request. *parts* are the chunks of
+        its chunked messages.
+        """
         unreadable, decoded = NOTHING, None
         try:
             if self._is_decoded(delivery):
@@ -98,7 +105,7 @@ class Caller:
             if letters is None or not letters.is_retry_enabled:
                 raise InvalidConfiguration("the outcomes put messages off: consume with retry_enable=True")
             return Called(reply, letters.rows(reply.put_off, make), None, unreadable)
-        except BaseException as error:  # SystemExit, too, is the function's own failure, and ends no thread in silence
+        except BaseException as error:  # SystemExit, too: it must not end the thread silently
             reply = Answer([], list(self.exact(delivery).ranges))
             return Called(answered(reply, unreadable, delivery), [], error, unreadable)
         finally:
@@ -106,7 +113,7 @@ class Caller:
                 decoded.unpersist()
 
     def _look(self, delivery: Delivery, parts: Sequence[Parts]) -> tuple[Unreadable, DataFrame | None]:
-        """What of a delivery cannot be read, found by decoding it; and what was decoded, if it is kept."""
+        """Decode a delivery: its unreadable messages, and the decoded frame if it is kept."""
         is_kept = has_context(self._spark) and self._is_small(delivery)
         asked = (self._needed() or DELIVERED) if is_kept else ("payload",)
         columns = list(dict.fromkeys([*asked, *ENCODING_COLUMNS, "batch_index"]))
@@ -126,16 +133,16 @@ class Caller:
         return all_bytes <= _KEPT_BYTES and largest <= _KEPT_MESSAGE_BYTES
 
     def _is_decoded(self, delivery: Delivery) -> bool:
-        """Does the function get payloads of the delivery that may be stored otherwise than as they are?"""
+        """Whether the function gets payloads that may be compressed or encrypted."""
         is_asked = self._with_payload and "payload" in (self._columns or DELIVERED)
         return is_asked and has_encoded(self._topic, self.ledgers, delivery)
 
     def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda held: True) -> Delivery:
-        """The delivery without ranges of lanes, or without those that are asked for."""
+        """The delivery with ranges of positions for the lane ranges that *is_asked* selects, by default all."""
         return replace(delivery, ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
 
     def _read(self, delivery: Delivery, parts: Sequence[Parts], decoded: DataFrame | None) -> DataFrame:
-        """What the function gets: of what was *decoded* already, if that is kept."""
+        """The function's frame, from *decoded* if that was kept."""
         needed = self._needed()
         messages = self._located(delivery, parts, needed) if decoded is None else self._plain(decoded, needed)
         if not self._has_hash():
@@ -148,8 +155,8 @@ class Caller:
         return self._sorted_by_key or HASH in (self._columns or ())
 
     def _needed(self) -> Sequence[str] | None:
-        """Columns of the messages that must be read for those the function gets; None for all. With those of keys a
-        hash is in every row."""
+        """The columns to read for the function's frame; None for all. Key columns are included if each row needs a
+        hash."""
         if not self._has_hash():
             return self._columns
         return list(
@@ -185,7 +192,7 @@ class Caller:
     def _by_lane(
         self, delivery: Delivery, lanes: dict[LaneHashes, list[LaneRange]], columns: Sequence[str] | None
     ) -> list[DataFrame]:
-        """The messages of ranges of lanes: read with those of other consumers where they can be, lane by lane else."""
+        """The messages of lane ranges: read with other consumers' if possible, otherwise lane by lane."""
         if not lanes:
             return []
         ranges = [held for of_lane in lanes.values() for held in of_lane]
@@ -199,8 +206,7 @@ class Caller:
         ]
 
     def _hashed(self, messages: DataFrame, pieces: Sequence[Piece], columns: Sequence[str] | None) -> DataFrame:
-        """*messages*, which are those in *pieces*, with the hash in every row if it is asked for: computed where it is
-        not stored."""
+        """*messages* of *pieces* with the hash in every row, if requested; computed where it is not stored."""
         if HASH not in (columns or ()):
             return messages
         firsts, lasts = {}, {}
@@ -223,8 +229,7 @@ class Caller:
         return self._read_pieces(lasts, columns, with_chunks=True)
 
     def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
-        """The messages in one piece; a chunk that was delivered all the same, as of a message that is no longer whole,
-        is none."""
+        """The messages in one piece. A delivered chunk of a message that is no longer whole is left out."""
         partitions = {held.partition for held in positions}
         lasts = (self.ledgers.last_chunk_position(self._topic.topic_id, partition) for partition in partitions)
         return self._read_pieces(positions, columns, with_chunks=all(last < 0 for last in lasts))

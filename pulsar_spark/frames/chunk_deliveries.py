@@ -1,10 +1,9 @@
-"""Chunked messages in deliveries: one row each, in the place of the last chunk.
+"""Chunked messages in deliveries: one row each, at the position of the last chunk.
 
-The broker says of each where it begins and ends; which chunks between make it up Spark finds by grouping their rows
-(see chunk_groups), and Python workers put the payloads together (see chunk_payloads). Before that the driver looks
-whether they can be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to what they say
-(``total_chunk_msg_size``), or are more than a row of Spark holds, is an error of its own. So these payloads are read
-once beside the rows of chunks, row group by row group; where they are few bytes, they are kept and no worker is asked.
+The broker states where each message begins and ends. Spark finds its chunks by grouping rows (see chunk_groups), and
+Python workers join the payloads (see chunk_payloads). The driver checks first. A message with a deleted chunk is gone.
+Chunks that contradict ``total_chunk_msg_size`` or exceed a Spark row are an error of that message alone. The check
+reads the payloads once; small ones are kept, so that no worker reads them again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,8 +39,8 @@ class ChunkedMessage(NamedTuple):
 
 
 def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
-    """The chunked messages of a delivery whose ranges are of positions, as far as they are still in them, and the
-    delivery without them."""
+    """Split a delivery, whose ranges are of positions, into one without chunked messages and the chunked messages still
+    in its ranges."""
     ends = {(partition, last): first for partition, first, last in delivery.chunked}
     lasts: dict[int, list[int]] = {}
     for partition, last in sorted(ends):
@@ -58,8 +57,10 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
 
 
 def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:
-    """*ranges* in order, those as one between which nothing but chunks of *parts* lies: whoever reads no chunks reads
-    the same, and compares each row with fewer bounds."""
+    """*ranges* in order, joined where only chunks of *parts* lie between them.
+
+    A reader that skips chunks reads the same rows with fewer bounds to compare.
+    """
     chunks = {each.partition: Positions(ranges_of(np.unique(each.positions))) for each in parts}
 
     def are_bridged(before: PositionRange, held: PositionRange) -> bool:
@@ -73,7 +74,7 @@ def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[Pos
 def _together(
     ranges: Iterable[PositionRange], are_bridged: Callable[[PositionRange, PositionRange], bool]
 ) -> list[PositionRange]:
-    """*ranges* in order, those as one of which the same is said but for where they lie."""
+    """*ranges* in order; neighbours that are bridged and differ only in place become one."""
     found: list[PositionRange] = []
     for held in sorted(ranges, key=attrgetter("partition", "first")):
         before = found[-1] if found else None
@@ -86,9 +87,10 @@ def _together(
 
 
 class Usable(NamedTuple):
-    """The chunks of messages, and which of these are not handed over, by partition and the position of the last chunk:
-    some of whose chunks were ``deleted``, and those that are an error each, because chunks are lost, or make no
-    message."""
+    """The chunks of messages, and the messages that cannot be passed on, by partition and position of the last chunk.
+
+    ``deleted`` lost a chunk to deletion; ``errors`` have lost chunks, or chunks that make no message.
+    """
 
     parts: list[Parts]
     deleted: list[tuple[int, int]]
@@ -98,7 +100,7 @@ class Usable(NamedTuple):
 def find_parts(
     spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]
 ) -> list[Parts]:
-    """The chunks of *messages*; of one that is not whole none."""
+    """The chunks of *messages*; none for a message that is not complete."""
     units: dict[int, dict[int, int]] = {}
     for each in messages:
         units.setdefault(each.partition, {})[each.last] = each.first
@@ -106,7 +108,7 @@ def find_parts(
 
 
 def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
-    """The chunks of *messages*, and which of these cannot be put together."""
+    """The chunks of *messages*, and the messages that cannot be put together."""
     parts, deleted, errors = find_parts(spark, topic, ledgers, messages), [], {}
     for found in parts:
         totals, here = _sizes(found), [each for each in messages if each.partition == found.partition]
@@ -125,8 +127,8 @@ def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, message
 
 
 def _sizes(parts: Parts) -> dict[int, tuple[int, set[int | None]]]:
-    """By the position of the last chunk of each message the bytes of its payload, and what its chunks say of them: all
-    the same, or the least and the most."""
+    """Payload bytes of each message, by the position of its last chunk, and the least and the greatest total that its
+    chunks state."""
     begins = parts.begins
     if not len(begins):
         return {}
@@ -163,8 +165,8 @@ def read_chunked(
     parts: Sequence[Parts],
     columns: Sequence[str] | None,
 ) -> DataFrame:
-    """*messages*, one row each, as :func:`read_pieces` gives messages, with their payload; *parts* are their chunks,
-    and perhaps those of others."""
+    """*messages*, one row each with payload, in the form of :func:`read_pieces`. *parts* are their chunks, perhaps
+    among others."""
     lasts = {each.partition: [one.last for one in messages if one.partition == each.partition] for each in parts}
     found = [each.of_messages(lasts[each.partition]) for each in parts]
 

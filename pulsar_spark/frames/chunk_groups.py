@@ -1,12 +1,11 @@
-"""Which chunks of a topic make up messages: their rows, without payloads, grouped by uuid in Spark.
+"""Find which chunks of a topic make up messages: group their rows, without payloads, by uuid in Spark.
 
-Where messages begin and end is known before (storage.chunk_groups, or the broker says it with a delivery), so no more
-is read than what lies between, and of the groups' messages those are taken that begin and end there. One of which a
-chunk was deleted, or is lost, is none of them, whatever older chunks of its uuid would make of it with the rest.
+The ends of each message are known before (from storage.chunk_groups or the delivery), so only the rows between are
+read. A group counts if it begins and ends there. A message with a deleted or lost chunk is therefore not found, even if
+older chunks of its uuid would fit.
 
-The driver reads these rows through the one door by which entries are read, and Spark groups them as a local frame: a
-plan over the topic's table takes 0.4 s before anything is read, whatever there is to read. What a group is, is judged
-here: a worker would have to be started for it, and asked. No more than a limited number of rows is held at a time.
+The driver reads the rows and gives Spark a local frame, which is faster than a plan over the table. It also evaluates
+the groups, which saves starting a worker. The number of rows in memory is limited.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,22 +21,24 @@ from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import GROUPED, SIZE, collect_groups, messages_of
 
 _AT_ONCE = 1 << 17
-"""Entries between the first and last chunks of messages that are grouped in one job, or those of one message."""
+"""The most entries, from first to last chunks, that one job groups; a single message may have more."""
 
 _KEPT_BYTES = 8 << 20
-"""Of payloads that are read for their sizes: so many are quicker put together here than read again by workers."""
+"""The most payload bytes kept while sizes are read; joining so few here is faster than in workers."""
 _OF_PAYLOADS = (PAYLOAD_BYTES, SIZE, "payload")
 
 Units = Mapping[int, Mapping[int, int]]
-"""By partition and the position of the last chunk of each message that of its first."""
+"""By partition: the first position of each message, by its last."""
 
 
 def grouped_parts(
     spark: SparkSession, topic: Topic, units: Units, spans_of: Callable[[int], SpansOf], *, with_sizes: bool = False
 ) -> list[Parts]:
-    """The chunks of the messages *units*, as the topic's table has them now; of one that is not whole none. *spans_of*
-    tells the runs of a partition. *with_sizes* payloads are read, too, for what Parts say of them; where they are few
-    bytes together, they are kept."""
+    """The chunks of the messages *units* in the topic's current table; none for a message that is not complete.
+
+    *spans_of* gives the runs of a partition. *with_sizes* also reads payloads for the sizes in Parts, and keeps them if
+    they are small.
+    """
     columns, room = GROUPED, None
     if with_sizes:
         columns, room = (*GROUPED, *_OF_PAYLOADS), Room(_KEPT_BYTES)
@@ -87,8 +88,8 @@ def _messages(groups: DataFrame) -> Iterator[tuple[int, int, int, np.ndarray]]:
 def _chunks(
     topic: Topic, units: Units, spans_of: Callable[[int], SpansOf], columns: Sequence[str], room: Room | None = None
 ) -> Iterator[list[tuple[int, pa.Table]]]:
-    """The rows of chunks from the first to the last of each message, by partition, some at a time: those of a message
-    in one go."""
+    """The rows from the first to the last chunk of each message, by partition, in limited batches; a message is never
+    divided."""
     held: list[tuple[int, pa.Table]] = []
     for partition, ends in units.items():
         for spans in _stretches(ends):
@@ -106,8 +107,7 @@ def _chunks(
 
 
 def _stretches(ends: Mapping[int, int]) -> Iterator[list[tuple[int, int]]]:
-    """Positions from the first to the last chunk of each message, as stretches that do not overlap, in order, a limited
-    number of entries at a time."""
+    """Disjoint stretches that cover the messages, in order, in batches of a limited number of entries."""
     spans = np.array([(first, last) for last, first in ends.items()], np.int64).reshape(-1, 2)
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     lasts = np.maximum.accumulate(spans[:, 1])

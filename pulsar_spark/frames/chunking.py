@@ -1,12 +1,9 @@
-"""Publishing payloads of any size: a message above the maximum goes as chunks (semantics 1.1-1.5), without a Python
-process seeing a row.
+"""Publish payloads of any size: Spark splits a message above the maximum into chunks (semantics 1.1-1.5), without
+Python workers.
 
-A chunked message has a producer name and a sequence id, of which its uuid is made: those of its row, else the name of
-the publish and a number within it. Its row was routed before, so all its chunks lie in one partition, one behind the
-other in one file.
-
-**Memory.** A row is split while it is read; what a task needs is the row as the source gives it, the bytes of the
-payload beside it, and two row groups (see storage.data_files).
+The uuid of a chunked message consists of its producer name and sequence id; missing ones are generated from the
+publish. Routing comes first, so all chunks lie in one partition, in sequence in one file. A task's memory holds the
+row, its payload, and two row groups (see storage.data_files).
 """
 
 from collections.abc import Collection
@@ -31,11 +28,11 @@ _LONGEST_NUMBER = len("-") + len(str(2**63))
 
 
 BY_POLICY = "policy"
-"""In the place of a maximum message size: the topic's policy says it."""
+"""Stands for the maximum message size of the topic's policy."""
 
 
 def check_chunking(chunking: bool, max_message_size: int | str | None, chunk_max_message_size: int | None) -> None:
-    """:class:`InvalidConfiguration` for what a caller of ``publish`` cannot mean."""
+    """Raise :class:`InvalidConfiguration` for invalid chunking arguments of ``publish``."""
     if max_message_size is not None and max_message_size != BY_POLICY:
         check_count("max_message_size", max_message_size)
     if chunk_max_message_size is not None:
@@ -45,20 +42,20 @@ def check_chunking(chunking: bool, max_message_size: int | str | None, chunk_max
 
 
 class Chunking(NamedTuple):
-    """How payloads are split: so that no message, its metadata included, is larger than the first, and no chunk's
-    payload larger than the second, if that is above 0."""
+    """How payloads are split: the maximum size of a message with its metadata, and of a chunk's payload (0 or less: no
+    maximum)."""
 
     max_message_size: int
     chunk_max_message_size: int
 
     @property
     def most_bytes(self) -> int:
-        """Of payload that a row has at most."""
+        """The most payload bytes of a row."""
         sizes = (self.max_message_size, self.chunk_max_message_size)
         return min(size for size in sizes if size > 0)
 
     def split(self, messages: DataFrame, given: set[str], publish_id: str) -> tuple[DataFrame, set[str]]:
-        """*messages*, which have the columns *given*, with those above the maximum as chunks; and the columns then."""
+        """*messages* with the columns *given*, those above the maximum split into chunks, and the resulting columns."""
         unnamed = F.lit(f"publish-{publish_id}")
         producer_name = F.coalesce("producer_name", unnamed) if "producer_name" in given else unnamed
         number = F.monotonically_increasing_id()
@@ -68,8 +65,7 @@ class Chunking(NamedTuple):
         return rows, {*given, "producer_name", "sequence_id", *CHUNK_COLUMNS}
 
     def _chunk_bytes(self, texts: list[Column], has_properties: bool) -> Column:
-        """What ``protocol.chunking.chunk_payload_bytes`` says, as a Column that fails the job where that raises; the
-        uuid is the producer's name and a number."""
+        """``protocol.chunking.chunk_payload_bytes`` as a Column, which fails the job where that raises."""
         name, *keys = texts
         metadata = F.lit(NUMBERS_BYTES + 2 * TEXT_BYTES + _LONGEST_NUMBER) + F.octet_length(name) * 2
         for key in keys:
@@ -105,7 +101,7 @@ class Chunking(NamedTuple):
 
 
 def count_messages(files: Collection[StagedFile]) -> int:
-    """The messages in *files*, chunks of one message as one."""
+    """Count the messages in *files*; all chunks of a message count once."""
     return sum(file.rows - _chunks_but_last(file) for file in files)
 
 

@@ -1,9 +1,9 @@
-"""The thread of a DataFrame consumer: it takes deliveries, calls the function, and answers the broker.
+"""The thread of a DataFrame consumer: it takes deliveries, calls the function, and replies to the broker.
 
-Permits for the next delivery are asked for when the function begins, so two are in flight and the broker's rounds
-hide behind the function's work; deliveries that have piled up meanwhile are handed over as one. What is given back on
-an Exclusive or Failover subscription is waited for before anything behind it is handled (see rewinding). While it
-pauses after an error it goes on taking in what comes, so a lost lease or a word to stop is met at once.
+It grants permits for the next delivery when the function begins, so that the broker's rounds overlap with the
+function's work. Deliveries that piled up are passed on as one. On Exclusive and Failover subscriptions it waits for
+give-backs before it handles anything after them (see rewinding). During a pause after an error it still takes events,
+so a lost lease or a stop is noticed at once.
 """
 
 import logging
@@ -41,17 +41,17 @@ from pulsar_spark.storage.topics import Topic
 
 _IDLE_SECONDS = 0.05
 _ENDING_SECONDS = 0.01
-"""How often a run over what is there asks whether that was all; a look costs a stat until there is another round."""
+"""How often a run with *available_now* checks whether it is done; a check costs a stat until there is another round."""
 _LOOK_SECONDS = 1.0
 _SIGNAL_SECONDS = 1.0
-"""How long after Spark's end a word to stop may come: a service manager ends all processes of a service at once."""
+"""How long after Spark's end a stop may still arrive: a service manager ends all processes of a service at once."""
 _ALL = 2**63 - 1
 _GONE = ("unsubscribed", "deleted")
 log = logging.getLogger(__name__)
 
 
 class Consuming:
-    """What a :class:`~pulsar_spark.frames.consumption.Consumption` does; that is the part for its user."""
+    """The work behind a :class:`~pulsar_spark.frames.consumption.Consumption`, which is the user's handle."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class Consuming:
         self._max_messages = max_messages
         self._caller, ledgers, function = caller, caller.ledgers, caller.function
         self.start_time = datetime.now(timezone.utc)
-        # A failed delivery that is followed by another one would be a gap below the sink's transaction.
+        # Another delivery after a failed one would leave a gap below the sink's transaction.
         self._stops_on_error = on_error == "stop" or getattr(function, "is_exactly_once", False)
         self._ended, self._stopping = threading.Event(), threading.Event()
-        # Put into from signal handlers, too, which a Queue's lock does not allow.
+        # Signal handlers put into it, too; a Queue's lock does not allow that.
         self._events: queue.SimpleQueue[tuple[Membership | None, Delivery | Lost | Failed | None]] = queue.SimpleQueue()
         self._open_sink(layout, options.subscription)
         self._waiting: Delivery | None = None
@@ -87,7 +87,7 @@ class Consuming:
             self._rewinding = Rewinding(clock, options.letters.max_redeliver_count if options.letters else 0)
         self._backlog = Backlog(layout, topic, partitions, options.subscription, ledgers) if available_now else None
         self._key_order = KeyOrder(topic, ledgers, is_final=available_now) if options.is_key_shared else None
-        self._line = Line(  # the last, for it looks at the root from now on, until it is hung up
+        self._line = Line(  # last: it watches the root until hang_up
             spark,
             layout,
             topic,
@@ -116,7 +116,7 @@ class Consuming:
         return self._line.seat
 
     def _moved(self) -> None:
-        """The topic is in another bundle."""
+        """Switch to the bundle that the topic has moved to."""
         ledgers = self._caller.ledgers = self._line.ledgers
         if self._key_order is not None:
             self._key_order.follow(ledgers)
@@ -125,7 +125,7 @@ class Consuming:
         self._open_sink(self._line.layout, self._options.subscription)
 
     def _open_sink(self, layout: Layout, subscription: str) -> None:
-        """Tell a function that writes exactly once whose rounds say what it was given."""
+        """Open a sink that writes exactly once on the root whose rounds say what it received."""
         if getattr(self._caller.function, "is_exactly_once", False):
             self._caller.function.open(layout, self._topic.topic_id, subscription)
 
@@ -166,7 +166,7 @@ class Consuming:
         return self._backlog.is_handled(self._line.membership.consumer_id, self._given_back)
 
     def _take(self) -> None:
-        """Take in events: all that are there, one of them at least unless none comes in a while."""
+        """Take all waiting events; if there are none, wait a little for one."""
         is_awaiting = self._backoff.seconds_left or (self._rewinding is not None and self._rewinding.is_awaiting)
         idle_seconds = _IDLE_SECONDS if is_awaiting else _ENDING_SECONDS if self._backlog else _LOOK_SECONDS
         try:
@@ -206,7 +206,8 @@ class Consuming:
         self._line.join_anew()
 
     def _in_order(self, delivery: Delivery) -> Delivery:
-        """What of a delivery that has come is not too early for the order of its keys; that is given back."""
+        """The messages of a new delivery that keep the order of their keys; messages that come too early are given
+        back."""
         if self._key_order is None:
             return delivery
         ranges = self._not_given_back(delivery)
@@ -217,7 +218,7 @@ class Consuming:
         return replace(delivery, ranges=kept)
 
     def _not_given_back(self, delivery: Delivery) -> tuple[PositionRange | LaneRange, ...]:
-        """What of a delivery this run did not give back."""
+        """The ranges of a delivery without those that this run gave back."""
         ranges = self._exact(delivery.ranges, lambda held: held.partition in self._given_back)
         return without(ranges, self._given_back)
 
@@ -227,7 +228,7 @@ class Consuming:
         return exact(self._topic, self._line.ledgers, ranges, is_asked)
 
     def _rewind(self) -> None:
-        """See to it that what was given back comes again."""
+        """Grant the permits for messages to come again; subscribe again if they never come."""
         if self._rewinding is None or not self._rewinding.is_awaiting:
             return
         self._line.flow(self._rewinding.due_permits())
@@ -254,7 +255,7 @@ class Consuming:
         if not found.ranges:
             return
         delivery = replace(delivery, ranges=found.ranges)
-        self._line.hurry(-1)  # what comes meanwhile waits for the function anyway
+        self._line.hurry(-1)  # what arrives meanwhile waits for the function anyway
         try:
             called = self._caller.call(delivery, self._options.letters, self._line.membership.row, found.parts)
         finally:
@@ -283,7 +284,7 @@ class Consuming:
         )
 
     def _tell_missing(self, found: Remaining) -> None:
-        """Acknowledge what was deleted; what is lost is an error, and waits."""
+        """Acknowledge deleted messages; report lost ones as an error and keep them unacknowledged."""
         self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
         if found.error is None:
             if not found.ranges and found.deleted:
@@ -293,14 +294,14 @@ class Consuming:
         self._wait_for(found.lost, found.error)
 
     def _tell_unreadable(self, found: Unreadable) -> None:
-        """What is discarded is told the broker with what was handled; what is kept is an error, and waits."""
+        """Log discarded messages; report kept ones as an error."""
         if found.discarded:
             log.warning("%s: %d entries cannot be decrypted and are discarded", self._line, len(found.discarded))
         if found.error is not None:
             self._wait_for([(partition, at, at) for partition, at in found.kept], found.error)
 
     def _wait_for(self, places: list[tuple[int, int, int]], error: PulsarSparkError) -> None:
-        """What cannot be handed over stays delivered: say so, and stop where that is asked for."""
+        """Log *error* for messages that stay unacknowledged, and stop if so configured."""
         log.error("%s: %s", self._line, error)
         for partition, first, last in places if self._backlog is not None else ():
             self._given_back.setdefault(partition, []).append((first, last))
@@ -312,7 +313,7 @@ class Consuming:
             self._stopping.set()
 
     def _take_error(self, delivery: Delivery, error: BaseException) -> None:
-        """The function raised: say so, and pause or stop."""
+        """Log an error of the function, and pause or stop."""
         if self._stops_on_error or self._backlog is not None:
             self._error = error
         what = "it stops"
@@ -336,8 +337,7 @@ class Consuming:
         )
 
     def _is_end_of_spark(self, error: BaseException) -> bool:
-        """Whether *error* came because the session is gone: nothing can be handled any more, and what was delivered
-        goes back as this consumer leaves."""
+        """Whether *error* came because the Spark session ended. Then the consumer stops and its messages go back."""
         if is_running(self._spark):
             return False
         if not self._stopping.wait(_SIGNAL_SECONDS):
@@ -350,13 +350,13 @@ class Consuming:
         return True
 
     def _ask_for_more(self, delivery: Delivery, but: Sequence[PositionRange | LaneRange] = ()) -> None:
-        """Ask for as many messages as were delivered, *but* for those of some ranges."""
+        """Grant permits for as many messages as were delivered, *but* those of some ranges."""
         self._line.flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
         delays = []
         for held in reply.given_back:
-            if self._backlog is not None:  # of a subscription with an order all that is behind is left to the next run
+            if self._backlog is not None:  # on ordered subscriptions, the next run handles everything after it
                 last = held.last if self._rewinding is None else _ALL
                 self._given_back.setdefault(held.partition, []).append((held.first, last))
             is_at_once = self._backlog is not None or self._stopping.is_set()

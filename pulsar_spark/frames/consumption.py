@@ -1,8 +1,8 @@
-"""A running DataFrame consumer, as its user has it: looked at, waited for, stopped.
+"""The user's handle of a running DataFrame consumer: inspect it, wait for it, stop it.
 
-**The end.** A consumer ends when it is told to, when its Spark session is stopped, or with the process, which waits for
-a delivery that is being handled (see ``running``). The end of its ``with`` block raises nothing: what ended it is
-logged, and :meth:`Consumption.exception` tells it.
+A consumer ends when it is stopped, when its Spark session stops, or with the process, which waits for the current
+delivery (see ``running``). Leaving a ``with`` block raises nothing: the error is logged, and
+:meth:`Consumption.exception` returns it.
 """
 
 import logging
@@ -16,7 +16,7 @@ from pulsar_spark.frames.progress import fields
 from pulsar_spark.protocol.durations import shown_seconds
 
 STOP_SECONDS = 60.0
-"""How long the end of a ``with`` block waits for a delivery that is being handled."""
+"""How long leaving a ``with`` block waits for the current delivery."""
 log = logging.getLogger(__name__)
 
 
@@ -104,7 +104,7 @@ class Consumption(Described, Consuming):
         self.stop(STOP_SECONDS)
 
     def _ask_to_stop(self) -> None:
-        """Tell the thread to end; safe in a signal handler."""
+        """Make the thread end; safe in a signal handler."""
         self._stopping.set()
         self._events.put((None, None))
 
@@ -117,7 +117,7 @@ class Consumption(Described, Consuming):
         except ConsumerBusy as refused:
             raise running.explained(refused, self.seat) from refused
         finally:
-            if not is_joined:  # an interrupted cell, too, must leave nobody behind who holds the subscription
+            if not is_joined:  # an interrupted cell, too, must leave no consumer that holds the subscription
                 self._ended.set()
                 self._line.hang_up()
         log.info(

@@ -1,8 +1,7 @@
-"""The commit of a publish whose rows say which producer sent them, under which sequence ids, to a topic whose messages
-are deduplicated: what is stored already, or there twice, is left out (see protocol.deduplication and storage.new_rows).
+"""Commit a publish to a topic with deduplication: leave out rows whose sequence id is already stored, or comes twice.
 
-It is looked for in the files that Spark has written, behind which nothing is computed again: so a publish that another
-one of the same names overtakes is judged again without running the frame again, and rows keep their order.
+Duplicates are looked for in the written files (see protocol.deduplication and storage.new_rows). So if another publish
+commits first, the check repeats without running the frame again, and rows keep their order.
 """
 
 from collections.abc import Sequence
@@ -24,8 +23,10 @@ def append_new(
     app_id: str | None = None,
     app_version: int | None = None,
 ) -> tuple[int | None, int]:
-    """Commit what of *files* is new; the version, and how many messages. None and 0 where nothing is, and where a
-    commit of *app_id* with this or a higher version is there."""
+    """Commit the new rows of *files*; return the version and the number of messages.
+
+    Returns None and 0 if there are none, or if *app_id* has committed this or a higher version.
+    """
     table, begins = AppendTable(topic.path), prefix_since(since)
     stored = SequenceIds(topic.path, lambda name: name.startswith(begins), inactivity_ms)
     while True:

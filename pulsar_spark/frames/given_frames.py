@@ -1,4 +1,4 @@
-"""Checks of frames that callers give or return: Spark's are taken, others refused with the code that converts them."""
+"""Checks of frames that callers give or return: Spark's pass; others are refused with the code that converts them."""
 
 from pyspark.sql import DataFrame
 
@@ -6,8 +6,8 @@ from pulsar_spark.errors import InvalidConfiguration
 
 
 def check_frame(frame: object, name: str, *, is_streaming: bool | None = None) -> None:
-    """:class:`InvalidConfiguration` unless *frame*, the argument *name*, is a DataFrame of Spark, and a stream or none
-    where *is_streaming* says which."""
+    """Raise :class:`InvalidConfiguration` unless *frame*, the argument *name*, is a Spark DataFrame, streaming or not
+    as *is_streaming* says."""
     if not isinstance(frame, DataFrame):
         raise InvalidConfiguration(f"{name} is {shown(frame)}, not a Spark DataFrame: give {spark_frame(frame, name)}")
     if is_streaming is not None and frame.isStreaming != is_streaming:
@@ -16,12 +16,12 @@ def check_frame(frame: object, name: str, *, is_streaming: bool | None = None) -
 
 
 def is_other_frame(value: object) -> bool:
-    """Whether *value* is a frame or table that is not Spark's, such as pandas'."""
+    """Whether *value* is a frame or table of another library, such as pandas."""
     return not isinstance(value, type | DataFrame) and (hasattr(value, "columns") or hasattr(value, "column_names"))
 
 
 def shown(frame: object) -> str:
-    """What *frame* is, by its class."""
+    """The class of *frame*, for an error message."""
     kind = type(frame)
     return (
         f"a {kind.__name__} of {kind.__module__.partition('.')[0]}" if is_other_frame(frame) else f"a {kind.__name__}"
@@ -29,7 +29,7 @@ def shown(frame: object) -> str:
 
 
 def spark_frame(frame: object, name: str) -> str:
-    """The code that converts *frame* to a DataFrame of Spark."""
+    """The code that converts *frame* to a Spark DataFrame."""
     if hasattr(frame, "to_spark"):
         return f"{name}.to_spark()"
     return (

@@ -1,7 +1,7 @@
-"""From JSON of a schema to values of a column, where Spark does not read it itself: logical types, and unions.
+"""Read JSON values of a schema where Spark does not: logical types and unions.
 
-Dates and times leave as numbers of days and microseconds, as those of value_readers. What is not of the schema is a
-ValueError that names the field.
+Dates and times become numbers, as in value_readers. A value that does not fit the schema is a ValueError that names the
+field.
 """
 
 import json
@@ -14,8 +14,8 @@ from pulsar_spark.protocol.avro_resolution import AvroField, AvroType
 
 
 def json_reader(kind: AvroType, path: str = "") -> Reader:
-    """What makes values of those that ``json`` reads, with ``Decimal`` for numbers that have a point. Nulls are taken
-    everywhere; a field that is not there is its default."""
+    """A function that converts values from ``json``, which gives ``Decimal`` for numbers with a point. Nulls pass
+    everywhere; a missing field gets its default."""
     inner = _json_reader(kind, path)
 
     def read(value: Any) -> Any:
@@ -50,7 +50,7 @@ def _json_record_reader(kind: AvroType, path: str) -> Reader:
 
 
 def _default(field: AvroField, reader: Reader) -> Any:
-    """The value of a default, which is written as JSON is; one that is not, such as a decimal's, is left out."""
+    """The value of a field's default; None if it cannot be read, as for a decimal."""
     try:
         return None if field.default is None else reader(json.loads(field.default, parse_float=Decimal))
     except ValueError:
@@ -58,8 +58,7 @@ def _default(field: AvroField, reader: Reader) -> Any:
 
 
 def _json_member_reader(arms: list[AvroType], readers: list[Reader], path: str) -> Reader:
-    """Of a union of several types. JSON does not say which was written: the first that can read the value, and before
-    all others one whose values look like it."""
+    """Reads a union of several types: the first member that can read the value, those that look like it first."""
     nothing = {f"member{number}": None for number in range(len(readers))}
 
     def read(value: Any) -> dict[str, Any]:
@@ -74,7 +73,7 @@ def _json_member_reader(arms: list[AvroType], readers: list[Reader], path: str) 
 
 
 def _is_like(value: Any, arm: AvroType) -> bool:
-    """Whether a value looks as those of a type are written: a record with its fields, a double with a point."""
+    """Whether a value looks like one of a type: a record with its fields, a double with a point."""
     if arm.kind == "record":
         return isinstance(value, dict) and set(value) == set(arm.fields)
     if arm.kind == "enum":
@@ -94,7 +93,7 @@ def _json_leaf(kind: AvroType, path: str) -> Reader:
         return lambda value: convert(_whole_number(value, kind.kind, path))
     if kind.kind in ("float", "double"):
         return lambda value: _floating(value, kind.kind, path)
-    if kind.kind == "enum":  # of which the client writes the member's value
+    if kind.kind == "enum":  # the client writes the value of the enumeration's member
         return lambda value: str(value) if type(value) is int else _of_type(value, str, path)
     return lambda value: _of_type(value, bool if kind.kind == "boolean" else str, path)
 

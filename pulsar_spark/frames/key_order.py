@@ -1,10 +1,8 @@
-"""Order per key after a give-back: on Key_Shared nothing of a hash of which something was given back is handled before
-it.
+"""Keep the order per key after a give-back: on Key_Shared no later message of a hash is handled before it.
 
-From the round on that reads of a give-back the broker keeps back what comes later of its hash (semantics 0.22). What it
-had sent before comes too early: it is given back, too, unseen, so that it comes again behind the other. A delivery says
-which requests its round had read, which tells the two apart. A run with *available_now* handles nothing of such a hash
-any more: what was given back is left to the next run, and so is what comes behind it.
+Once a round has read the give-back, the broker keeps later messages of its hash (semantics 0.22). Messages sent before
+that round come too early and are given back unseen. Each delivery states which requests its round had read. A run with
+*available_now* leaves all further messages of such a hash to the next run.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +21,10 @@ from pulsar_spark.storage.topics import Topic
 
 @dataclass
 class _Guard:
-    """Hashes of a partition, ascending, and from which position on entries of each come too early, in rounds that have
-    not read ``requests`` up to *version* (None = none has yet)."""
+    """Hashes of a partition, ascending, and for each the position after which entries are too early.
+
+    It applies to rounds that have not read ``requests`` up to *version* (None: no round has).
+    """
 
     partition: int
     hashes: np.ndarray
@@ -37,22 +37,22 @@ class _Guard:
 
 
 class KeyOrder:
-    """Of one consumer of a Key_Shared subscription. With *is_final* what was given back does not come again."""
+    """The key order of one consumer on a Key_Shared subscription. With *is_final*, give-backs do not come again."""
 
     def __init__(self, topic: Topic, ledgers: LedgerIndex, *, is_final: bool):
         self._topic, self._ledgers, self._is_final = topic, ledgers, is_final
         self._guards: list[_Guard] = []
 
     def follow(self, ledgers: LedgerIndex) -> None:
-        """The topic is in another bundle, which numbers it from now on."""
+        """Use the ledgers of the topic's new bundle."""
         self._ledgers = ledgers
 
     def forget(self) -> None:
-        """The consumer begins again: everything it held comes again."""
+        """Forget all give-backs: the consumer subscribes again and everything comes again."""
         self._guards.clear()
 
     def given_back(self, ranges: Sequence[PositionRange]) -> Callable[[int], None]:
-        """Note what is given back; to be called with the version of ``requests`` that says so."""
+        """Note a give-back; call the result with the version of ``requests`` that contains it."""
         guards = []
         for partition, held in by_partition(ranges).items():
             positions, hashes = self._entries(partition, held)
@@ -69,8 +69,8 @@ class KeyOrder:
     def in_order(
         self, ranges: Sequence[PositionRange | LaneRange], requests_version: int
     ) -> tuple[tuple[PositionRange | LaneRange, ...], list[PositionRange]]:
-        """What of *ranges*, dealt in a round that had read ``requests`` up to that version, may be handled, and what
-        came too early."""
+        """Split *ranges* into those to handle and those that came too early, for a round that had read ``requests`` up
+        to this version."""
         if not self._is_final:
             self._guards = [
                 guard for guard in self._guards if guard.version is None or guard.version > requests_version

@@ -1,13 +1,11 @@
-"""Deliveries of a lane.
+"""Ranges in deliveries by lane and from the due lane.
 
-Of a range of a lane (protocol.lanes) a consumer was sent the entries between its ends whose hashes are the lane's. As
-long as all that a round delivered of a partition is handled alike it stays a range: it is read by its ends and the
-hashes (see lane_frames), and acknowledged as what that round delivered. So **a delivery that has a range of a lane has
-all that the range's round delivered of its partition.** Who takes some of it away, or decides row by row, makes
-positions of the partition's ranges first (:func:`exact`), and so does who finds that some of it is gone.
+A range of a lane (protocol.lanes) means the entries between its ends whose hashes are the lane's. It stays a range as
+long as everything that its round delivered of the partition is treated alike. It is then read by ends and hashes (see
+lane_frames) and acknowledged by round. So **a delivery with a lane range has all that the range's round delivered of
+its partition.** To remove or decide single rows, convert the partition's ranges to positions first (:func:`exact`).
 
-Of the due lane (protocol.delays) the broker says the positions; the order in which they came due is of no concern to a
-frame, which has none.
+For the due lane (protocol.delays) the broker lists positions.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +22,7 @@ from pulsar_spark.storage.topics import Topic
 
 
 class LaneRange(NamedTuple):
-    """So many *entries* with the *hashes* of a lane, between the ends of *held*, delivered in *round*."""
+    """The *entries* with the *hashes* of a lane between the ends of *held*, delivered in *round*."""
 
     held: PositionRange
     hashes: LaneHashes
@@ -45,18 +43,18 @@ class LaneRange(NamedTuple):
 
     @property
     def is_batch(self) -> bool:
-        """Are its entries batches? They are of their first message's hash, which the other messages need not have: who
-        reads them needs their positions, but acknowledges them with their round all the same."""
+        """Whether its entries are batches. The hash is that of the first message only, so reading them needs positions;
+        acknowledging them by round does not."""
         return self.held.batch_size != 1 or self.held.ack_set is not None
 
     @property
     def messages(self) -> int:
-        """Messages still unacknowledged in it."""
+        """The number of unacknowledged messages."""
         return self.held._replace(last=self.held.first).messages * self.entries
 
 
 class DueRange(NamedTuple):
-    """The entries at some *positions*, in the order they came due; *held* says the rest of them."""
+    """Entries at *positions*, in the order in which they came due; *held* has their other properties."""
 
     held: PositionRange
     positions: np.ndarray
@@ -68,8 +66,10 @@ def exact(
     ranges: Iterable[PositionRange | LaneRange | DueRange],
     is_asked: Callable[[LaneRange], bool] = lambda held: True,
 ) -> tuple[PositionRange | LaneRange, ...]:
-    """The same as ranges of positions, of those of a lane the ones that are asked for. What is gone and may have been
-    sent with one (protocol.lanes) is found missing later."""
+    """Convert due ranges, and the lane ranges that *is_asked* selects, to ranges of positions.
+
+    Entries that are gone, but may have been sent (protocol.lanes), are found missing later.
+    """
     found: list[PositionRange | LaneRange] = []
     for each in ranges:
         if isinstance(each, LaneRange) and is_asked(each):

@@ -1,16 +1,10 @@
-"""Reading what was delivered by lane: rows between two positions that have the hashes of a lane.
+"""Read what was delivered by lane: rows between two positions whose hashes belong to the lane.
 
-Which rows are the lane's Spark tells by the stored hash of each; the keys are read too, to compute hashes, only where
-a file has rows without one. Of the lane of an only consumer, which has every hash, no row is asked for its own. Files
-that are as they were published are read by themselves (published_files), all of them. Else bounds of positions are
-pushed down as for any range (storage.slices). In a file whose rows are in order of hash, as
-``publish(sort_by_key=True)`` writes them, these are bounds around the lane's own rows, which the driver finds by
-reading the hashes first: the pages of others in the widest gaps between them are not read. Each such file has bounds of
-its own, as many as a read may have.
-
-Measured for one of 32 consumers by the ring of hashes, 2 * 10^6 entries in order of hash in two files: rows between its
-bounds 600,000 to 720,000, of which 56,000 are its own. Twice as many bounds leave 180,000 rows, and first deliveries
-took longer with them than with none: each has other bounds, hence other code for Java to compile.
+Spark filters by the stored hash; keys are read only where a file has rows without it. A lane with every hash, that of
+an only consumer, needs no filter. Unchanged files are read directly (published_files). Otherwise bounds of positions
+are pushed down (storage.slices). For files in order of hash, as ``publish(sort_by_key=True)`` writes them, the driver
+reads the hashes first, so that pages in the widest gaps between the lane's rows are skipped. Each such file is a scan
+of its own with limited bounds: other bounds mean other code to compile.
 """
 
 from collections.abc import Sequence
@@ -33,16 +27,16 @@ from pulsar_spark.transforms.lane_hashes import is_of_lane
 from pulsar_spark.transforms.sticky_keys import with_hash
 
 MOST_LANES = 4
-"""Of more lanes than this, each of which is read by itself, a delivery is read by positions."""
+"""A delivery with more lanes than this is read by positions, because each lane is a read of its own."""
 _MOST_PARTS = 4
 """Each part is a scan of its own."""
 LEAST_GAP = 2000
-"""Entries between stretches of a lane that are worth a bound of their own: see storage.data_files for the pages of
-files in order of hash."""
+"""A gap of more entries than this is worth a bound of its own: see storage.data_files for the pages of files in order
+of hash."""
 
 
 def by_lane(ranges: Sequence[LaneRange]) -> dict[LaneHashes, list[LaneRange]]:
-    """Ranges of each lane."""
+    """Group ranges by lane."""
     found: dict[LaneHashes, list[LaneRange]] = {}
     for held in ranges:
         found.setdefault(held.hashes, []).append(held)
@@ -58,8 +52,8 @@ def read_lane(
     columns: Sequence[str] | None,
     with_payload: bool,
 ) -> DataFrame:
-    """The messages in ranges of one lane: the columns that :func:`read_pieces` gives, the hash, if it is asked for, in
-    every row."""
+    """The messages in ranges of one lane, with the columns of :func:`read_pieces`; the hash, if requested, is in every
+    row."""
     runs = [run for held in ranges for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last)]
     wanted = list(DELIVERED if columns is None else columns)
     with_chunks = not any(run.may_have_chunks for run in runs)
@@ -95,8 +89,8 @@ def read_lane(
 def _parts(
     topic: Topic, ledgers: LedgerIndex, lane: LaneHashes, ranges: Sequence[PositionRange]
 ) -> list[list[PositionRange]]:
-    """What is to be read of *ranges*, each part by itself: of a file in order of hash the lane's own stretches, of all
-    others, and of files in order behind the first :data:`_MOST_PARTS`, everything."""
+    """Split *ranges* into separate reads: the lane's own stretches of each of the first :data:`_MOST_PARTS` files in
+    order of hash, and everything else."""
     whole: list[PositionRange] = []
     by_file: dict[str, list[PositionRange]] = {}
     for held in ranges:
@@ -112,8 +106,8 @@ def _parts(
 
 
 def _stretches(held: PositionRange, mine: np.ndarray) -> list[PositionRange]:
-    """The stretches of a range in which the positions *mine*, which ascend, are: at most as many as a read has bounds
-    for, the widest gaps between them left out."""
+    """The stretches of a range that hold the positions *mine*, which ascend. The widest gaps are left out, up to the
+    number of bounds of a read."""
     if not len(mine):
         return []
     gaps = np.diff(mine)

@@ -1,7 +1,6 @@
-"""Rows of the last chunks of messages, without payloads: what a message is but for its payload.
+"""Read the rows of messages' last chunks, without payloads: every column of a message but the payload.
 
-Few of them the driver reads, through the one door by which entries are read: they are a local frame then, which Spark
-deals to as many tasks as there are cores, and of which it plans nothing. Many are read by Spark from the table.
+The driver reads a few rows itself into a local frame, which needs no planning. Many are left to Spark.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +16,11 @@ from pulsar_spark.table_specs import MESSAGES
 
 MOST_ROWS, MOST_RUNS = 1 << 14, 1 << 10
 _PLACE = ("partition", "publish_id")
-"""What a file does not say of its rows, or says of all."""
+"""Columns that a file lacks or has only once for all rows."""
 
 
 def names_of(columns: Sequence[str] | None) -> list[str]:
-    """The columns of messages as storage.slices.read_pieces gives them for *columns*."""
+    """The columns of messages that storage.slices.read_pieces gives for *columns*."""
     return [name for name in columns or DELIVERED if name != "partition"] + [
         "partition",
         "ledger_id",
@@ -37,9 +36,11 @@ def read_last_chunks(
     columns: Sequence[str] | None,
     redelivery_counts: Mapping[tuple[int, int], int],
 ) -> pa.Table | None:
-    """The chunks at the positions *lasts*, by partition, with the columns :func:`names_of`, but for the payload; None
-    where they are many, or *columns* are not those of messages. Redelivery counts are those by partition and position,
-    else 0."""
+    """The chunks at positions *lasts*, by partition, with the columns of :func:`names_of` except the payload.
+
+    None if there are too many, or if *columns* has others than those of messages. *redelivery_counts* are by partition
+    and position; the default is 0.
+    """
     wanted = names_of(columns)
     own = [name for name in wanted[:-4] if name not in ("payload", *_PLACE)]
     if sum(map(len, lasts.values())) > MOST_ROWS or not {*own} <= {*MESSAGES.schema.names}:
@@ -64,6 +65,6 @@ def read_last_chunks(
 
 
 def message_types(wanted: Sequence[str]) -> dict[str, pa.DataType]:
-    """The types of these columns of messages, but for the payload."""
+    """The types of these message columns, except the payload."""
     of_place = {"ledger_id": pa.int64(), "position": pa.int64(), "redelivery_count": pa.int32()}
     return {name: of_place.get(name) or MESSAGES.schema.field(name).type for name in wanted if name != "payload"}

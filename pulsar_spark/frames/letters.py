@@ -1,9 +1,9 @@
-"""Letters of a DataFrame consumer: the dead letter policy it brings, and the messages its function puts off.
+"""Letters of a DataFrame consumer: its dead letter policy, and the messages that its function puts off.
 
-Rules as for the client's consumer (see client.letters): what a letter says is decided here, from the properties of the
-message, which are read again for those put off; the broker acknowledges and has the letter written in one commit. The
-retry letter topic is a topic to consume like any other, in a run of its own under the same subscription, which is made
-with it so that nothing is lost before. A consumer of that topic puts off into the same one.
+Rules are those of the client's consumer (see client.letters). The consumer makes each letter from the message's
+properties; the broker acknowledges and writes it in one commit. The retry letter topic needs a run of its own under the
+same subscription, which is created with the topic, so nothing is lost. A consumer of that topic puts messages off into
+the same topic.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +24,7 @@ from pulsar_spark.storage.topics import Topic
 
 
 class FrameLetters:
-    """Of one consumer. Without *policy* a message is dead when it was put off 16 times."""
+    """The letters of one consumer. Without *policy* a message dies after it was put off 16 times."""
 
     def __init__(
         self,
@@ -47,21 +47,20 @@ class FrameLetters:
 
     @property
     def max_redeliver_count(self) -> int:
-        """How often a message is given back before it dies of the next time."""
+        """How many redeliveries a message may have before it becomes a dead letter."""
         return self._policy.max_redeliver_count
 
     def request_properties(self) -> dict[str, str]:
-        """What the subscribe request says of letters."""
+        """The properties about letters in the subscribe request."""
         return self._policy.request_properties() | {"dead_letter_topic": self._topics.dead}
 
     def prepare(self, timeout: float) -> None:
-        """Make the retry letter topic with its subscription, if messages may be put off."""
+        """Create the retry letter topic and its subscription, if retry is enabled."""
         if self.is_retry_enabled:
             prepare_retry_topic(self._layout, self._topics.retry, self._subscription, timeout)
 
     def rows(self, put_off: Iterable[PutOff], make: Callable[..., dict]) -> list[dict]:
-        """The requests that put messages off, in order of position; ``make(kind, partition, **columns)`` makes a
-        row."""
+        """Requests that put messages off, in order of position; ``make(kind, partition, **columns)`` makes a row."""
         delays = {(each.partition, each.position, each.batch_index): each.delay_ms for each in put_off}
         rows = []
         for partition in sorted({partition for partition, _, _ in delays}):

@@ -1,8 +1,7 @@
-"""A DataFrame consumer's line to the broker of the bundle that its topic is in: it joins, follows the topic to another
-bundle, and partitions that are added to it.
+"""A DataFrame consumer's connection to the broker: it joins, and follows added partitions and moves to other bundles.
 
-A topic may come into another bundle while it is consumed, because its bundle was split: who asks the old one is told
-so, and asks the new one. What is numbered there is read there from then on.
+When a bundle is split, the topic may move while it is consumed. The old broker then refuses requests, and the consumer
+turns to the new one, whose ledgers count from then on.
 """
 
 import logging
@@ -29,10 +28,12 @@ log = logging.getLogger(__name__)
 
 
 class Line:
-    """Of a consumer of *partitions* of a topic, who asks for *max_messages* of all of them at a time, waits *timeout*
-    seconds for an answer, and no longer once he is *stopping*. *tell* gets what Membership tells, *moved* is called
-    when the topic was found in another bundle, of which :attr:`layout` and :attr:`ledgers` are then. Where it
-    *follows*, and all partitions are consumed, those that are added are, too."""
+    """The connection of a consumer of *partitions* of a topic.
+
+    It requests *max_messages* over all partitions at a time. It waits *timeout* seconds for a reply, less if *stopping*
+    is set. *tell* is Membership's callback. *moved* is called after the topic moved to another bundle, with
+    :attr:`layout` and :attr:`ledgers` renewed. If it *follows* and has all partitions, it also consumes added ones.
+    """
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Line:
         return Seat(str(self.layout.root), str(self.topic.name), tuple(self._partitions), self.options.subscription)
 
     def join(self) -> None:
-        """Subscribe, in the bundle that the topic is in by now: who asked another is refused there."""
+        """Subscribe in the topic's current bundle; a broker of another bundle refuses."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -86,12 +87,12 @@ class Line:
             self._follow_topic()
 
     def join_anew(self) -> None:
-        """The same under another consumer id: what the one before was dealt is not its any more."""
+        """Join again under another consumer id; messages dealt to the previous id are no longer its own."""
         self.membership.leave()
         self.join()
 
     def _follow_topic(self) -> None:
-        """From now on ask, and read what is numbered by, the bundle that the topic is in."""
+        """Switch to the bundle that the topic is in now."""
         look_again(self.layout)
         layout = layout_of(self.layout, self.topic.name)
         if layout.bundle == self.layout.bundle:
@@ -109,12 +110,14 @@ class Line:
         self.membership.join(self._timeout, self._share(self._partitions))
 
     def _share(self, partitions: list[int]) -> int:
-        """Messages of each of the consumer's *partitions* in a delivery."""
+        """Messages per partition in a delivery, for a consumer of *partitions*."""
         return max(1, self._max_messages // len(partitions))
 
     def follow_partitions(self) -> None:
-        """Consume from partitions that were added to the topic, where all of it is consumed, from their first message
-        on. While the broker does not answer it is asked again; a refusal ends the consumer, as at its start."""
+        """Consume partitions that were added to the topic, from their first message on, if all others are consumed.
+
+        If the broker does not reply, try again later; a refusal ends the consumer.
+        """
         if self._watch is None:
             return
         if (found := self._watch.added()) is not None:
@@ -132,21 +135,21 @@ class Line:
         log.info("%s also consumes the new partitions %s", self, added)
 
     def hurry(self, change: int) -> None:
-        """Hear of what comes sooner, or as late as before; see ``Channel.hurry``."""
+        """Change how soon new messages are noticed; see ``Channel.hurry``."""
         self._hurries += change
         self.channel.hurry(change)
 
     def flow(self, wanted: dict[int, int]) -> None:
-        """Ask for so many messages more, by partition."""
+        """Grant permits by partition."""
         rows = [self.membership.row("flow", partition, permits=count) for partition, count in wanted.items() if count]
         if rows:
             self.channel.submit(rows)
 
     def leave(self) -> None:
-        """Give back what is not answered, and hang up."""
+        """Give back unacknowledged messages and disconnect."""
         self.membership.leave()
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Ask and hear nothing more, as one that could not join."""
+        """Disconnect; also used when joining failed."""
         self.channel.stop(self._timeout)

@@ -1,6 +1,8 @@
-"""Entries that are lost where chunks may lie, as rows: whoever reads a topic is told of them, as consumers and readers
-are. Of a message one of whose chunks is lost nobody can say more: what is left of it is in the view ``chunks``. Where
-no chunks lie Spark reads all rows, and fails where a file is gone."""
+"""Rows for lost entries that may have been chunks, so that readers of a topic notice the loss, as consumers do.
+
+The rest of a message with a lost chunk is in the view ``chunks``. Where no chunks lie, Spark reads all rows and fails
+at a missing file.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -23,13 +25,13 @@ _SAID = ("partition", "publish_id", "ledger_id", "first", "last", "to_position",
 
 
 class LostEntries:
-    """Those of a topic's runs that may have chunks, as far as somebody has asked."""
+    """Lost entries in the runs passed to :meth:`without`."""
 
     def __init__(self, topic: Topic):
         self._topic, self._reader, self._rows = topic, EntryReader(block_rows=_ROWS_AT_ONCE), []
 
     def without(self, partition: int, run: Run) -> Iterable[Run]:
-        """What of *run* is not lost."""
+        """The parts of *run* that are not lost; the lost ones are noted."""
         for missing in self._reader.read(self._topic.path, run, columns=("uuid",)):
             if isinstance(missing, Missing) and missing.is_lost:
                 error = lost_error(self._topic.path, run, missing)
@@ -40,8 +42,8 @@ class LostEntries:
         return [run]
 
     def rows(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame | None:
-        """A row for each, with the columns that chunk_payloads.with_payloads gives: its place, why it has no payload,
-        and nothing else; None where nothing is lost."""
+        """A row for each lost entry: its place and error, other columns null; None if nothing is lost. Columns are
+        those of chunk_payloads.with_payloads."""
         if not self._rows:
             return None
         types: Mapping[str, pa.DataType] = message_types(names_of(columns)) | {"payload": pa.binary()}

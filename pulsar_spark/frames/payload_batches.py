@@ -1,8 +1,8 @@
-"""What publishing and reading payloads with Spark share: where keys come from in a task, and arrays of a limited size.
+"""Shared by publishing and reading payloads in Spark: key readers in tasks, and arrays of limited size.
 
-**Keys go by reference.** A frame's plan is shown, logged and sent around, so no key is ever in it: who encrypts or
-decrypts gives a :class:`CryptoKeyReader` of files, of which the two paths are kept, or a function without arguments
-that makes a reader of his own. Both are used where the rows are, once in each task.
+A frame's plan is shown, logged and sent around, so it never holds keys. Callers give a :class:`CryptoKeyReader` of
+files, of which only the paths travel, or a function without arguments that makes a reader. Each task creates its reader
+once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,13 +18,13 @@ from pulsar_spark.payloads.keys import CryptoKeyReader
 
 KeyReader = CryptoKeyReader | Callable[[], CryptoKeyReader]
 _BATCH_BYTES = 4 << 20
-"""A column of so many bytes goes back to Spark at a time, or one payload: what was small compressed may be large, and
-Spark goes on while the next are made."""
+"""A column goes back to Spark in arrays of about this many bytes, or one payload: decompressed payloads may be large,
+and Spark works on while the next array is made."""
 
 
 def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | None:
-    """What makes the reader of keys in a task; :class:`InvalidConfiguration` for a reader that would travel there with
-    the keys it may hold."""
+    """A function that makes the key reader in a task; :class:`InvalidConfiguration` for a reader that would carry keys
+    there."""
     if given is None:
         return None
     if type(given) is CryptoKeyReader:
@@ -38,7 +38,7 @@ def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | No
 
 
 def made(key_reader: Callable[[], CryptoKeyReader] | None) -> CryptoKeyReader | None:
-    """The reader of keys, in a task: what it made that is none fails the job."""
+    """The key reader in a task; fails the job if the function made something else."""
     reader = None if key_reader is None else key_reader()
     if reader is not None and not isinstance(reader, CryptoKeyReader):
         wrong = f"crypto_key_reader made a {type(reader).__name__}: let it make a CryptoKeyReader"
@@ -47,18 +47,21 @@ def made(key_reader: Callable[[], CryptoKeyReader] | None) -> CryptoKeyReader | 
 
 
 def failure_action(given: object, kind: type) -> object:
-    """A member of the enumeration *kind*, which is given or named."""
+    """The member of the enumeration *kind* that *given* is or names."""
     return kind[one_of("crypto_failure_action", given, tuple(kind.__members__))]
 
 
 def values_of(column: pa.Array) -> Sequence:
-    """The values as Python has them; quick where there are none."""
+    """The values as Python objects; fast if all are null."""
     return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
 
 
 def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.Array]:
-    """Rows, whose first value is the payload, as arrays of a limited size. A payload that is larger has one for itself,
-    and is with Spark before the next row is asked for. Of a *kind* whose payload is text nobody looks whether it is."""
+    """Rows, whose first value is the payload, as arrays of limited size.
+
+    A larger payload is alone in its array and passed on before the next row is taken. A text payload of *kind* is not
+    validated.
+    """
     piece, size = [], 0
     for row in rows:
         of_payload = len(row[0] or b"")
@@ -76,7 +79,7 @@ def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.Array]:
 
 def _struct(rows: list[tuple], kind: pa.StructType) -> pa.Array:
     payloads, *others = zip(*rows)
-    if len(rows) > 1:  # of a memoryview among others Arrow never lets go
+    if len(rows) > 1:  # Arrow keeps a memoryview alive if it is one of several values
         payloads = tuple(bytes(each) if isinstance(each, memoryview) else each for each in payloads)
     stored, *fields = kind
     columns = [_array(payloads, pa.binary()).view(stored.type)]
@@ -85,8 +88,8 @@ def _struct(rows: list[tuple], kind: pa.StructType) -> pa.Array:
 
 
 def _array(values: tuple, kind: pa.DataType) -> pa.Array:
-    """*values*, of which those of a nested type are mostly one and the same object. What is one large payload is not
-    copied."""
+    """*values* as an array. Nested values are mostly one shared object and converted once; a single large payload is
+    not copied."""
     if kind == pa.binary() and len(values) == 1 and values[0]:
         ends = pa.py_buffer(np.array([0, len(values[0])], np.int32))
         return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(values[0])])

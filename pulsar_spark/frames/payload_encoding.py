@@ -1,4 +1,4 @@
-"""Publishing payloads compressed and encrypted, batch by batch in Python workers (layer ``payloads``)."""
+"""Compress and encrypt payloads for publishing, batch by batch in Python workers (layer ``payloads``)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class Encoding(NamedTuple):
         crypto_key_reader: KeyReader | None,
         crypto_failure_action: ProducerCryptoAction,
     ) -> "Encoding":
-        """As a caller of ``publish`` gives it; :class:`InvalidConfiguration` for what says nothing."""
+        """Validated arguments of ``publish``; :class:`InvalidConfiguration` if they do not fit."""
         try:
             names = public_key_names(encryption_key, has_reader=crypto_key_reader is not None)
         except ValueError as wrong:
@@ -52,8 +52,8 @@ class Encoding(NamedTuple):
         )
 
     def encoded(self, messages: DataFrame, given: set[str]) -> tuple[DataFrame, set[str]]:
-        """*messages*, which have the columns *given*, as they are stored; and the columns then. The job that runs it
-        fails where a payload cannot be encrypted, and must be."""
+        """*messages* with the columns *given* as they are stored, and the resulting columns. The job fails if a payload
+        cannot be encrypted and must be."""
         if self.compression is None and not self.key_names:
             return messages, given
         if twice := sorted(given.intersection(ENCODING_COLUMNS)):
@@ -80,7 +80,7 @@ class Encoding(NamedTuple):
             except UnreadableMessage as failed:
                 raise type(failed)(f"{REFUSED}{type(failed).__name__}: {failed}") from None
 
-        # Each call has a parameter of its own for each message: what is evaluated twice would not fit together.
+        # Each call encrypts with new parameters, so results of two evaluations would not fit together.
         return arrow_udf(stored, _STORED_TYPE).asNondeterministic()
 
 

@@ -1,4 +1,4 @@
-"""What a DataFrame consumer says of its work: the progress of each delivery, totals, and a line a minute in the log."""
+"""Progress of a DataFrame consumer: the last delivery, totals, and one log line per minute."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Progress:
-    """One consumer's. *who* is what it is called in the log, *clock* counts seconds and never goes back."""
+    """The progress of one consumer. *who* is its name in the log; *clock* counts monotonic seconds."""
 
     def __init__(self, who: str, clock: Callable[[], float] = time.monotonic):
         self._who, self._clock, self._since = who, clock, clock()
@@ -32,8 +32,11 @@ class Progress:
         *,
         deleted: int = 0,
     ) -> None:
-        """A delivery was handled, of which *deleted* messages were no longer there; of a function that raised, how
-        often in a row it did, and the seconds until it is called again."""
+        """Note a handled delivery.
+
+        *deleted* messages of it no longer existed. *failures* counts errors in a row; *pause* is the seconds until the
+        next call.
+        """
         back = sum(held.messages for held in reply.given_back)
         counts = {
             "deliveries": 1,
@@ -59,7 +62,7 @@ class Progress:
         }
 
     def missing(self, deleted: int, error: BaseException | None) -> None:
-        """Of a delivery *deleted* messages were no longer there; with *error*, others are lost."""
+        """Note a delivery with *deleted* messages and nothing to handle; with *error*, others are lost."""
         counts = dict.fromkeys(("messages", "acknowledged", "given_back", "put_off", "seconds", "failures"), 0)
         self.last = {
             "round": None,
@@ -70,7 +73,7 @@ class Progress:
         }
 
     def look(self) -> None:
-        """Write the line of the minute, if one is over in which something happened."""
+        """Write the log line if a minute with any activity is over."""
         elapsed = self._clock() - self._since
         if elapsed < LINE_SECONDS:
             return
@@ -80,7 +83,7 @@ class Progress:
 
 
 def told(counts: Counter, seconds: float | None = None) -> str:
-    """Counts in words."""
+    """Counts as a sentence."""
     span = "" if seconds is None else f" in {seconds:.0f} s"
     return (
         f"{counts['deliveries']} deliveries of {counts['messages']} messages{span}, "
@@ -90,5 +93,5 @@ def told(counts: Counter, seconds: float | None = None) -> str:
 
 
 def fields(counts: Counter) -> dict[str, int]:
-    """All counts, those that are nothing too."""
+    """All counts, zeros included."""
     return {name: counts[name] for name in COUNTS}

@@ -1,10 +1,9 @@
-"""What of a delivery is still in the topic's table, before a function is called with it.
+"""Find what of a delivery still exists in the topic's table, before the function is called.
 
-Positions whose messages were deleted are acknowledged on the consumer's behalf and are no part of what the function
-gets, so that what is acknowledged is what was there. Those whose file was deleted by hand are left out too, and stay
-delivered: they are an error that names them, until somebody skips them (``pulsar-spark subscriptions skip-lost``) or
-puts the file back. So is a chunked message some of whose chunks are lost, or whose chunks do not add up; one of which a
-chunk was deleted is deleted.
+Deleted messages are acknowledged for the consumer and not passed on. Messages whose file was deleted by hand are lost:
+they stay unacknowledged and raise an error that names them, until they are skipped (``pulsar-spark subscriptions
+skip-lost``) or the file comes back. Chunked messages with lost chunks, or chunks that do not fit together, count as
+lost; those with a deleted chunk as deleted.
 """
 
 from collections.abc import Sequence
@@ -27,9 +26,10 @@ from pulsar_spark.storage.topics import Topic
 
 
 class Remaining(NamedTuple):
-    """``ranges`` are there; ``deleted`` and ``lost`` are positions (partition, first, last) that are not;
-    ``deleted_messages`` counts those of batches too. ``parts`` are the chunks of chunked messages, found out once a
-    delivery."""
+    """``ranges`` exist; ``deleted`` and ``lost`` are (partition, first, last).
+
+    ``deleted_messages`` counts the messages in batches. ``parts`` are the chunks of chunked messages.
+    """
 
     ranges: tuple[PositionRange | LaneRange, ...]
     deleted: list[tuple[int, int, int]]
@@ -40,7 +40,7 @@ class Remaining(NamedTuple):
 
 
 def remaining(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Remaining:
-    """Look for every range of a delivery; a file that is where it was published costs a few stats."""
+    """Check every range of a delivery; an unchanged file costs a few stats."""
     there = _not_gone(topic, ledgers, delivery.ranges)
     if not delivery.chunked or not there.ranges:
         return there
@@ -71,7 +71,7 @@ def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange
             missing = find_missing(topic.path, run, parts)
             if missing is None:
                 continue
-            positions = [  # of a batch some of which was deleted, the others are there
+            positions = [  # of a batch in which some messages were deleted, the others exist
                 (first + run.to_position, last + run.to_position)
                 for first, last in (missing.entries if missing.is_lost else missing.whole)
             ]
@@ -85,8 +85,7 @@ def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange
 
 
 def _changed_partitions(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> set[int]:
-    """Of the partitions with ranges of lanes those where any range is of a file that is no longer as it was published:
-    rows may be gone."""
+    """Partitions with lane ranges where a file has changed since it was published, so that rows may be gone."""
     found: set[int] = set()
     for partition in {held.partition for held in ranges if isinstance(held, LaneRange)}:
         spans = Positions((held.first, held.last) for held in ranges if held.partition == partition)

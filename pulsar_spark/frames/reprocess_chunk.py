@@ -1,4 +1,4 @@
-"""One chunk of a job that sends dead letters back: the rows to publish, and which letters a commit holds."""
+"""One chunk of a job that sends dead letters back: the rows to publish, and the letters that a commit holds."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,7 +20,7 @@ from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGE_KEYS, MESSAGES
 
 SENT_COLUMNS = ("payload", *MESSAGE_KEYS, "event_time", "properties")
-"""What of a letter goes into the message sent, with what says whether its keys are base64 of bytes."""
+"""Columns of a letter that go into the sent message, with the flags for keys in base64."""
 
 
 Fix = Callable[[DataFrame], DataFrame]
@@ -28,8 +28,8 @@ _MESSAGE_ID = r"^\(-?\d+,-?\d+,(\d+),-?\d+\)$"
 
 
 def fixed_letters(letters: DataFrame, fix: Fix | None) -> DataFrame:
-    """What *fix* makes of *letters*: ``message_id`` and :data:`SENT_COLUMNS`; :class:`InvalidMessage` when it returns
-    something else."""
+    """The result of *fix*: ``message_id`` and :data:`SENT_COLUMNS`; :class:`InvalidMessage` if it returns something
+    else."""
     fixed = letters if fix is None else fix(letters)
     if not isinstance(fixed, DataFrame):
         raise InvalidMessage(f"the fix returned {shown(fixed)}: return a Spark DataFrame of the letters to send")
@@ -44,13 +44,12 @@ def fixed_letters(letters: DataFrame, fix: Fix | None) -> DataFrame:
 def rows_to_send(
     letters: DataFrame, fix: Fix | None, claims: list[Claim], origin_partitions: Sequence[int]
 ) -> DataFrame:
-    """The rows to publish for *claims*, in the order of their numbers, which are the sequence ids.
+    """The rows to publish for *claims*, in order of their numbers, which become sequence ids.
 
-    A key that *fix* left alone is base64 of bytes if the letter's is; one that it changed is what its column holds,
-    text or bytes. A payload that it left alone is sent as it is stored, one that it changed as it is now. With
-    *origin_partitions* each goes into the partition of its first origin, if that is among them and *fix* left the key
-    alone. The job that writes them fails with :class:`InvalidMessage` when *fix* returned a letter twice or one it was
-    not given.
+    A key that *fix* did not change keeps its base64 flags; a changed one is text or bytes as its column says. An
+    unchanged payload is sent as stored, a changed one plain. With *origin_partitions* a message goes to the partition
+    of its first origin, if that is among them and the key is unchanged. The job fails with :class:`InvalidMessage` if
+    *fix* returned a letter twice or an unknown one.
     """
     numbers = local_frame(
         letters.sparkSession,
@@ -79,7 +78,7 @@ def rows_to_send(
     columns = {name: F.col(name) for name in SENT_COLUMNS} | {"properties": _sent_properties(), "sequence_id": number}
     types = dict(rows.dtypes)
     for name, flag in zip(MESSAGE_KEYS, KEY_FLAGS):
-        if types[name] != "binary":  # which publish encodes itself
+        if types[name] != "binary":  # publish itself encodes bytes
             columns[flag] = F.when(_is_left_alone(name), F.col(flag))
     as_stored = F.lit(True) if fix is None else F.col("payload").cast("binary").eqNullSafe(F.col("payload_before"))
     columns |= {name: F.when(as_stored, F.col(name)) for name in ENCODING_COLUMNS}
@@ -93,8 +92,8 @@ def rows_to_send(
 
 
 def published_numbers(topic: Topic, app_id: str, version: int) -> set[int]:
-    """Sequence ids of the messages in the commit of a transaction, from the commit's own files; none where there is no
-    such commit."""
+    """Sequence ids of the messages in the commit of a transaction, read from the commit's files; empty without such a
+    commit."""
     if not is_committed(topic.path, app_id, version):
         return set()
     log = TableLog(topic.path)
@@ -122,15 +121,15 @@ def _refused_letter() -> Column:
 
 
 def _sent_properties() -> Column:
-    """The letter's properties without its bookkeeping, with the count of its replays."""
+    """The letter's properties without its bookkeeping, with the new count of replays."""
     own = F.coalesce(F.col("properties"), F.create_map().cast("map<string,string>"))
     kept = F.map_filter(own, lambda name, _: ~name.isin(*BOOKKEEPING, REPLAYS))
     return F.map_concat(kept, F.create_map(F.lit(REPLAYS), F.col("times").cast("string")))
 
 
 def _origin_partition(partitions: Sequence[int]) -> Column:
-    """The partition in the id of the first origin, where it is among *partitions* and the key is the one that led
-    there; else null."""
+    """The partition in the first origin's message id, if it is among *partitions* and the key is unchanged; else
+    null."""
     partition = F.regexp_extract(
         F.coalesce(F.col("properties")[ORIGIN_MESSAGE_ID], F.lit("")), _MESSAGE_ID, 1
     ).try_cast("int")

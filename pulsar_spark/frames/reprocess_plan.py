@@ -1,10 +1,9 @@
-"""Which letters a job sends where, and in which commits: decided once, from a few facts of each letter.
+"""Decide which letters a job sends where and in which commits, from a few facts of each letter.
 
-Destinations are the origin, the retry letter topic of the subscription the letter died on, or one topic for all. A
-letter is left where it is when a job has taken it before, when it was sent back as often as is allowed, when it does
-not say where it came from, or when its chunks make no message. The two letter topics of a subscription of several
-topics are named after the same one of them (semantics 4.22), so the name of the one gives that of the other, unless the
-dead letter topic's name is another.
+The destination is the origin, the retry letter topic of the subscription, or one topic for all. A letter stays if
+another job has claimed it, if it was sent back often enough, if its origin is unknown, or if its chunks make no
+message. The retry letter topic's name follows from that of a default dead letter topic, because both are named after
+one topic (semantics 4.22).
 """
 
 from collections import defaultdict
@@ -23,7 +22,7 @@ REASONS = (TAKEN_BEFORE, LEFT_BY_GUARD, WITHOUT_ORIGIN, UNREADABLE)
 
 
 class Letter(NamedTuple):
-    """What decides over a letter."""
+    """The facts that decide about a letter."""
 
     partition: int
     position: int
@@ -36,7 +35,7 @@ class Letter(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The letters to send, how many were left, by cause and reason, and those that are unreadable."""
+    """The letters to send, the counts of others by cause and reason, and the unreadable letters."""
 
     claims: list[Claim]
     left: dict[str, dict[str, int]]
@@ -44,7 +43,7 @@ class Plan(NamedTuple):
 
 
 def checked_target(to: str) -> str:
-    """*to* in its full form; :class:`InvalidConfiguration` for another text.
+    """*to* in its full form; :class:`InvalidConfiguration` for an unknown target.
 
     >>> checked_target("topic:repaired")
     'topic:persistent://public/default/repaired'
@@ -66,8 +65,8 @@ def plan_letters(
     limit: int | None,
     chunk_letters: int,
 ) -> Plan:
-    """Claim *letters* of the dead letter topic *topic* in order of partition and position, *limit* of them at most;
-    those after the last one are neither claimed nor counted."""
+    """Claim at most *limit* *letters* of the dead letter topic *topic*, in order of partition and position; letters
+    after the last claim are not counted."""
     claims: list[Claim] = []
     unreadable: list[Letter] = []
     left: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(REASONS, 0))

@@ -1,5 +1,5 @@
-"""One run of a job that sends dead letters back: it selects, or finds what was selected, sends what is not sent, and
-reports. Why nothing is sent twice is said in ``frames.reprocess``."""
+"""One run of a job that sends dead letters back: it selects letters or finds its earlier selection, sends the rest, and
+reports. See ``frames.reprocess`` for why nothing is sent twice."""
 
 import hashlib
 import json
@@ -44,27 +44,27 @@ class Reprocessed(NamedTuple):
     topic: str
     is_dry_run: bool
     matched: int
-    """letters the conditions name"""
+    """letters that meet the conditions"""
     selected: int
     """letters among them to be sent; the others are in the ``left`` counts"""
     sent: int
-    """letters sent, in this run and earlier ones of the job; of a dry run 0"""
+    """letters sent in all runs of the job; 0 in a dry run"""
     dropped_by_fix: int
     left_by_guard: int
-    """sent back as often as allowed"""
+    """letters that were sent back as often as allowed"""
     taken_before: int
-    """sent, or chosen, by another job"""
+    """letters that another job has sent or selected"""
     without_origin: int
-    """do not say where they came from"""
+    """letters without an origin"""
     unreadable: int
-    """chunked ones whose chunks are not as large together as they say"""
+    """chunked letters whose chunks contradict their stated size"""
     causes: dict[str, dict[str, int]]
     destinations: dict[str, int]
-    """letters selected, by the topic they go to"""
+    """letters selected, by destination topic"""
 
 
 class Selection(NamedTuple):
-    """What the letters of a job have in common."""
+    """The conditions that select letters, and the chunk size."""
 
     where: str | Column | None
     since: datetime | None
@@ -73,7 +73,7 @@ class Selection(NamedTuple):
     chunk_letters: int
 
     def of(self, letters: DataFrame) -> DataFrame:
-        """Those of *letters* that are meant."""
+        """The letters that meet the conditions."""
         if self.where is not None:
             try:
                 letters = letters.filter(self.where)
@@ -107,7 +107,7 @@ class Run:
         self._claims: list[Claim] = []
 
     def try_out(self, selecting: Selection) -> Reprocessed:
-        """The report of a run that does nothing."""
+        """The report of a dry run."""
         self._plan(selecting)
         dropped: Counter = Counter()
         if self._fix is not None and self._claims:
@@ -119,10 +119,10 @@ class Run:
         return self._report(True, Counter(), dropped)
 
     def choose(self, selecting: Selection) -> None:
-        """Make the job's selection, or find the one it made."""
+        """Make the job's selection, or find its earlier one."""
         self._table.create()
         with self._table.planning():
-            known = self._table.version()  # before it is looked for: who records it behind that look is met, too
+            known = self._table.version()  # read first, so that a job recorded after the look is noticed, too
             while self._table.read_job(self._job_id) is None:
                 self._plan(selecting)
                 self._table.record_job(self._job, self._claims, known)
@@ -174,8 +174,7 @@ class Run:
         )
 
     def prepare(self, timeout: float) -> None:
-        """See that every destination that still gets something is there; :class:`TopicNotFound` for an origin that is
-        gone."""
+        """Ensure that each destination with unsent chunks exists; :class:`TopicNotFound` for a deleted origin."""
         done = self._table.read_chunks(self._job_id)
         subscriptions = {claim.destination: claim.subscription for claim in self._claims}
         for name in sorted(
@@ -187,7 +186,7 @@ class Run:
                 resolve_topic(self._layout, name, create=self._settings["to"].startswith(TOPIC))
 
     def send(self, rate: float | None, wait: Callable[[float], None]) -> None:
-        """Send every chunk that is not done."""
+        """Send every chunk that was not sent before."""
         done = self._table.read_chunks(self._job_id)
         console = Console(stderr=True)
         started, sent = time.monotonic(), 0
@@ -205,7 +204,7 @@ class Run:
                 progress.advance(task, len(claims))
 
     def look_for_readers(self) -> None:
-        """Say so where nobody reads what was sent to subscriptions."""
+        """Warn about subscriptions without a consumer for the sent letters."""
         warn_of_unread(self._layout, {(claim.destination, claim.subscription) for claim in self._claims})
 
     def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
@@ -243,7 +242,7 @@ class Run:
         )
 
     def _letters(self, claims: list[Claim]) -> DataFrame:
-        """The letters of *claims*, as the job reads them."""
+        """The letters of *claims*, as of the job's table version."""
         positions: dict[int, list[int]] = defaultdict(list)
         for claim in claims:
             positions[claim.partition].append(claim.position)
@@ -255,7 +254,7 @@ class Run:
         return letters.join(F.broadcast(chosen), on="message_id", how="left_semi")
 
     def report(self) -> Reprocessed:
-        """What the job has done, from its rows."""
+        """The job's report, from its rows."""
         return self._report(False, Counter(self._table.read_sent(self._job_id)["cause"].to_pylist()), None)
 
     def _report(self, is_dry_run: bool, sent: Counter, dropped: Counter | None) -> Reprocessed:

@@ -1,4 +1,4 @@
-"""A retry letter topic with its subscription, so that what is published there is waited for, and read."""
+"""Create a retry letter topic with its subscription, so that messages sent there are kept and read."""
 
 import logging
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: float) -> None:
-    """Create *topic* and its *subscription*, from its first message on, unless they are there. Creating needs a broker:
+    """Create *topic* and its *subscription*, from the first message on, unless they exist. Creating needs a broker;
     :class:`Timeout` without one."""
     found, partitions = resolve_topic(layout, topic, create=True)
     there = {
@@ -36,12 +36,12 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
         for partition in missing
     ]
     for reply in Requester(layout, timeout_seconds=timeout).replies(requests):
-        if reply.error is not None and not isinstance(reply.error, NotAllowedError):  # that one: it is there by now
+        if reply.error is not None and not isinstance(reply.error, NotAllowedError):  # not allowed: it exists by now
             raise reply.error
 
 
 def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
-    """Log a warning for each (retry letter topic, subscription) that nobody reads now: only consumers that retry do."""
+    """Log a warning for each (retry letter topic, subscription) without a connected consumer."""
     connected = {
         (key.topic_id, key.subscription)
         for bundle in layouts_of(layout)

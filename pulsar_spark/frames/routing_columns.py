@@ -1,9 +1,8 @@
-"""The partition of a message as a column: the same rules as ``protocol.routing``, over a frame.
+"""The partition of a message as a column, by the rules of ``protocol.routing``.
 
-A key decides by its hash; messages without one go round robin, each task starting at another partition.
-``JavaStringHash`` is computed by Java itself, ``Murmur3_32Hash`` by Spark's expressions (see transforms.key_hashes):
-where a message has no ordering key it is the hash that Key_Shared goes by, and computed once.
-``BoostHash`` takes a Python worker, which hashes each key of a batch once.
+A key's hash decides; messages without a key go round robin, from a different partition in each task. Java computes
+``JavaStringHash``, Spark's expressions ``Murmur3_32Hash`` (see transforms.key_hashes), a Python worker ``BoostHash``.
+Without ordering keys the Murmur3 hash is also Key_Shared's, computed once.
 """
 
 import pyarrow as pa
@@ -25,15 +24,15 @@ _ROUTING_HASH = "routing_hash"
 
 
 def checked_scheme(scheme: Scheme) -> HashingScheme:
-    """The scheme by name; :class:`InvalidConfiguration` for another text."""
+    """The scheme by name; :class:`InvalidConfiguration` for an unknown one."""
     return HashingScheme[one_of("hashing scheme", scheme, tuple(HashingScheme.__members__))]
 
 
 def routed(messages: DataFrame, columns: set[str], partitions: list[int], scheme: HashingScheme) -> DataFrame:
-    """*messages*, which have the message *columns*, with their ``partition``. *partitions* are those the publish may
-    write to, all of a topic or one. For Murmur3 messages with keys have ``sticky_key_hash``.
+    """*messages*, which have the message *columns*, with their ``partition``.
 
-    An explicit partition among others fails the job that writes; an explicit null is as none.
+    *partitions* are those that the publish may write to. With Murmur3, messages with keys have ``sticky_key_hash``. A
+    given partition outside *partitions* fails the job that writes; null counts as not given.
     """
     if len(partitions) == 1:
         partition = F.lit(partitions[0])
@@ -73,7 +72,7 @@ def _row_in_task() -> Column:
 
 
 def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme) -> tuple[DataFrame, Column]:
-    """*messages*, perhaps with one more column, and the hash of their partition keys' text."""
+    """*messages*, perhaps with one more column, and the hash of their partition keys."""
     key = F.col("partition_key")
     if scheme is HashingScheme.JavaStringHash:
         return messages, _java_hash(messages, "partition_key").bitwiseAND(F.lit(MAX_HASH))
@@ -85,14 +84,16 @@ def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme
 
 
 def _java_hash(messages: DataFrame, text: str) -> Column:
-    """``hashCode()`` of the column *text*, called by the code that Spark generates where this process has Spark's JVM.
-    SQL's way to call a method keeps Spark from generating code for the whole step, and copies each row once more: by
-    profile a sixth of a task's time. It is for sessions of other processes."""
+    """``hashCode()`` of the column *text*.
+
+    In Spark's own process the generated code calls it. Other sessions use SQL's ``reflect``, which is slower: it
+    prevents code generation for the step and copies each row.
+    """
     if not has_context(messages.sparkSession):
         return F.expr(_REFLECTED.format(text))
 
     def named(name: str) -> JavaClass:
-        """By its whole name at once: a name with dots asks the JVM for each part of it, which takes 30 ms in all."""
+        """The class by its whole name; resolving a dotted name would query the JVM for each part."""
         return JavaClass(name, messages.sparkSession.sparkContext._gateway._gateway_client)
 
     sql = "org.apache.spark.sql"

@@ -1,5 +1,4 @@
-"""The consumers that run in this process: what a notebook's cell that is run again finds there, and what the end of the
-process ends."""
+"""The consumers of this process: they are found when a notebook cell runs again, and stopped when the process ends."""
 
 import atexit
 import threading
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
     from pulsar_spark.frames.consumption import Consumption
 
 EXIT_SECONDS = 30.0
-"""How long the process waits at its end for a delivery that is being handled: a thread that lives on may crash it
-inside native code."""
+"""How long the process waits at its end for a current delivery; a thread that lives on may crash it in native code."""
 
 _lock = threading.Lock()
 _running: list["Consumption"] = []
@@ -35,14 +33,14 @@ def active_consumptions() -> list["Consumption"]:
 
 
 def enter(consumption: "Consumption") -> None:
-    """Know *consumption* from now on, until it leaves."""
+    """Register *consumption* until it leaves, and stop it at exit."""
     with _lock:
         _running.append(consumption)
     atexit.register(consumption.stop, EXIT_SECONDS)
 
 
 def leave(consumption: "Consumption") -> None:
-    """It has ended."""
+    """Remove an ended consumer."""
     atexit.unregister(consumption.stop)
     with _lock:
         if consumption in _running:
@@ -50,8 +48,8 @@ def leave(consumption: "Consumption") -> None:
 
 
 def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
-    """End the consumer of that name in this seat, if one runs in this process; :class:`ConsumerBusy` when it has not
-    ended after *timeout* seconds."""
+    """Stop the consumer of that name and seat, if one runs in this process; :class:`ConsumerBusy` if it does not end
+    within *timeout* seconds."""
     for former in active_consumptions():
         if former.seat == seat and former.consumer_name == consumer_name:
             former.stop(timeout)
@@ -63,7 +61,7 @@ def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
 
 
 def explained(refused: ConsumerBusy, seat: Seat) -> ConsumerBusy:
-    """*refused*, with who holds the subscription, if that is a consumer of this process."""
+    """*refused*, naming the consumer of this process that holds the subscription, if there is one."""
     holder = next((consumption for consumption in active_consumptions() if consumption.seat == seat), None)
     if holder is None:
         return refused

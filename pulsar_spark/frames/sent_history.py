@@ -1,5 +1,5 @@
-"""What was delivered of a subscription to whom and when, as its rounds say it: whom a sink has to fence before it
-writes entries that somebody else may have written (see delta_sink)."""
+"""What was delivered of a subscription to whom and when, from its rounds. A sink uses it to find consumers to fence
+(see delta_sink)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ _COLUMNS = [
 
 
 class Sent(NamedTuple):
-    """Entries of a partition once delivered: of each range to whom, in which round, its first and last position, and of
-    which lane it means the entries (:class:`~pulsar_spark.protocol.lanes.LaneHashes`), None = all."""
+    """Delivered ranges of a partition: consumer, round, first and last position, and the lane
+    (:class:`~pulsar_spark.protocol.lanes.LaneHashes`) whose entries it means, None for all entries."""
 
     consumer_ids: np.ndarray
     rounds: np.ndarray
@@ -64,7 +64,7 @@ class Sent(NamedTuple):
         return cls(np.empty(0, object), *(np.empty(0, np.int64) for _ in range(3)), np.empty(0, object))
 
     def where(self, chosen: np.ndarray) -> Self:
-        """Some of them, by a flag or an index each."""
+        """The ranges that flags or indexes choose."""
         return type(self)(*(column[chosen] for column in self))
 
     def followed_by(self, others: Self) -> Self:
@@ -72,10 +72,9 @@ class Sent(NamedTuple):
 
 
 class History:
-    """What was delivered of one subscription above its mark-delete position, from the rounds as committed.
+    """Deliveries of one subscription above its mark-delete position, from committed rounds.
 
-    A mark-delete position that goes back is a seek, or a subscription made again: what was delivered before it was
-    asked for again, and is forgotten.
+    A mark-delete position that goes back means a seek or a new subscription; earlier deliveries are forgotten.
     """
 
     def __init__(self, layout: Layout, topic_id: str, subscription: str):
@@ -87,7 +86,7 @@ class History:
         self._sent: dict[int, Sent] = defaultdict(Sent.nothing)
 
     def read_up_to(self, round_number: int) -> None:
-        """Take in the rounds up to and including this one."""
+        """Read the rounds up to and including this one."""
         if round_number <= self._round:
             return
         version = version_of_round(self._path, round_number, after=self._seen)
@@ -100,15 +99,15 @@ class History:
         self._seen, self._round = self._seen if version is None else version, round_number
 
     def exact(self, delivery: Delivery) -> Delivery:
-        """The same delivery without ranges of lanes."""
+        """The delivery with positions instead of lane ranges."""
         if all(isinstance(held, PositionRange) for held in delivery.ranges):
             return delivery
         topic = read_topic(self._layout, delivery.topic)
         return replace(delivery, ranges=exact(topic, LedgerIndex(self._layout), delivery.ranges))
 
     def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], delivery: Delivery) -> Sent:
-        """What was delivered of *spans* (first, last; in order, none overlaps the next) to consumers other than that of
-        *delivery*, as ranges that mean all of their entries."""
+        """What was delivered of *spans* to other consumers than that of *delivery*, as ranges of all their entries.
+        *spans* are (first, last), in order and disjoint."""
         sent = self._sent[partition]
         sent = sent.where(sent.consumer_ids != delivery.consumer_id)
         firsts, lasts = as_array(spans)
@@ -140,7 +139,7 @@ class History:
         )
 
     def _apply(self, rows: pa.Table) -> None:
-        # Of one round the cursor goes first, since its deliveries happened after it was moved, and its lanes the next.
+        # Within a round, cursors come before deliveries, which happened after the move, and so do lanes.
         rows = rows.sort_by([("round", "ascending"), ("kind", "ascending"), ("partition", "ascending")])
         is_range = pc.equal(rows["kind"], "range").to_numpy()
         changes = [pc.fill_null(rows[name], -1).to_numpy() for name in ("round", "partition")]
@@ -159,7 +158,7 @@ class History:
                 self._move(row)
 
     def _add(self, rows: pa.Table) -> None:
-        """Take in deliveries of a partition."""
+        """Add deliveries of a partition."""
         rows = by_position(rows)
         numbers = (rows[name].to_numpy() for name in ("round", "first", "last"))
         partition = rows["partition"][0].as_py()
@@ -183,7 +182,7 @@ class History:
 
 
 def _inside(sent: Sent, firsts: np.ndarray, lasts: np.ndarray) -> Sent:
-    """What of ranges lies in stretches that ascend, as ranges of no lane."""
+    """The parts of ranges within ascending stretches, without lanes."""
     begin, end = np.searchsorted(lasts, sent.firsts), np.searchsorted(firsts, sent.lasts, "right")
     of_stretch = expanded(begin, end - 1)
     found = sent.where(np.repeat(np.arange(len(begin)), end - begin))

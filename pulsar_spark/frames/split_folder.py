@@ -1,8 +1,7 @@
-"""Folders for temporary files that go with the process that made them, however it ends.
+"""Temporary folders that are removed after the process that made them, however it ends.
 
-A process holds a file in each of its folders (see storage.held_file) as long as it is there. What a killed one left is
-removed by the next process of the same user on the machine that makes a folder: whoever can take the lock knows that
-the process is gone. A process that was killed before it held the file leaves an empty folder, which nobody touches.
+A process holds a lock on a file in each folder (see storage.held_file). The next process of that user that makes a
+folder removes those whose lock is free. A process killed before it took the lock leaves an empty folder.
 """
 
 import os
@@ -17,11 +16,11 @@ PREFIX = "pulsar_spark_split_"
 _HELD = ".held"
 _lock = threading.Lock()
 _looked_in: set[str] = set()
-"""Where this process has removed what others left."""
+"""Places where this process has already removed left folders."""
 
 
 class SplitFolder:
-    """A folder of this process, with one for each of *names*."""
+    """A temporary folder with a sub-folder for each of *names*."""
 
     def __init__(self, names: list[str]):
         _remove_left(tempfile.gettempdir())
@@ -36,7 +35,7 @@ class SplitFolder:
             raise
 
     def remove(self, name: str | None = None) -> None:
-        """Remove the folder of a name, or all; a second time does nothing."""
+        """Remove the sub-folder of a name, or everything; may be repeated."""
         if name is not None:
             shutil.rmtree(self.path / name, ignore_errors=True)
             return
@@ -46,7 +45,7 @@ class SplitFolder:
 
 
 def _remove(folder: Path) -> None:
-    """Last of all the held file: whoever is killed meanwhile leaves what the next one removes."""
+    """Remove the held file last, so that the next process can finish an interrupted removal."""
     for each in [*folder.iterdir()] if folder.is_dir() else []:
         if each.name != _HELD:
             shutil.rmtree(each, ignore_errors=True)
@@ -54,7 +53,7 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_left(place: str) -> None:
-    """Remove the folders of processes that are gone; once a process."""
+    """Remove the folders of ended processes, once per process."""
     with _lock:
         if place in _looked_in:
             return

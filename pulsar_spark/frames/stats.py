@@ -1,4 +1,4 @@
-"""Stats as a DataFrame, for notebooks and monitoring jobs; views.stats_table says what each column means."""
+"""Statistics as a DataFrame; views.stats_table describes each column."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Decoding payloads in a Python worker, Avro by ``fastavro``, JSON by ``json``: a value or an error for each."""
+"""Decode payloads in a Python worker, Avro by ``fastavro``, JSON by ``json``: a value or an error for each."""
 
 import io
 import json
@@ -16,19 +16,19 @@ from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema.schema_avro import fastavro, parsed_writer
 
 VALUE, VALUE_ERROR = "value", "value_error"
-"""Columns of a message's value, and of why there is none; both null for a null value."""
+"""Columns with a message's value and the error; both are null for a null value."""
 WRONG_JSON = "the payload is not JSON that fits the schema"
 _Read = Callable[[bytes, int | None], Any]
 
 
 class Reading(NamedTuple):
-    """How payloads of a schema are read: the schema, and of AVRO the definitions that versions were written with."""
+    """A schema to read with, and for Avro the definitions of the versions that wrote."""
 
     info: SchemaInfo
     writers: Mapping[int, str]
 
     def decoder(self) -> "ValueDecoder":
-        """Made where the payloads are."""
+        """The decoder; create it in the worker."""
         read = _json_read(self.info) if self.info.schema_type() is SchemaType.JSON else _avro_read(*self)
         return ValueDecoder(column_type(self.info), read)
 
@@ -39,13 +39,13 @@ def json_reading(info: SchemaInfo) -> Reading:
 
 
 def avro_reading(info: SchemaInfo, writers: Mapping[int, SchemaInfo]) -> Reading:
-    """Reads Avro as a schema has it from what the *writers* of versions wrote."""
+    """Reads Avro of the *writers* of versions as values of a schema."""
     plain = {version: each.schema() for version, each in writers.items() if each.schema_type() is SchemaType.AVRO}
     return Reading(info, plain)
 
 
 class ValueDecoder:
-    """Reads payloads as values of the type *kind*; where that fails there is an error in the place of the value."""
+    """Decodes payloads into values of the type *kind*, or errors."""
 
     def __init__(self, kind: pa.DataType, read: _Read):
         self._kind, self._read = pa.struct({VALUE: kind, VALUE_ERROR: pa.string()}), read
@@ -57,7 +57,7 @@ class ValueDecoder:
         rows = [self._row(*pair) for pair in pairs]
         try:
             found = pa.array(rows, self._stored)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):  # of one value; which, Arrow does not say
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):  # Arrow does not say which value failed
             found = pa.array(map(self._checked, rows), self._stored)
         return found if self._stored == self._kind else found.view(self._kind)
 

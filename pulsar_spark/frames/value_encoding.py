@@ -1,6 +1,8 @@
-"""Publishing a typed column: values become payloads of a schema. JSON of plain types is written by Spark itself. Avro,
-by ``fastavro``, and JSON of other types are written batch by batch in Python workers. Which columns are taken is said
-in value_writers: none that can lose something."""
+"""Encode a typed column as payloads of a schema.
+
+Spark itself writes JSON of plain types; Python workers write Avro (by ``fastavro``) and other JSON. value_writers
+decides which columns are accepted: those that lose nothing.
+"""
 
 import io
 import json
@@ -28,8 +30,10 @@ _NO_UTF8 = "column 'value' has a text that is not valid UTF-8"
 
 
 def with_payloads(frame: DataFrame, schema: Schema | None) -> DataFrame:
-    """*frame* with a column ``payload`` in the place of ``value``, where *schema* says how; as it is without one. A
-    null value is a null payload. :class:`InvalidMessage` for a frame whose values are not of the schema."""
+    """*frame* with ``payload`` instead of ``value``, encoded by *schema*; unchanged without a schema.
+
+    A null value is a null payload. :class:`InvalidMessage` if the values do not fit the schema.
+    """
     if schema is None:
         return frame
     if not isinstance(schema, Schema):
@@ -52,7 +56,7 @@ def _payload(info: SchemaInfo, given: T.DataType) -> Column:
         return _text(given)
     if form not in (SchemaType.AVRO, SchemaType.JSON):
         raise InvalidConfiguration(f"a schema of type {form.name} cannot encode a column: use AVRO, JSON or STRING")
-    value_type(info.schema())  # refused where there is none
+    value_type(info.schema())  # refused without a column type
     kind = parse_definition(info.schema())
     if form is SchemaType.JSON and kind.kind != "record":
         raise InvalidConfiguration("a JSON schema that is not a record has no column type: give a record")
@@ -82,7 +86,7 @@ def _encoded_by_workers(info: SchemaInfo, given: T.DataType) -> Callable[[Column
 
 
 class ValueEncoder:
-    """Makes payloads of the values of a column of the type *given*, of AVRO or JSON."""
+    """Encodes values of a column of the type *given* as AVRO or JSON."""
 
     def __init__(self, info: SchemaInfo, given: T.DataType):
         self._form, kind = info.schema_type(), parse_definition(info.schema())
@@ -95,8 +99,8 @@ class ValueEncoder:
             self._write = fastavro().schemaless_writer
 
     def payloads(self, values: pa.Array) -> pa.Array:
-        """The payloads, null for a null value; :class:`InvalidMessage`, marked for the driver, for what is no value of
-        the schema."""
+        """The payloads, null for null values; :class:`InvalidMessage`, marked for the driver, if a value does not
+        fit."""
         stored = stored_type(values.type)
         values = values if stored == values.type else values.view(stored)
         try:
@@ -121,7 +125,7 @@ class ValueEncoder:
         return buffer.getvalue()
 
     def _explain(self, values: pa.Array, failed: Exception) -> None:
-        """Find the field that *failed* does not name."""
+        """Raise an error that names the field, which *failed* does not."""
         try:
             for value in values:
                 if (found := value.as_py(maps_as_pydicts="strict")) is not None:

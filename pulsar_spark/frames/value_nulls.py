@@ -1,4 +1,4 @@
-"""JSON that Spark itself writes: for which values it does, and where they have nulls that the schema does not allow."""
+"""JSON that Spark itself writes: which values qualify, and how forbidden nulls are found."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,14 +15,13 @@ _PLAIN = frozenset(("boolean", "int", "long", "float", "double", "string", "reco
 
 
 def is_plain(given: T.DataType, kind: AvroType) -> bool:
-    """Whether Spark writes values of the type *given* as the schema has them: there is nothing to convert or to look
-    at but nulls."""
+    """Whether Spark writes values of the type *given* as the schema requires, but for nulls."""
     is_known = all(each.kind in _PLAIN and not each.logical for each in kinds(kind))
     return is_known and not has_members(kind) and _has_same_leaves(given, kind)
 
 
 def _has_same_leaves(given: T.DataType, kind: AvroType) -> bool:
-    """Whether no float is to be a double, whose text is another one, and Spark finds each field by its name."""
+    """Whether no float must become a double, which has another text, and all fields are found by name."""
     if kind.kind == "union":
         return all(_has_same_leaves(given, arm) for arm in members(kind))
     if isinstance(given, T.StructType):
@@ -36,7 +35,7 @@ def _has_same_leaves(given: T.DataType, kind: AvroType) -> bool:
 
 
 def nulls_refused(given: T.DataType, kind: AvroType, payload: Column) -> Column:
-    """The *payload* of the column ``value``; a null where the schema allows none fails the job that writes it."""
+    """The *payload* of the column ``value``; a null that the schema forbids fails the job that writes it."""
     is_there = F.col(VALUE).isNotNull()
     for path, has_null in _required(given, True, kind, ""):
         text = f"field {path!r} of column 'value' is null, which the schema does not allow: nothing was published"
@@ -50,8 +49,7 @@ _HasNull = Callable[[Column], Column]
 
 
 def _required(given: T.DataType, is_nullable: bool, kind: AvroType, path: str) -> Iterator[tuple[str, _HasNull]]:
-    """Of each field that may not be null its path, and whether it is, of the value in which it lies, which is not
-    null."""
+    """The path of each field that must not be null, and a test for null in the value that holds it."""
     if kind.kind == "union":
         if not any(each.kind == "null" for each in kind.branches) and is_nullable and path:
             yield path, lambda value: value.isNull()
@@ -66,7 +64,7 @@ def _required(given: T.DataType, is_nullable: bool, kind: AvroType, path: str) -
 
 
 def _parts(given: T.DataType, kind: AvroType) -> Iterator[tuple[str, T.DataType, bool, AvroType]]:
-    """What a type holds: its name, its type, whether it may be null, and what it is in the schema."""
+    """The parts of a type: name, type, nullability, and schema type."""
     if isinstance(given, T.StructType):
         for field in given.fields:
             yield field.name, field.dataType, field.nullable, kind.fields[field.name].type

@@ -1,7 +1,7 @@
-"""From what Avro stores to values of a column: the way back of value_writers.
+"""Convert stored Avro to values of a column; value_writers is the opposite.
 
-Values come as ``fastavro`` reads them without logical types; dates and times leave as numbers of days and microseconds,
-which reach further than Python's. What has no place in the column is a ValueError.
+Values come from ``fastavro`` without logical types. Dates and times become numbers of days and microseconds, which
+reach further than Python's types. A value that does not fit the column is a ValueError.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,14 @@ BITS = {"int": 31, "long": 63}
 _DAY_MICROS = 86_400_000_000
 _KINDS_OF = {bool: "boolean", str: "string", bytes: "bytes", list: "array", dict: "map"}
 _MARK = "pulsar_spark"
-"""The name of a logical type that says which of a union's numbers was written."""
+"""The logical type that marks which of a union's number types was written."""
 
 
 def avro_reader(kind: AvroType, is_marked: bool) -> Reader | None:
-    """What makes values of those that ``fastavro`` reads without logical types; None where they are already.
-    *is_marked*: numbers of unions come with their kind (:func:`marked`), and what has a name with that."""
+    """A function that converts values from ``fastavro``; None if nothing is to convert.
+
+    With *is_marked*, numbers in unions come with their kind (:func:`marked`), and named types with their name.
+    """
     inner = _avro_reader(kind, is_marked)
     if is_marked and not (kind.kind == "union" and len(members(kind)) > 1):
         return lambda value: _read(value[1] if type(value) is tuple else value, inner)
@@ -51,7 +53,7 @@ def _avro_reader(kind: AvroType, is_marked: bool) -> Reader | None:
 
 
 def each_reader(kind: AvroType, element: Reader) -> Reader:
-    """Reads what an array or a map holds."""
+    """Reads the elements of an array or map."""
     if kind.kind == "array":
         return lambda values: [element(each) for each in values]
     return lambda values: {key: element(each) for key, each in values.items()}
@@ -69,7 +71,7 @@ def _member_reader(arms: list[AvroType], readers: list[Reader | None]) -> Reader
 
 
 def _arm(arms: list[AvroType], name: str, value: Any) -> int:
-    """Which member a value is that was written as *name*; as one of another name where the reader promotes it."""
+    """The member that a value written as *name* belongs to; promotions count if there is no exact match."""
     for number, arm in enumerate(arms):
         if name in (arm.name, arm.kind) if name else _is_of(arm, value):
             return number
@@ -81,7 +83,7 @@ def _arm(arms: list[AvroType], name: str, value: Any) -> int:
 
 
 def _is_of(arm: AvroType, value: Any) -> bool:
-    """Whether a value can be of a type, where nothing says which was written."""
+    """Whether a value can belong to a type, if the written type is unknown."""
     if isinstance(value, bool):
         return arm.kind == "boolean"
     if isinstance(value, int):
@@ -96,7 +98,7 @@ def _is_of(arm: AvroType, value: Any) -> bool:
 
 
 def marked(node: Any) -> Any:
-    """A definition without logical types in which the numbers of unions say what they were written as."""
+    """A definition without logical types, except marks for the numbers of unions."""
     if isinstance(node, list):
         return [{"type": _kind(arm), "logicalType": _MARK} if _kind(arm) in _NUMBERS else marked(arm) for arm in node]
     if not isinstance(node, dict):
@@ -113,11 +115,11 @@ def _kind(arm: Any) -> Any:
 
 
 MARKS = {f"{kind}-{_MARK}": lambda value, *_, kind=kind: (kind, value) for kind in _NUMBERS}
-"""Readers of logical types for ``fastavro``, for what :func:`marked` gives."""
+"""``fastavro`` readers for the marks of :func:`marked`."""
 
 
 def fits(value: int, kind: str) -> bool:
-    """Whether an int or a long holds a number."""
+    """Whether an int or a long can hold a number."""
     return -(1 << BITS[kind]) <= value < 1 << BITS[kind]
 
 
@@ -129,7 +131,8 @@ def decimal_of(number: int, kind: AvroType) -> Decimal:
 
 
 def instant_reader(kind: AvroType) -> Reader | None:
-    """What makes microseconds of an instant, and nanoseconds of a time of day, as they are stored."""
+    """A function that converts stored instants to microseconds and times of day to nanoseconds; None if they are so
+    already."""
     if kind.logical == "time-micros":
         return _nanos
     if kind.logical in ("timestamp-millis", "local-timestamp-millis"):

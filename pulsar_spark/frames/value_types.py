@@ -1,9 +1,9 @@
-"""The Spark types of what Avro definitions define: a value of a topic's schema as a column, as ``from_avro`` has it.
+"""The Arrow and Spark types of Avro definitions, as ``from_avro`` has them.
 
-A union of null and one type is that type, one of int and long a bigint, one of float and double a double; any other is
-a struct of ``member0``, ``member1``..., of which one is not null. Records that hold themselves have no column. A date
-is a DATE, an instant a TIMESTAMP, one without a zone a TIMESTAMP_NTZ, a decimal a DECIMAL, ``time-micros`` a TIME;
-``time-millis`` is an int, a uuid and a symbol of an enumeration are texts. In JSON bytes are texts.
+A union of null and one type has that type; int and long become a bigint, float and double a double. Any other union is
+a struct of ``member0``, ``member1``..., one of them not null. Recursive records have no column type. Logical types
+become DATE, TIMESTAMP, TIMESTAMP_NTZ, DECIMAL, and TIME for ``time-micros``. ``time-millis`` is an int; uuids and
+enumeration symbols are texts. In JSON, bytes are texts.
 """
 
 import json
@@ -40,15 +40,15 @@ _LOGICAL = {
     "local-timestamp-micros": pa.timestamp("us"),
 }
 EXACT = Context(prec=100, traps=[InvalidOperation, Overflow, Inexact])
-"""For decimals of any column: it rounds none."""
+"""A context for decimals that never rounds."""
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _MOST_DIGITS = 38
-"""Of a decimal of Spark."""
+"""The most digits of a Spark decimal."""
 _WIDER = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 
 
 def value_type(definition: str) -> pa.DataType:
-    """The type of the column; :class:`InvalidConfiguration` for a definition of which there is none.
+    """The column type of a definition; :class:`InvalidConfiguration` if it has none.
 
     >>> value_type('{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "int"]}]}')
     StructType(struct<a: int32>)
@@ -59,7 +59,7 @@ def value_type(definition: str) -> pa.DataType:
 
 
 def column_type(info: SchemaInfo) -> pa.DataType:
-    """The type of the column, of a schema of AVRO or JSON, which has texts for bytes."""
+    """The column type of an AVRO or JSON schema; in JSON, bytes are texts."""
     found = value_type(info.schema())
     if info.schema_type() is SchemaType.JSON:
         return mapped(found, lambda leaf: pa.string() if pa.types.is_binary(leaf) else leaf)
@@ -67,19 +67,19 @@ def column_type(info: SchemaInfo) -> pa.DataType:
 
 
 def spark_type_of(kind: pa.DataType) -> T.DataType:
-    """A type of Arrow as Spark names it; an instant without a zone stays one."""
+    """The Spark type of an Arrow type; timestamps without a zone become TIMESTAMP_NTZ."""
     return from_arrow_type(kind, prefer_timestamp_ntz=True)
 
 
 def members(kind: AvroType) -> list[AvroType]:
-    """What a union may be except null: one type where its column is of that type."""
+    """The non-null members of a union; a pair of int and long, or float and double, counts as the wider type."""
     arms = [each for each in kind.branches if each.kind != "null"]
     wider = _WIDER.get(frozenset(each.kind for each in arms)) if len(arms) == 2 else None
     return [AvroType(wider)] if wider else arms
 
 
 def kinds(kind: AvroType) -> Iterator[AvroType]:
-    """*kind* and all that it holds; only of a kind that has a column."""
+    """*kind* and all types within it; it must have a column type."""
     yield kind
     for each in (*kind.branches, *(field.type for field in kind.fields.values())):
         yield from kinds(each)
@@ -91,7 +91,7 @@ def has_members(kind: AvroType) -> bool:
 
 
 def arrow_type(kind: AvroType, within: tuple[str, ...] = ()) -> pa.DataType:
-    """The type of the column of what was parsed, *within* these records."""
+    """The Arrow type of a parsed definition, *within* the records of these names."""
     if kind.kind == "union":
         arms = [arrow_type(each, within) for each in members(kind)]
         if len(arms) > 1:
@@ -118,8 +118,8 @@ def arrow_type(kind: AvroType, within: tuple[str, ...] = ()) -> pa.DataType:
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """A type with numbers for dates and times, which reach further than Python's: days, microseconds since 1970,
-    nanoseconds of a day."""
+    """A type with numbers for dates and times: days, microseconds since 1970, nanoseconds of a day. They reach further
+    than Python's types."""
     return mapped(kind, _stored_leaf)
 
 
@@ -130,7 +130,7 @@ def _stored_leaf(kind: pa.DataType) -> pa.DataType:
 
 
 def mapped(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type in which *leaf* has replaced every type that holds no other."""
+    """A type with *leaf* applied to every type that holds no other."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(mapped(field.type, leaf)) for field in kind])
     if pa.types.is_list(kind):
@@ -141,7 +141,7 @@ def mapped(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.
 
 
 def without_logical_types(definition: str) -> object:
-    """A definition in which values are what is stored."""
+    """A definition without logical types."""
 
     def plain(node: object) -> object:
         if isinstance(node, dict):

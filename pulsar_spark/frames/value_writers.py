@@ -1,9 +1,8 @@
-"""From values of a column to what a schema stores of them, field by field: what each type of column may become, and
-which values may not.
+"""Convert values of a column to what a schema stores, field by field.
 
-A column is taken where none of its values can lose anything, and as what is stored: an int is taken for a date, as the
-number of days. Names say which field of a struct is which, whatever its order. What a value alone can say fails with
-its field: a null that may not be, microseconds where milliseconds are stored, a symbol that an enumeration has not.
+A column type is accepted if none of its values can lose anything. The stored form is accepted too, such as an int for a
+date. Struct fields are matched by name. Some failures depend on the value: a forbidden null, microseconds where
+milliseconds are stored, an unknown symbol. They fail with the field's name.
 """
 
 from collections.abc import Callable
@@ -41,16 +40,18 @@ _TAKEN = {
     "local-timestamp-millis": (T.TimestampNTZType, *_LONGS),
     "local-timestamp-micros": (T.TimestampNTZType, *_LONGS),
 }
-"""The types of columns that lose nothing, by the logical type, or the kind of what is stored."""
+"""Column types that lose nothing, by logical type or kind."""
 
 
 class Misfit(ValueError):
-    """A value is not of the schema; the text names its field and says why."""
+    """A value does not fit the schema; the text names its field and the reason."""
 
 
 class Place(NamedTuple):
-    """A field: its *path* below the column, and in which *form* it is written. *is_strict*: a writer looks at
-    everything, also at what ``fastavro`` refuses by itself without a name."""
+    """A field: its *path* below the column, and the *form* in which it is written.
+
+    A writer for *is_strict* also checks what ``fastavro`` refuses without naming the field.
+    """
 
     form: SchemaType
     is_strict: bool
@@ -64,14 +65,16 @@ class Place(NamedTuple):
 
 
 def value_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
-    """What makes values of a column of the type *given*, nulls included, those that are stored; None where they are
-    already. :class:`InvalidMessage` where a column of that type can lose something."""
+    """A function that converts values of a column of the type *given*, nulls included; None if nothing is to convert.
+
+    :class:`InvalidMessage` if such a column can lose something.
+    """
     may_be_null = kind.kind == "null" or any(each.kind == "null" for each in kind.branches if kind.kind == "union")
     inner = None if isinstance(given, T.NullType) else _writer(given, kind, place)
     if may_be_null:
         return inner and (lambda value: None if value is None else inner(value))
     if inner is None and not place.is_strict and kind.kind != "boolean":
-        return None  # fastavro refuses a null itself, but writes False for one where a boolean is due
+        return None  # fastavro refuses nulls itself, but writes False for a null boolean
 
     def required(value: Any) -> Any:
         if value is None:
@@ -127,7 +130,7 @@ def _union_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | N
     if len(arms) < 2:
         arm = arms[0] if arms else AvroType("null")
         inner = _writer(given, arm, place)
-        if is_avro and arm not in kind.branches and arms:  # one of two: fastavro would choose by the value
+        if is_avro and arm not in kind.branches and arms:  # fastavro would choose by the value
             return lambda value: (arm.kind, value)
         return inner
     names = [f"member{number}" for number in range(len(arms))]
@@ -185,7 +188,7 @@ def _check(is_right: Callable[[Any], Any], why: str) -> Writer:
 
 
 def _instant_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer | None:
-    """Of a time of day, which comes as nanoseconds, or an instant, which comes as microseconds."""
+    """Writes times of day, given in nanoseconds, and instants, given in microseconds."""
     if isinstance(given, _LONGS):
         return None
     per_second = 1_000_000_000 if isinstance(given, T.TimeType) else 1_000_000
@@ -223,7 +226,7 @@ def _decimal_writer(given: T.DataType, kind: AvroType, place: Place) -> Writer |
 
 
 def _json_number(value: float) -> float | str:
-    """JSON has no word for what is no number: Spark and Jackson write a text."""
+    """A float, or the text that Spark and Jackson write where JSON has no number."""
     if value != value:
         return "NaN"
     return value if abs(value) != float("inf") else "Infinity" if value > 0 else "-Infinity"

@@ -1,9 +1,8 @@
-"""Values of messages as a typed column, read with the schemas that their topic keeps.
+"""Decode message payloads into a typed column, with the schemas that the topic keeps.
 
-JSON of plain types is read by Spark itself, a field that the text does not have as its default, if that is a plain
-value. Avro, by ``fastavro``, and JSON of logical types and unions are read batch by batch in Python workers, a message
-of Avro from what its version says its writer wrote. What cannot be read is null, and says why. Which types columns have
-is said in value_types.
+Spark itself reads JSON of plain types; a missing field gets its default, if that is a plain value. Avro (by
+``fastavro``) and JSON with logical types or unions are read in Python workers, Avro with the schema version that wrote
+it. An unreadable value is null with an error. Column types are in value_types.
 """
 
 import json
@@ -28,7 +27,7 @@ from pulsar_spark.storage.schemas import SchemaTable
 from pulsar_spark.storage.topics import resolve_topic
 
 _CORRUPT, _DECODED = "_corrupt_record", "_pulsar_spark_decoded"
-"""Beside the columns of the frame, which may be called anything, and of a value."""
+"""Internal column names that no frame or value uses."""
 
 
 def decode_values(
@@ -105,18 +104,17 @@ def _from_json(messages: DataFrame, info: SchemaInfo) -> DataFrame:
 
 
 _PLAIN = (T.StringType, T.BooleanType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
-"""Types of which a schema's default is the value itself; of a timestamp it is a number of milliseconds."""
+"""Types whose default in a schema is the value itself; a timestamp's default is a number of milliseconds."""
 
 
 def _plain_defaults(definition: str) -> dict[str, str | int | float | bool]:
-    """What fields of a record are where a writer did not know them, as the client's records have it; of those that are
-    plain values."""
+    """Defaults of a record's fields, those that are plain values."""
     found = {each["name"]: each.get("default") for each in json.loads(definition)["fields"]}
     return {name: default for name, default in found.items() if isinstance(default, str | int | float | bool)}
 
 
 def _or_default(text: Column, field: T.StructField, default: str | int | float | bool | None) -> Column:
-    """A field of what was decoded, or its *default* where the JSON *text* does not have it."""
+    """A decoded field, or its *default* if the JSON *text* lacks it."""
     value = F.col(_DECODED)[field.name]
     if default is None or not isinstance(field.dataType, _PLAIN):
         return value
