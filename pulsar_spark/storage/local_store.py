@@ -1,8 +1,7 @@
-"""A local disk, or one that is mounted: what of it commits and readers ask that an object store answers in another way
-(see store).
+"""A local or mounted disk, with the operations that an object store implements in another way (see store).
 
-A file is put in place by a hard link, which the file system does only once, and is on the disk before, where that is
-asked for.
+A hard link puts a file in place, which the file system does only once. The file is on the disk before, if durability
+was requested.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ _checked: set[str] = set()
 
 
 def _stat(name: str | os.PathLike) -> os.stat_result:
-    """That of the file; of a link that leads to itself that of the link."""
+    """Stat a file; for a link that leads to itself, stat the link."""
     try:
         return os.stat(name)
     except OSError as error:
@@ -36,7 +35,7 @@ def _stat(name: str | os.PathLike) -> os.stat_result:
 
 
 class LocalStore:
-    """All that is mounted; it has no state."""
+    """Everything that is mounted; it has no state."""
 
     is_local, is_lent = True, False
     spark_kind = None
@@ -47,24 +46,25 @@ class LocalStore:
 
     @staticmethod
     def has(name: str) -> bool:
-        """Is a file there? Half the time of ``os.path.exists``, of which a broker at rest asks thousands a second."""
+        """Does the file exist? ``os.path.exists`` takes twice the time, and an idle broker makes thousands of these
+        calls a second.
+        """
         return os.access(name, os.F_OK)
 
     @staticmethod
     def stamp(name: str | os.PathLike) -> tuple[int, int, int]:
-        """What tells the file from another that is put in its place, or from itself when it has changed;
-        FileNotFoundError without one."""
+        """A value that changes when the file changes or another takes its place; FileNotFoundError if it is missing."""
         found = _stat(name)
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     @staticmethod
     def size(name: str | os.PathLike) -> int:
-        """Its bytes; FileNotFoundError without one."""
+        """The file's bytes; FileNotFoundError if it is missing."""
         return os.path.getsize(name)
 
     @staticmethod
     def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
-        """The bytes of files in a folder, or below it; without those that are not there."""
+        """Bytes of files in or below a folder; missing files are left out."""
         found = {}
         for name in names:
             with contextlib.suppress(FileNotFoundError):
@@ -73,12 +73,15 @@ class LocalStore:
 
     @staticmethod
     def names(folder: str | os.PathLike) -> list[str]:
-        """The names in a folder, in no order; FileNotFoundError without one."""
+        """The names in a folder, in no order; FileNotFoundError if it is missing."""
         return os.listdir(folder)
 
     def check(self, root: Path, folder: Path) -> None:
-        """Once for each process: can files of a *folder* of the root be linked, on which commits rest? OSError where
-        the file system has no links. Of a root that is to be made the first write says it."""
+        """Check once per process that files in *folder*, a folder of the root, can be hard-linked, since commits need
+        it.
+
+        OSError if the file system has no links. For a root that does not exist yet, the first write reports it.
+        """
         if str(folder) in _checked or not os.access(folder, os.W_OK):
             return
         probe, link = (folder / f".{uuid.uuid4().hex}{suffix}" for suffix in ("", ".link"))
@@ -96,28 +99,29 @@ class LocalStore:
 
     @staticmethod
     def has_no_links(error: OSError) -> bool:
-        """Does an *error* of a link say that there are none on this file system?"""
+        """Does this *error* of a link mean that the file system has no links?"""
         return error.filename2 is not None and error.errno in _NO_LINKS
 
     @staticmethod
     def make_folder(folder: Path) -> None:
-        """Make it, and those above it, unless it is there."""
+        """Make the folder and its parents unless they exist."""
         folder.mkdir(parents=True, exist_ok=True)
 
     @staticmethod
     def clone_folder(folder: Path, clone: Path) -> None:
-        """Let *clone* have the files of a folder in which none is ever changed in place: the same files, under second
-        names."""
+        """Give *clone* the files of *folder* as hard links; none of them may ever be changed in place."""
         shutil.copytree(folder, clone, copy_function=os.link)
 
     @staticmethod
     def touch(name: str) -> None:
-        """Let an empty file be there."""
+        """Create an empty file unless it exists."""
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o666))
 
     @staticmethod
     def take_names(folder: str) -> list[str]:
-        """The names in a folder, if there is one, and remove the files: those that come behind are there again."""
+        """List the names in a folder, if it exists, and remove the files; files that are made later are listed next
+        time.
+        """
         try:
             names = os.listdir(folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -129,13 +133,14 @@ class LocalStore:
 
     @staticmethod
     def folders(folder: str | os.PathLike) -> list[str]:
-        """The names of folders in a folder; FileNotFoundError or NotADirectoryError without one."""
+        """Names of the folders in a folder; FileNotFoundError or NotADirectoryError if it is none."""
         return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
 
     @staticmethod
     def below(folder: Path, *, without: str | None = None) -> dict[str, Stat]:
-        """All files below a folder, by their names from it on, but for those in folders whose names begin with
-        *without*; what goes meanwhile is left out."""
+        """All files below a folder by relative name, except in folders whose names begin with *without*. Files that
+        vanish meanwhile are left out.
+        """
         found = {}
         for above, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if without is None or not name.startswith(without)]
@@ -148,30 +153,31 @@ class LocalStore:
 
     @staticmethod
     def footer(name: str | os.PathLike) -> pq.FileMetaData:
-        """What the end of a Parquet file says."""
+        """A Parquet file's footer."""
         return pq.read_metadata(str(name))
 
     @staticmethod
     def delta(path: str | os.PathLike) -> tuple[str, None]:
-        """By what ``deltalake`` opens a table."""
+        """The path and options with which ``deltalake`` opens a table."""
         return str(path), None
 
     @staticmethod
     def parquet(name: str | os.PathLike) -> str:
-        """What Arrow reads a file from."""
+        """The path from which Arrow reads a file."""
         return str(name)
 
     @staticmethod
     def last_bytes(name: str | os.PathLike, count: int) -> bytes:
-        """Its last *count* bytes; FileNotFoundError without it, OSError (EINVAL) where it is shorter."""
+        """The last *count* bytes; FileNotFoundError if the file is missing, OSError (EINVAL) if it is shorter."""
         with open(name, "rb") as opened:
             opened.seek(-count, os.SEEK_END)
             return opened.read()
 
     @staticmethod
     def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
-        """The bytes of a file, at most one more than *most*; none of a folder, a pipe or anything else that is no file.
-        FileNotFoundError without it."""
+        """A file's bytes, at most *most* + 1; empty for a folder, a pipe or another special file. FileNotFoundError if
+        it is missing.
+        """
         if not stat.S_ISREG(_stat(name).st_mode):
             return b""
         with open(name, "rb") as opened:
@@ -180,26 +186,28 @@ class LocalStore:
     @staticmethod
     @contextlib.contextmanager
     def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
-        """A new file to write to. Opened here, because a writer that fails on a full disk leaves open what it opened
-        itself."""
+        """Open a new file for writing. It is opened here because a Parquet writer that fails on a full disk leaves open
+        what it opened itself.
+        """
         with pa.OSFile(str(name), "wb") as sink:
             yield sink
 
     @staticmethod
     def remove(paths: Iterable[Path]) -> None:
-        """Remove them; what is not there is passed over."""
+        """Remove files; missing ones are skipped."""
         for path in paths:
             path.unlink(missing_ok=True)
 
     @staticmethod
     def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
-        """Remove it with all that is in it, as far as the file system lets it go."""
+        """Remove a folder with its contents, as far as the file system permits."""
         shutil.rmtree(folder, ignore_errors=True)
 
     @staticmethod
     def drop_folder(folder: Path, held: Callable[[], AbstractContextManager]) -> None:
-        """Remove it with all that is in it, at once: nobody meets half of it. It goes out of the way inside *held*;
-        FileNotFoundError without it."""
+        """Remove a folder at once, so that nobody sees half of it: it is renamed inside *held*, then deleted.
+        FileNotFoundError if it is missing.
+        """
         doomed = folder.with_name(f".deleted-{uuid.uuid4().hex}")
         with held():
             os.rename(folder, doomed)
@@ -207,15 +215,14 @@ class LocalStore:
 
     @staticmethod
     def move(source: Path, target: Path) -> None:
-        """Let the file be there instead, as if written now."""
+        """Move a file and set its modification time to now."""
         target.parent.mkdir(exist_ok=True)
         os.utime(source)
         os.rename(source, target)
 
     @classmethod
     def keep_as(cls, source: Path, target: Path) -> None:
-        """The same before *source* goes, as it is now: not as it was when somebody else was about to do that, and was
-        killed."""
+        """Link *target* to *source* as it is now; a *target* that a crashed predecessor left is replaced."""
         if target.exists() and os.path.samefile(source, target):
             return  # a rename would leave both names
         fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -228,20 +235,22 @@ class LocalStore:
 
     @staticmethod
     def link(source: Path, target: Path) -> None:
-        """Let the file be there, too."""
+        """Give the file a second name."""
         os.link(source, target)
 
     @classmethod
     def replace(cls, path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None) -> None:
-        """Put *content* there in one step, whatever was there. *ready* is called with the file that holds it before."""
+        """Write *content* to *path* in one step, over whatever is there. *ready* is called before with the new file."""
         cls.replace_kept(path, content, None, ready)
 
     @staticmethod
     def replace_kept(
         path: Path, content: str, kept: Path | None, ready: Callable[[Path], None] = lambda fresh: None
     ) -> None:
-        """The same for who has to have what was there beside, as *kept*, if anything was and that is not None: a crash
-        leaves either, and both only before the step."""
+        """Replace like :meth:`replace`, and keep what was at *path* as *kept*, unless that is None.
+
+        A crash leaves the old or the new content; both names exist only before the step.
+        """
         fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
             fresh.write_text(content)
@@ -261,9 +270,10 @@ class LocalStore:
         held: Callable[[], AbstractContextManager] | None = None,
         write: Callable[[Path, str], None] | None = None,
     ) -> bool:
-        """Let the file say what *decide* makes of what it says, of None where there is none and of no bytes where
-        something else lies there; False where that is None, and then nothing changes. *held* is the lock under which
-        all change it, one beside it if none is given."""
+        """Replace the file's content by what *decide* returns for it; return False and change nothing if that is None.
+
+        *decide* receives None if there is no file, and no bytes if something else has that name. *held* is the lock under which all writers change the file, by default a lock file beside it.
+        """
         with FileLock(path.with_suffix(".lock")) if held is None else held():
             try:
                 content = cls.read_small(path)
@@ -282,9 +292,11 @@ class LocalStore:
         held: Callable[[], AbstractContextManager],
         ready: Callable[[Path], None] | None = None,
     ) -> Path | None:
-        """Put *content* in the first of *paths*, all in *folder*, that nobody has taken, each asked for when the one
-        before is; that one, None where there is none. *ready* is called with the file that holds it before; the link
-        is made inside *held*. After an error nothing was put in place, and what is raised says so."""
+        """Put *content* at the first free one of *paths*, all in *folder*, and return that path; None if none is free.
+
+        Each path is drawn only after the one before proved taken. *ready* is called before with the new file, and the
+        link is made inside *held*. After an error nothing was put in place.
+        """
         fresh = folder / f".{uuid.uuid4().hex}.tmp"
         try:
             fresh.write_text(content)
@@ -300,8 +312,9 @@ class LocalStore:
 
 
 def _is_put(fresh: Path, path: Path, held: Callable[[], AbstractContextManager]) -> bool:
-    """False where somebody else has taken the place. An error of a link that was made all the same, as network file
-    systems have them, is none."""
+    """Link the file; False if the place is taken. On a network file system a link may report an error and still exist:
+    that is success.
+    """
     try:
         with held():
             os.link(fresh, path)

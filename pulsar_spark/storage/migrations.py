@@ -1,28 +1,17 @@
-"""Bringing a root up to this release's layout: numbered migrations, each from one layout version to the next.
+"""Numbered migrations, each of which brings a root from one layout version to the next.
 
-A migration adds, to each table in turn, what its version brings: columns that may be null, with one commit to the
-table's log that changes metadata only. Such a commit numbers nothing and is passed over by whoever follows versions,
-and a row without the columns says what it always said, so releases of either version may read and write meanwhile.
-What makes the root the new version's is the last step, in one rename: the first commit of ``cursor_ledger``, where
-every release looks before it does anything, names the new version. So a crash, a full or a read-only disk leaves the
-root at the old version, used as before, or at the new one; running again finishes. A later migration that does more
-than add columns keeps to that: what it writes before the last step means nothing to those who know the old version
-only.
+A migration adds nullable columns to each table, by one commit that changes metadata only. Readers skip such commits,
+and rows without the columns keep their meaning, so both releases may read and write meanwhile. The last step renames a
+file in place: the first commit of ``cursor_ledger``, which every release reads first, then names the new version. So a
+crash or a full disk leaves the root at the old version or at the new one, and running again finishes. Later migrations
+must keep to that: what they write before the last step means nothing to the old release.
 
-Who may migrate is who holds the bundle's lease: a broker at its start, or ``pulsar-spark migrate``. Each change is made
-under the table's lock and only where it is missing, so one that lost the lease undoes nothing.
+The holder of the bundle's lease migrates: a broker at its start, or ``pulsar-spark migrate``. Each change is made under
+the table's lock, and only where it is missing.
 
-**Releases that know the old version only** are refused (:class:`NewerLayout`) when they open the root. One that still
-has it open finds, at its next append to the broker's tables, their first commit to be another (``TableLog.life``): a
-client says "open a new client", which is refused then; a broker that was suspended while it lost its lease ends when
-another holds it, and without another fails at each round, says so, and writes nothing until it is ended. What such a
-client has open it may go on reading, and publishing to: its rows lack the new columns, like all rows before them. From
-this release on both are told by name (:class:`NewerLayout`, :class:`BrokerFenced`). A client of this release works on a
-root of the old version as it is, makes topics as that root has them, and is not disturbed by a migration.
+**Releases that know only the old version** get :class:`NewerLayout` when they open the root. A client that has it open fails at its next append to the broker's tables (``TableLog.life``), but may go on reading and publishing. A suspended broker of an older release that lost its lease fails at each round and writes nothing. A client of this release works on a root of the old version as it is.
 
-**Topics** are brought up with the root, one commit each. One that is broken, foreign, or has a column of that name and
-another type, is left as it is and said so; readers take a missing column as null. ``doctor`` names such topics, and
-``migrate`` tries them again.
+**Topics** are migrated with the root, one commit each. A broken or foreign topic, or one with a column of that name and another type, stays as it is; readers take the missing column as null. ``doctor`` names such topics, and ``migrate`` tries them again.
 """
 
 import contextlib
@@ -59,8 +48,9 @@ log = logging.getLogger(__name__)
 
 
 class Migration(NamedTuple):
-    """From the version before ``to``. ``change`` gives the fields, as Delta writes them, that a table has afterwards,
-    from those it has; it may be asked again."""
+    """One step, from the version before ``to``. ``change`` maps a table's fields, as Delta writes them, to its fields
+    afterwards; it may be called again.
+    """
 
     to: int
     what: str
@@ -68,8 +58,8 @@ class Migration(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What a migration did to one table, or would do: the columns it added; with ``error``, why it was left as it
-    is."""
+    """The columns that a migration added, or would add, to one table; ``error`` says why the table was left as it is.
+    """
 
     table: str
     version: int
@@ -78,7 +68,7 @@ class Changed(NamedTuple):
 
 
 class Migrated(NamedTuple):
-    """``before`` and ``after`` are the root's versions; the changes are in order."""
+    """The root's versions ``before`` and ``after``, and the changes in order."""
 
     before: int
     after: int
@@ -86,18 +76,20 @@ class Migrated(NamedTuple):
 
     @property
     def brought(self) -> dict[int, str]:
-        """What came with each version since ``before``."""
+        """Descriptions of the versions since ``before``."""
         return {migration.to: migration.what for migration in MIGRATIONS if self.before < migration.to <= self.after}
 
     @property
     def left(self) -> list[Changed]:
-        """The topics that were left as they are."""
+        """Topics that were left as they are."""
         return [change for change in self.changes if change.error]
 
 
 def add_columns(fields: list[dict], spec: TableSpec, to: int) -> list[dict]:
-    """*fields* and, behind them, the columns that *spec* has since version *to*, where they are missing.
-    :class:`NotAllowedError` for a column of that name, to Spark, and another type."""
+    """Append to *fields* the columns that *spec* has since version *to* and the table lacks.
+
+    :class:`NotAllowedError` if a column has that name (Spark ignores case) and another type.
+    """
     there = {field["name"].lower(): field for field in fields}
     wanted = pa.schema([(column.name, column.type) for column in spec.columns if column.since == to])
     added = []
@@ -123,8 +115,8 @@ MIGRATIONS = (
 
 
 def is_behind(layout: Layout) -> bool:
-    """Is the root, or one of the broker's tables, of an older layout than this release's? Read from their first
-    commits alone."""
+    """Does the root, or one of the broker's tables, have an older layout than this release's? Reads first commits only.
+    """
     return any(
         read_definition(layout.broker_table(spec.name)).layout_version < LAYOUT_VERSION
         for spec in BROKER_TABLES
@@ -133,7 +125,7 @@ def is_behind(layout: Layout) -> bool:
 
 
 def migrate_at_start(layout: Layout, broker_id: str) -> None:
-    """Bring the root up for a broker that holds its lease, and say so in the log; nothing for one that is up."""
+    """Migrate the root for a broker that holds its lease, and log it; do nothing if it is up to date."""
     if not is_behind(layout):
         return
     began = time.monotonic()
@@ -149,8 +141,9 @@ def migrate_at_start(layout: Layout, broker_id: str) -> None:
 
 
 def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
-    """Bring the root up without a broker; :class:`NotAllowedError` while one serves it. A dry run says what would be
-    done, also beside a broker."""
+    """Migrate the root without a broker; :class:`NotAllowedError` while one serves it. A dry run only lists the
+    changes, and works beside a broker.
+    """
     if dry_run:
         return migrate_root(layout, dry_run=True)
     leases = [BundleLease(bundle, f"migrate-{os.getpid()}") for bundle in layouts_of(layout)]
@@ -169,7 +162,7 @@ def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
 
 
 def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
-    """Take the leases of all bundles; :class:`NotAllowedError` where a broker holds one."""
+    """Take the leases of all bundles; :class:`NotAllowedError` if a broker holds one."""
     for lease in leases:
         try:
             holder = lease.sure_holder()
@@ -185,8 +178,9 @@ def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
 
 
 def raise_layout(layout: Layout, version: int) -> None:
-    """Let the tables of a bundle be of layout *version*, or of a higher one as they are, for who holds its lease: the
-    releases that do not know it are refused from now on. Nothing else is changed."""
+    """Raise the tables of a bundle to at least layout *version*, and change nothing else. The caller holds the bundle's
+    lease. Releases that do not know *version* are refused from then on.
+    """
     for path in _broker_tables(layout):
         _redefine(path, version)
         with lock_where_there_is_one(path):
@@ -197,10 +191,12 @@ def raise_layout(layout: Layout, version: int) -> None:
 
 
 def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry_run: bool = False) -> Migrated:
-    """Run the migrations that the root and its tables lack, for who holds the lease; *hold* is called between tables.
+    """Run the migrations that the root and its tables lack; the caller holds the lease, and *hold* is called between
+    tables.
 
-    :class:`OlderLayout` where the disk refuses, with what it said; then the root is of the version it was, or of the
-    new one. :class:`CorruptState` where one of the broker's tables is broken."""
+    :class:`OlderLayout` with the cause if the disk refuses; then the root has the old version or the new one.
+    :class:`CorruptState` if one of the broker's tables is broken.
+    """
     before = after = layout_version(layout)
     changes: list[Changed] = []
     try:
@@ -227,8 +223,9 @@ def _not_brought_up(layout: Layout, version: int, fault: Exception) -> OlderLayo
 
 
 def _change_tables(layout: Layout, migration: Migration, dry_run: bool) -> Iterator[Changed]:
-    """What is done to each table, topics first and the root's state last, so that the next version is never there
-    without what it brings."""
+    """Change each table, topics first and ``cursor_ledger`` last, so that the root never names a version whose columns
+    it lacks.
+    """
     tables = sorted(tables_of(layout), key=lambda found: (found[2] is None, found[0] == CURSOR_LEDGER.name))
     for name, path, topic in tables:
         spec = MESSAGES if topic else _SPECS[name]
@@ -246,7 +243,7 @@ def _change_tables(layout: Layout, migration: Migration, dry_run: bool) -> Itera
 
 
 def _change_table(path: AnyPath, spec: TableSpec, migration: Migration, dry_run: bool) -> tuple[str, ...] | None:
-    """The columns that the migration added; None for a table that has it already."""
+    """The columns that the migration added; None for a table that already has its version."""
     with contextlib.nullcontext() if dry_run else lock_where_there_is_one(path):
         while True:
             table = open_table(path)
@@ -280,15 +277,16 @@ def _described(description: str, version: int) -> str:
 
 
 def _broker_tables(layout: Layout) -> list[AnyPath]:
-    """That of the state first: its definition is the root's version."""
+    """Existing broker tables, ``cursor_ledger`` first: its definition is the root's version."""
     specs = sorted(BROKER_TABLES, key=lambda spec: spec.name != CURSOR_LEDGER.name)
     paths = [layout.broker_table(spec.name) for spec in specs]
     return [path for path in paths if TableLog(path).exists()]
 
 
 def _redefine(path: AnyPath, version: int) -> None:
-    """Let the table's first commit name *version*, unless it names it, or a higher one. Nothing where somebody else's
-    log clean-up has taken it: then the table's current description counts (:func:`read_definition`)."""
+    """Let the table's first commit name *version*, unless it names that or a higher one. Do nothing if another
+    program's log clean-up removed the commit: then the table's current description counts (:func:`read_definition`).
+    """
 
     def redefined(content: bytes | None) -> str | None:
         if content is None or read_definition(path).layout_version >= version:

@@ -1,30 +1,18 @@
-"""The Spark session: Delta configured, quiet, and with the settings under which rounds are short.
+"""The Spark session: Delta configured, quiet, and with settings that keep rounds short.
 
-A session that is there already (notebook, Databricks, a caller's own) is used as it is; only Delta is asked for.
-Otherwise one is made, with the jars it needs (see session_jars).
+An existing session (a notebook's, Databricks', the caller's) is used if it has Delta. Otherwise one is started with the
+jars it needs (see session_jars). Why its settings are not Spark's defaults:
 
-Page checksums are verified, as the readers without Spark do: without that a flipped bit of a payload is read as if it
-were what was published.
+- Page checksums are verified, or a flipped bit of a payload would be read as published.
+- Row groups are as small as a publish's, or OPTIMIZE would join large messages to groups that do not fit in memory.
+- Checkpoints use Hadoop's file systems: file contexts ask the shell for permissions, which is slow and prints errors when a query stops.
+- The JVM maps classes from an archive if one exists (:func:`class_archive`), which halves the start.
+- The cache of generated classes holds ten times the default, because a round's plans need more than a hundred.
+- Rounds are many and small, so their JVM uses the serial collector, with both compilers.
 
-Row groups are as small as those of a publish, so that OPTIMIZE joins no messages of some megabytes to groups that no
-reader could hold.
-
-A query's checkpoint is written through Hadoop's file systems and not, as by default, its file contexts, which ask
-the shell for permissions: that takes longer, and a query that is stopped meanwhile ends with a page of errors.
-
-Half of a start is spent on loading classes; a JVM that finds them kept in an archive maps them instead
-(:func:`class_archive`).
-
-The classes that Spark generates for expressions are kept, ten times as many as by default: a round's plans have
-more than a hundred, and one that is let go is compiled again, at each execution.
-
-The heap is Spark's default of a gigabyte. A row lies in it several times, so who publishes messages of 100 MiB and more
-as DataFrames gives ``spark.driver.memory`` eight times the largest and a gigabyte, and who reads them three times (see
+The heap is Spark's default of a gigabyte, and a row lies in it several times. To publish messages of 100 MiB and more
+as DataFrames, set ``spark.driver.memory`` to eight times the largest plus a gigabyte; to read them, three times (see
 frames.chunk_payloads).
-
-Rounds are many and small, so their JVM keeps to the simple collector. It has both compilers: kept to the quick one it
-starts no sooner (5.8 s to the first plan either way) and runs a small round no quicker (60 to 62 ms either way), but a
-plan of 1,000 to 2,000 rows takes 180 ms instead of 105 ms, and one of 200,000 rows 3.5 s instead of 1.3 s (two cores).
 """
 
 import os
@@ -91,13 +79,12 @@ def spark_session(
     for_rounds: bool = False,
     root: str | os.PathLike | None = None,
 ) -> SparkSession:
-    """The active session if it knows Delta, else a new one; *settings* are added to ours, or set on the active one as
-    far as they still can be. Where *root* lies in an object store a new one has what it needs for it.
+    """The active session if it has Delta, else a new one.
 
-    *master* defaults to what Spark is configured with, else two local cores. *for_rounds* adds what makes small plans
-    quick; on an active session that is a sibling session of the same Spark application, so that the caller's own
-    settings stay. :class:`JavaNotFound` without a Java that Spark takes, :class:`InvalidConfiguration` for a session
-    without Delta or a setting that comes too late.
+    *settings* are added to ours, or set on the active session if they still can be. *master* defaults to Spark's configuration, else two local cores. *for_rounds* adds settings that make small plans quick, on a sibling of an active session, so that the caller's settings stay. A new session gets what it needs for the object store of *root*.
+
+    :class:`JavaNotFound` without a Java that Spark supports. :class:`InvalidConfiguration` for a session without Delta,
+    or for a setting that comes too late.
     """
     active = SparkSession.getActiveSession() or _platforms_session()
     if active is not None:
@@ -134,7 +121,7 @@ def spark_session(
 
 
 def _platforms_session() -> SparkSession | None:
-    """The session of who starts Spark himself: Databricks, or a server of Spark Connect that the environment names."""
+    """The session that Databricks or a Spark Connect server (``SPARK_REMOTE``) provides, or None."""
     is_given = on_databricks() or "SPARK_REMOTE" in os.environ
     return SparkSession.builder.getOrCreate() if is_given else None
 
@@ -154,7 +141,7 @@ def check_delta(spark: SparkSession) -> None:
 
 
 def side_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session of the same application that has *settings* of its own: nobody else's are changed."""
+    """A session of the same application with its own *settings*; other sessions keep theirs."""
     session = spark.newSession()
     catalog = "spark.sql.catalog.spark_catalog"
     for name, value in {**settings, catalog: spark.conf.get(catalog)}.items():
@@ -163,14 +150,15 @@ def side_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSessi
 
 
 def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """*table* as a frame, with as many rows: by itself Spark ends a frame at the first empty chunk of Arrow's, and
-    whatever was put together of parts or filtered may have some."""
+    """*table* as a frame with all its rows. Spark would end the frame at Arrow's first empty chunk, which concatenated or filtered tables may have.
+    """
     return spark.createDataFrame(table.combine_chunks())
 
 
 def is_running(spark: SparkSession) -> bool:
-    """Whether the session can still do anything: its context was not stopped and its JVM is there. A session without a
-    context of its own always can."""
+    """Can the session still be used: its context is not stopped, and its JVM is there? True for a session without a
+    context.
+    """
     context = spark._sc if has_context(spark) else None
     try:
         return context is None or (context._jsc is not None and not context._jsc.sc().isStopped())
@@ -179,12 +167,12 @@ def is_running(spark: SparkSession) -> bool:
 
 
 def has_context(spark: SparkSession) -> bool:
-    """Whether the session is one of this process's own JVM, which can keep frames; those of others may refuse to."""
+    """Does the session belong to this process's JVM? Such sessions can cache frames; others may refuse to."""
     return getattr(spark, "_sc", None) is not None
 
 
 def check_context(spark: SparkSession, what: str) -> None:
-    """:class:`InvalidConfiguration` where *what* is asked of a session of Spark Connect: it needs Spark's JVM."""
+    """:class:`InvalidConfiguration` for a Spark Connect session, since *what* needs Spark's JVM."""
     if not has_context(spark):
         raise InvalidConfiguration(
             f"{what} does not run through Spark Connect: give it a session with a SparkContext of its own, as "
@@ -193,18 +181,19 @@ def check_context(spark: SparkSession, what: str) -> None:
 
 
 def runs_here(spark: SparkSession) -> bool:
-    """Whether the session's tasks run in this process's own JVM, so that they see what lies on this machine only."""
+    """Do tasks run in this process's JVM, so that they see this machine's files?"""
     return has_context(spark) and re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master) is not None
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's SQL takes it, whatever is in it."""
+    """A name as Spark's SQL quotes it, whatever it contains."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def class_archive() -> Path:
-    """Where the classes that Spark loads are kept for the next start, if somebody has had them kept (see
-    broker.class_archive). A JVM that finds it is another one's, or of other jars, passes over it."""
+    """Where the archive of Spark's classes lies, if one was made (see broker.class_archive). A JVM ignores an archive
+    of another JVM or of other jars.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "pulsar_spark" / f"spark-{pyspark.__version__}-delta-{version('delta-spark')}.jsa"
 
@@ -246,7 +235,7 @@ def _adapted(active: SparkSession, settings: dict[str, str], for_rounds: bool) -
 
 
 def _find_java() -> None:
-    """Make sure that Spark will find a Java it runs on, pointing JAVA_HOME at one where the default is another."""
+    """Point JAVA_HOME at a Java that Spark supports if the default is not one."""
     home = os.environ.get("JAVA_HOME")
     if _java_version(Path(home) / "bin" / "java" if home else Path("java")) in JAVA_VERSIONS:
         return

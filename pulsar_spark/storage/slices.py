@@ -1,19 +1,14 @@
-"""Reading parts of a topic by position with Spark.
+"""Read parts of a topic by position with Spark.
 
-A position is not stored with a message: it is ``first_position + entry_id - first_entry_id`` of the run of entries (a
-row of ``ledgers``) that holds it. So a slice is first cut into pieces of runs on the driver, by the one index of where
-entries lie, and then read with literal bounds on ``publish_id`` and ``entry_id``:
-Delta skips the files and Parquet the row groups outside them, where a join on a computed position would read every row.
+Messages do not store positions: a position is ``first_position + entry_id - first_entry_id`` of the run (row of
+``ledgers``) that holds the entry. So the driver cuts ranges into pieces of runs and reads them with literal bounds on
+``publish_id`` and ``entry_id``. Delta then skips files and Parquet skips row groups; a join on a computed position
+would read every row.
 
-One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction with a CASE for the position. More
-of them, as many small publishes make, or Key_Shared, where each key's owner has entries of its own, are joined: a join
-by ``between`` would compare every row with every piece of its publish, so pieces are cut at blocks of entry ids about
-as long as they are themselves, and joined by block. What is pushed down then are as many bounds around clusters of
-pieces, the widest gaps between them left out: where entries of one owner lie together, as in publishes whose rows are
-in order of hash, the others' row groups are not read.
-
-Measured for one of 32 consumers, 10^5 of 3.2 * 10^6 entries in eight files, on two busy cores (all rows: 1.2 s):
-97,000 ranges of keys at random 4.0 s and 0.3 s for their pieces, 704 ranges 1.0 s, 8 ranges 0.6 s.
+One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction, with a CASE for the position. More
+pieces (many small publishes, or Key_Shared) are joined by block: a join by ``between`` would compare every row with
+every piece. Pieces are cut at blocks of entry ids about as long as themselves. Then bounds around clusters of pieces
+are pushed down, without the widest gaps, so row groups that hold only other consumers' entries are not read.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -46,8 +41,9 @@ _LATER = frozenset(column.name for column in MESSAGES.columns) - set(DELIVERED)
 
 
 class PositionRange(NamedTuple):
-    """Positions *first* to *last*, inclusive, of one partition, with what the broker says of each entry in it.
-    ``ack_set`` None = the whole entry."""
+    """Positions *first* to *last*, inclusive, of one partition, with the broker's state of its entries. ``ack_set`` is
+    None for whole entries.
+    """
 
     partition: int
     first: int
@@ -58,7 +54,7 @@ class PositionRange(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """Messages still unacknowledged in it."""
+        """The number of unacknowledged messages in the range."""
         return (self.last - self.first + 1) * (
             self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set)
         )
@@ -97,8 +93,9 @@ def _piece(held: PositionRange, run: Run, first: int, last: int) -> Piece:
 
 
 def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange]) -> list[Piece]:
-    """The pieces of *ranges* over any partitions of *topic*, none of which overlaps another; :class:`CorruptState` when
-    a position has no run."""
+    """The pieces of *ranges*, which do not overlap, in any partitions of *topic*; :class:`CorruptState` if a position
+    has no run.
+    """
     pieces = []
     for partition, held in by_partition(ranges).items():
         spans = index.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in held])
@@ -113,8 +110,7 @@ def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange
 
 
 class MessagePieces(NamedTuple):
-    """What messages are read from, and whether any of it may be a chunk, or has a payload that is stored compressed or
-    encrypted."""
+    """The pieces to read, whether any may be a chunk, and whether any has a compressed or encrypted payload."""
 
     pieces: list[Piece]
     has_chunks: bool
@@ -122,8 +118,9 @@ class MessagePieces(NamedTuple):
 
 
 def message_pieces(ledgers: Mapping[int, PartitionLedgers], ranges: Iterable[PositionRange]) -> MessagePieces:
-    """The pieces of the messages in *ranges*, as far as *ledgers*, by partition, go: of chunked ones there may be some
-    before the ranges, too."""
+    """The pieces of the messages in *ranges*, as far as *ledgers* (by partition) reach. For chunked messages they may
+    begin before the ranges.
+    """
     pieces, has_chunks, has_encoded = [], False, False
     for held in ranges:
         known = ledgers.get(held.partition)
@@ -139,7 +136,7 @@ def message_pieces(ledgers: Mapping[int, PartitionLedgers], ranges: Iterable[Pos
 
 
 def by_partition(ranges: Iterable[PositionRange]) -> dict[int, list[PositionRange]]:
-    """Ranges of each partition, in order of position; of what is in two of them the later one's is left out."""
+    """The ranges of each partition in order of position; where two overlap, the later one is cut."""
     found: dict[int, list[PositionRange]] = {}
     for held in sorted(ranges, key=attrgetter("partition", "first")):
         others = found.setdefault(held.partition, [])
@@ -161,14 +158,17 @@ def read_pieces(
     files: Sequence[str] = (),
     where: Column | None = None,
 ) -> DataFrame:
-    """The messages of *topic* in the pieces *found*, one row each, in no order; of the table as it was at *version*, if
-    that is given, or of these *files* of its folder, whether they are the table's or not. Files *without* are passed
-    over: they hold copies that somebody made of the topic's rows; so are chunks unless *with_chunks*. What is asked of
-    rows by *where* is asked before their place, which takes a comparison for each piece.
+    """The messages of *topic* in the pieces *found*, one row each, in no order.
 
-    The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
-    then ``ledger_id``, ``position``, ``redelivery_count``. Columns of a later layout are null in a topic of one without
-    them. Of an entry with an ack set only the messages still unacknowledged are there.
+    Columns: those of the messages table (or *columns* and ``partition``), without the payload unless *with_payload*,
+    then ``ledger_id``, ``position``, ``redelivery_count``. A column of a later layout is null in a topic that lacks it.
+    Acknowledged messages of an entry with an ack set are left out.
+
+    - *version*: read the table as it was then.
+    - *files*: read these files of its folder instead, in the table or not.
+    - *without*: skip these files, which hold copies of the topic's rows.
+    - *with_chunks*: if false, skip chunks.
+    - *where*: filter rows before they are located, which takes a comparison for each piece.
     """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
@@ -226,8 +226,9 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
 
 
 def _is_in(pieces: Sequence[Piece]) -> Column:
-    """Whether a row is in any of *pieces*, which are of one publish, partition and ack set. Bounds are one text: as
-    Columns each would take 30 calls to the JVM."""
+    """Is a row in any of *pieces*, which share publish, partition and ack set? Bounds are one SQL text, because each as
+    a Column would take 30 calls to the JVM.
+    """
     publish_id, partition, ack_set = pieces[0].publish_id, pieces[0].partition, pieces[0].ack_set
     bounds = (f"entry_id between {piece.first_entry_id} and {piece.last_entry_id}" for piece in pieces)
     inside = (
@@ -239,7 +240,7 @@ def _is_in(pieces: Sequence[Piece]) -> Column:
 
 
 def _is_unacked(ack_set: Column) -> Column:
-    """Whether the message's bit is set; a message outside a batch is bit 0."""
+    """Is the message's bit set? A message outside a batch is bit 0."""
     index = F.coalesce(F.col("batch_index"), F.lit(0))
     word = F.get(ack_set, F.floor(index / 64).cast("int"))
     return F.coalesce(F.getbit(word, index % 64) == 1, F.lit(False))
@@ -278,8 +279,9 @@ def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> Da
 
 
 def _blocks(firsts: np.ndarray, lasts: np.ndarray) -> tuple[int, pa.Array, pa.Array]:
-    """Ranges cut at blocks of numbers that agree but for so many lower bits, a block being about as long as they are:
-    of each part the index of its range and the number of its block."""
+    """Cut ranges at blocks of ids that share all but some low bits, about as long as the ranges; returns the number of
+    bits, then each part's range index and block.
+    """
     bits = int((lasts - firsts + 1).mean()).bit_length() - 1
     blocks = expanded(firsts >> bits, lasts >> bits)
     counts = (lasts >> bits) - (firsts >> bits) + 1
@@ -289,7 +291,7 @@ def _blocks(firsts: np.ndarray, lasts: np.ndarray) -> tuple[int, pa.Array, pa.Ar
 def without_positions(
     spark: SparkSession, messages: DataFrame, holes: Mapping[int, Sequence[tuple[int, int]]]
 ) -> DataFrame:
-    """*messages*, which have ``partition`` and ``position``, but for those in *holes*: (first, last) by partition."""
+    """*messages*, which have ``partition`` and ``position``, except those in *holes*: (first, last) by partition."""
     rows = [(partition, first, last) for partition, each in holes.items() for first, last in each]
     if not rows:
         return messages
@@ -306,8 +308,9 @@ def without_positions(
 
 
 def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:
-    """Bounds around the pieces: of each publish in each partition, as far as bounds are left of its clusters of pieces;
-    of very many publishes the first and the last."""
+    """Bounds around clusters of pieces for each publish and partition, at most :data:`MAX_BOUNDS`; for more publishes
+    than that, the first and last publish id.
+    """
     places, groups = np.unique([f"{piece.publish_id}{piece.partition}" for piece in found], return_inverse=True)
     if len(places) > MAX_BOUNDS:
         publish_ids, partitions = {piece.publish_id for piece in found}, {piece.partition for piece in found}

@@ -1,13 +1,12 @@
-"""Appending to tables without a JVM.
+"""Append to tables without a JVM.
 
-Appends wait for nobody: a version that is taken is followed by the next, and ``append_fenced`` commits exactly the
-next version or nothing. Who finds one taken waits for a turn, because of many who try at once all but one try in vain,
-again and again. See commits for how, and data_files for what is in them.
+An append whose version is taken tries the next; ``append_fenced`` commits exactly the next version or nothing. A writer
+that finds a version taken waits for its turn: if many try at once, all but one fail each time. Commits are described in
+commits, files in data_files.
 
-A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder,
-trimming, and a Spark commit on a local disk, which checks and then renames. They hold it alone
-(:func:`append_lock`); an append shares it with all others for the instant of its link, in which it also sees that
-the table is still the one it was opened for.
+Writers that put-if-absent does not protect hold a table's inter-process lock alone (:func:`append_lock`): deletion,
+which renames the folder, trimming, and Spark commits on a local disk, which check and then rename. Appends share the
+lock for the instant of their link, in which they also check that the table is still the one they opened.
 """
 
 import contextlib
@@ -40,9 +39,11 @@ def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
 
 
 class AppendTable:
-    """A handle for appending to one table from one thread at a time. ``check`` raises where :meth:`append` must not: it
-    is called when it is known which version comes next, and again when that was taken. *makes_checkpoints*: not where
-    somebody else does (see checkpoints)."""
+    """A handle for appending to one table from one thread at a time.
+
+    ``check`` raises if :meth:`append` must not go on. It is called once the next version is known, and again if that
+    was taken. *makes_checkpoints* is false if another process makes them (see checkpoints).
+    """
 
     def __init__(
         self, path: str | os.PathLike, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True
@@ -56,8 +57,9 @@ class AppendTable:
         self._known = -1
 
     def append(self, rows: pa.Table, is_there: Callable[[], bool] = lambda: False) -> int | None:
-        """Append *rows* in one commit, unless ``check`` raises; the version committed. None where they *are
-        there* already, by an earlier try."""
+        """Append *rows* in one commit, unless ``check`` raises, and return its version. None if *is_there* says that an
+        earlier try wrote them.
+        """
 
         def goes_on(seen: int) -> bool:
             self._check()
@@ -69,13 +71,14 @@ class AppendTable:
         return self._commit(write_files(self._folder, rows, self._is_partitioned), {}, goes_on)
 
     def append_transaction(self, app_id: str, version: int) -> int:
-        """Commit that *app_id* has come to *version*, and nothing else; the table version committed."""
+        """Commit only that *app_id* has reached *version*; returns the table version."""
         self._update()
         return self._commit([], {app_id: version})
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
-        """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version
-        committed, else None."""
+        """Append *rows* unless a commit of *app_id* with this or a higher *version* exists; returns the table version,
+        else None.
+        """
         if self._is_committed(app_id, version):
             return None
         adds = write_files(self._folder, rows, self._is_partitioned)
@@ -84,16 +87,21 @@ class AppendTable:
     def append_behind(
         self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Append *rows*, unless ``check`` raises, with *transactions* that were chosen by the table as it was in
-        version *known*; the version committed, None where somebody else has committed one of them since, and as of
-        :meth:`append`."""
+        """Append *rows*, unless ``check`` raises, with *transactions* chosen from the table's version *known*; returns
+        the version.
+
+        None if another writer has committed one of these transactions since, or if *is_there* says that an earlier try
+        wrote the rows.
+        """
         self._check_life()
         self._check()
         adds = write_files(self._folder, rows, self._is_partitioned)
         return self._commit_behind(known, adds, transactions, is_there)
 
     def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
-        """The same of *files*, which are moved into the table, or gone where they are not."""
+        """Move *files* into the table with *transactions*, as in :meth:`append_behind`; if it returns None, the files
+        are deleted.
+        """
         self._check_life()
         return self._commit_behind(known, place_files(self._folder, files), transactions)
 
@@ -117,8 +125,9 @@ class AppendTable:
     def append_staged(
         self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None
     ) -> int | None:
-        """Move *files* into the table with one commit, the version of which is given. None where there are no files,
-        and where a commit of *app_id* with this or a higher *version* is there."""
+        """Move *files* into the table with one commit and return its version. None without files, or if a commit of
+        *app_id* with this or a higher *version* exists.
+        """
         if not files or (app_id is not None and self._is_committed(app_id, version)):
             return None
         self._update()
@@ -128,9 +137,12 @@ class AppendTable:
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
-        """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended
-        since, or the root was brought to a layout of a newer release. Commits that change no data, such as an OPTIMIZE,
-        may lie between. *concerns* names all whom the rows concern, where that is known. The version committed."""
+        """Append *rows* directly after version *expected* and return the new version.
+
+        :class:`BrokerFenced` if another writer has appended since, or a newer release migrated the root. Commits that
+        change no data, such as an OPTIMIZE, may lie between. *concerns* names everything the rows concern, if that is
+        known.
+        """
         try:
             self._update()
             self._check_fence(expected)
@@ -140,9 +152,11 @@ class AppendTable:
             raise BrokerFenced(f"a newer release wrote the root: {newer}") from newer
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
-        """Take files out of the table as it was in *version*, and put *adds* in, which hold the same rows; without
-        these the rows go, which is housekeeping. The version committed; None where somebody else has taken one of the
-        files out since, and then *adds* are taken away."""
+        """Replace files of the table's *version* by *adds*, which hold the same rows; without *adds* the rows are
+        removed, which is housekeeping.
+
+        Returns the version; None, with *adds* deleted, if another writer has removed one of the files since.
+        """
         needed, self._known = {remove["path"] for remove in removes}, version
 
         def versions() -> Iterator[int]:
@@ -170,7 +184,7 @@ class AppendTable:
         return True
 
     def _is_committed(self, app_id: str, version: int) -> bool:
-        """The same of :func:`is_committed`, as far as the log goes now: what comes later :meth:`_is_new` looks at."""
+        """Whether :func:`is_committed` holds so far; :meth:`_is_new` looks at later commits."""
         self._update()
         table = open_table(self.path)
         self._known = table.version()
@@ -195,8 +209,9 @@ class AppendTable:
         goes_on: Callable[[int], bool] = lambda seen: True,
         concerns: Sequence[str] | None = None,
     ) -> int | None:
-        """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version
-        that was known before, whether to try the one behind; None where it does not."""
+        """Commit and return the version. Each time another writer takes the next version, *goes_on* decides, given the
+        last known version, whether to try again; None if not.
+        """
 
         def versions() -> Iterator[int]:
             yield self._known + 1
@@ -222,8 +237,9 @@ class AppendTable:
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:
-        """Nobody deletes the table or holds it alone, and it is still the one that was opened. FileExistsError where
-        versions behind the one that is known were taken and are gone from the log since."""
+        """Share the table's lock and check that the table is still the one that was opened. FileExistsError if versions
+        after the known one were taken and have since left the log.
+        """
         with shared_lock(self.path):
             self._check_life()
             if self._log.is_shortened(self._known):
@@ -231,14 +247,14 @@ class AppendTable:
             yield
 
     def _update(self) -> None:
-        """Catch up with the log; FileNotFoundError when the table was deleted, even if another has been made in its
-        place since."""
+        """Catch up with the log; FileNotFoundError if the table was deleted, even if it was created again."""
         self._check_life()
         self._known = self._log.latest(self._known)
 
     def _check_life(self) -> None:
-        """A migration gives the table's first commit another version: :class:`NewerLayout` where it is too high for
-        us."""
+        """Notice that a migration changed the table's first commit; :class:`NewerLayout` if its version is too high for
+        this release.
+        """
         now = self._log.life()
         if now == self._life or None in (now, self._life):
             return

@@ -1,15 +1,13 @@
-"""Where the rows of a publish are now: the one place that is asked before a file of a topic is read.
+"""Where the rows of a publish are now: every reader asks here before it reads a topic's file.
 
-A run of ``ledgers`` names the file that was published. Nearly always that file is still the table's, and nothing but
-two stats is spent to know it. But a topic is a Delta table: DELETE, UPDATE, MERGE and RESTORE take files out of it and
-put others in their place, though the old ones lie on the disk until VACUUM. So the log is followed for commits that
-remove: what was published before the latest of them is looked up among the files the table has now. OPTIMIZE and
-trimming move or end rows without changing any, so nobody needs to know before the file is gone.
+A run of ``ledgers`` names the published file, which nearly always is still the table's; two stats show it. DELETE,
+UPDATE, MERGE and RESTORE replace files, though old ones stay on the disk until VACUUM. So this module follows the log
+for commits that remove, and looks up publishes before the latest of them in the table's present files. OPTIMIZE and
+trimming change no row, so they matter only once a file is gone.
 
-A file that is the table's and is not there was taken by hand: its rows are lost. So are those of one that is there and
-no Parquet file any more, empty or cut off, as a power loss or a copy that broke off leave it, and the rows behind pages
-whose bytes have changed. Rows whose file is no longer the table's, and that no other file has, were deleted or trimmed,
-as the topic's own log says. Source: the Delta protocol, "Add File and Remove File".
+Rows are lost if the table's file is missing, is no whole Parquet file, or has pages whose bytes changed. Rows that no
+file of the table holds were deleted or trimmed, as the topic's log says. Source: the Delta protocol, "Add File and
+Remove File".
 """
 
 import contextlib
@@ -49,7 +47,7 @@ _FOOTER = b"PAR1"
 
 
 class _Snapshot(NamedTuple):
-    """The files of one version of the table, with the bounds of their publish ids (null where nobody knows them)."""
+    """The files of one table version, with bounds of their publish ids (null if unknown)."""
 
     version: int
     paths: pa.Array
@@ -60,7 +58,7 @@ class _Snapshot(NamedTuple):
         return pc.index(self.paths, path).as_py() >= 0
 
     def hold(self, paths: Sequence[str]) -> list[bool]:
-        """The same of each of many."""
+        """Whether the version has each of *paths*."""
         return pc.is_in(pa.array(paths, pa.string()), self.paths).to_pylist()
 
     def files_with(self, publish_id: str, partition: str | None) -> list[str]:
@@ -81,8 +79,9 @@ class TopicFiles:
         self._forget()
 
     def holders(self, path: str, publish_id: str, ledger_id: int) -> list[str]:
-        """The files that hold what publish commit *ledger_id* put into file *path*: mostly that, after rows were
-        removed or rewritten perhaps others, or none."""
+        """The files that hold what publish commit *ledger_id* wrote to file *path*: usually that file; after rows were
+        removed or rewritten, perhaps others or none.
+        """
         with self._lock:
             self._follow(ledger_id)
             if bisect_right(self._removing, ledger_id) == len(self._removing):
@@ -90,8 +89,7 @@ class TopicFiles:
             return self._holders(path, publish_id, self._removing[-1])
 
     def are_as_published(self, files: Sequence[tuple[str, int]]) -> list[bool]:
-        """Of each of *files* (path, publish commit), whether it is still the table's, so that nothing of it was removed
-        or rewritten."""
+        """For each of *files* (path, publish commit): is it still the table's, with nothing removed or rewritten?"""
         if not files:
             return []
         with self._lock:
@@ -106,8 +104,9 @@ class TopicFiles:
             return found
 
     def holders_now(self, path: str, publish_id: str) -> list[str]:
-        """The same for a file that is not where it should be: of the table as it is at this moment. *path* among them
-        means that it is lost."""
+        """The files that hold those rows in the table's present version, for a *path* that is missing. *path* among
+        them means that it is lost.
+        """
         with self._lock:
             self._follow(self._log.latest())
             return self._holders(path, publish_id, self._seen)
@@ -119,7 +118,7 @@ class TopicFiles:
         )
 
     def _snapshot_of(self, version: int) -> _Snapshot:
-        """The files of the table in that version, or in a later one."""
+        """The files of the table in *version* or a later one."""
         if self._snapshot is None or self._snapshot.version < version:
             self._snapshot = _snapshot(self._table, self._seen)
         return self._snapshot
@@ -131,7 +130,7 @@ class TopicFiles:
         self._snapshot: _Snapshot | None = None
 
     def _follow(self, ledger_id: int) -> None:
-        """Know all commits behind *ledger_id* that remove, up to the latest."""
+        """Learn all commits after *ledger_id* that remove, up to the latest."""
         try:
             life = self._log.life()
         except FileNotFoundError as gone:
@@ -148,8 +147,9 @@ class TopicFiles:
             self._seen = self._look(range(self._seen + 1, self._log.latest(self._seen) + 1))
 
     def _look(self, versions: range) -> int:
-        """Note the commits among *versions* that remove rows; the last one that can be read. A commit that log clean-up
-        took may have been one."""
+        """Note which commits of *versions* remove rows, and return the last readable one. A commit that log clean-up
+        took counts as one.
+        """
         if len(versions) > MOST_LOOKS:
             insort(self._removing, versions[-1])
             return versions[-1]
@@ -169,7 +169,7 @@ class TopicFiles:
 
 
 def files_of(table: str | os.PathLike) -> TopicFiles:
-    """What this process knows of the files of the topic at *table*."""
+    """This process's cached view of the files of the topic at *table*."""
     with _lock:
         found = _known.get(str(table))
         if found is None:
@@ -183,8 +183,9 @@ def files_of(table: str | os.PathLike) -> TopicFiles:
 def read_where(
     table: str | os.PathLike, path: str, publish_id: str, holders: list[str], read: Callable[[str], T]
 ) -> tuple[list[T], list[str]]:
-    """What *read* gives of each file that holds the rows, *holders* as was known or else those of this moment, and the
-    files of them that are lost: of which *read* raises a damage (see :func:`is_damage`)."""
+    """Call *read* on each of *holders*; if one is damaged (see :func:`is_damage`), on the present holders instead.
+    Returns the results and the lost files.
+    """
     found, lost = _read_each(holders, read)
     if lost:
         found, lost = _read_each(files_of(table).holders_now(path, publish_id), read)
@@ -203,10 +204,11 @@ def _read_each(holders: list[str], read: Callable[[str], T]) -> tuple[list[T], l
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error of opening or reading a data file says that it is gone or that its bytes are no Parquet, so that
-    nobody will ever read them: not a fault of the disk, nor a file that may not be read now.
+    """Does an error of opening or reading a data file mean that the file is gone or is no Parquet, for good? Faults of
+    the disk and files that cannot be read now are no damage.
 
-    Arrow raises an OSError without a number for pages that cannot be unpacked or whose checksum is wrong."""
+    Arrow raises an OSError without a number for pages that cannot be unpacked or have a wrong checksum.
+    """
     if isinstance(error, FileNotFoundError):
         return True
     is_of_bytes = not isinstance(error, OSError) or error.errno is None
@@ -214,13 +216,13 @@ def is_damage(error: BaseException) -> bool:
 
 
 def raise_unless_damage(error: BaseException) -> None:
-    """Raise what is no damage of the file."""
+    """Raise *error* unless it means that the file is damaged."""
     if not is_damage(error):
         raise error
 
 
 def is_there(file: str | os.PathLike) -> bool:
-    """Whether a data file is there and whole: its last bytes are a Parquet file's."""
+    """Does a data file exist, with a Parquet file's last bytes?"""
     try:
         return store_of(file).last_bytes(file, len(_FOOTER)) == _FOOTER
     except FileNotFoundError:
@@ -232,17 +234,17 @@ def is_there(file: str | os.PathLike) -> bool:
 
 
 def partition_of(path: str) -> int:
-    """The partition a file of a topic is of, by its folder; -1 without one."""
+    """The partition of a topic's file, by its folder; -1 without one."""
     return int(partition_values(path).get("partition", -1))
 
 
 def live_files(table: str | os.PathLike) -> list[str]:
-    """Paths of all files of the table as it is now."""
+    """Paths of all files in the table's present version."""
     return _snapshot(table, None).paths.to_pylist()
 
 
 def trimmed_ledgers(table: str | os.PathLike, partitions: Iterable[int]) -> dict[int, int]:
-    """The last ledger that trimming took from each of *partitions*; 0 where none is gone."""
+    """The last ledger that trimming took from each of *partitions*; 0 if none is gone."""
     with _opening(table):
         delta = open_as_far_as_it_goes(table)
     return {partition: delta.transaction_version(f"{TRIMMED}{partition}") or 0 for partition in partitions}
