@@ -1,13 +1,11 @@
-"""Joining small files of a table to larger ones, some at a time, while others append, remove and read.
+"""Join small files of a table to larger ones, some at a time, while others append, remove and read.
 
-A commit of it changes no data: it takes out the files that were read and puts in those that have their rows, in order.
-It is made behind every commit that takes none of those files out. A group of files of which one is taken out comes to
-nothing. So a foreign OPTIMIZE, a DELETE or another housekeeper meanwhile loses nothing and doubles nothing. A joined
-file counts as old as the youngest that is in it. A file that cannot be read is left as it is.
+The commit changes no data: it replaces files by one with their rows, in order, and comes after all commits that removed
+none of them. If one was removed, its group is dropped; so a foreign OPTIMIZE or DELETE loses and doubles nothing. A
+joined file is as old as its youngest part. Unreadable files stay as they are.
 
-Files are joined :data:`FILES` at a time, of about one size: each row is written again once a size, so all joining
-together costs in proportion to what was written, and few files of each size are left. :data:`GROUPS` of them share a
-commit, because whoever looks rows up by publish lists the table's files again behind each.
+:data:`FILES` files of one size class become one, so each row is rewritten once per class. Up to :data:`GROUPS` joined
+files share a commit, because readers by publish list the files again after each.
 """
 
 import math
@@ -52,7 +50,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9=./_-]+")
 
 
 class DataFile(NamedTuple):
-    """A file of a table; ``written`` in milliseconds, the lowest and the highest round in it where it has rounds."""
+    """A file of a table; ``written`` in milliseconds, with its lowest and highest round if it has rounds."""
 
     path: str
     size: int
@@ -63,7 +61,7 @@ class DataFile(NamedTuple):
 
 
 def files_of(table: DeltaTable) -> list[DataFile]:
-    """All files of the table, the oldest first, but for those with names that no writer of ours gives."""
+    """All files of the table, oldest first, except those with foreign names."""
     actions = pa.table(table.get_add_actions())
     columns = [actions[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")]
     found = [
@@ -84,13 +82,13 @@ def _rounds(actions: pa.Table, bound: str) -> list[int | None]:
 
 
 def can_be_joined(table: DeltaTable) -> bool:
-    """Are the rows of the table what its files hold? Features that we do not know may say otherwise."""
+    """Are the table's rows exactly those of its files? Unknown features may say otherwise."""
     protocol = table.protocol()
     return protocol.min_reader_version <= READER_VERSION and KNOWN_FEATURES.issuperset(protocol.writer_features or ())
 
 
 def groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-    """The *files* that are to become one, each group of one partition and size, in order."""
+    """The groups of *files* to join, each of one partition and size class, in order."""
     alike: dict[tuple, list[DataFile]] = defaultdict(list)
     for file in files:
         if file.size < BYTES // 2:
@@ -103,7 +101,7 @@ def groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-    """The same for who wants them joined now, few or many: each group of one partition makes up a large file."""
+    """Groups of *files* to join now, few or many: each becomes a large file of one partition."""
     by_folder: dict[str, list[DataFile]] = defaultdict(list)
     for file in files:
         if file.size < JOINED_BYTES:
@@ -113,7 +111,7 @@ def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _in_order(files: Sequence[DataFile], most_bytes: int, most_files: int) -> Iterator[list[DataFile]]:
-    """All of *files* in groups; each but the last is as large as it may be."""
+    """All of *files* in groups; each but the last is as large as allowed."""
     group, size = [], 0
     for file in files:
         if group and (size + file.size > most_bytes or len(group) == most_files):
@@ -125,15 +123,17 @@ def _in_order(files: Sequence[DataFile], most_bytes: int, most_files: int) -> It
 
 
 def _size(file: DataFile) -> int:
-    """Sizes lie so far apart that a joined file is of the next one."""
+    """The size class of a file; a joined file is in the next."""
     largest = max(file.rows, file.size / _SMALLEST, 1)
     return int(math.log(largest, FILES) + 1e-9)
 
 
 def join(path: AnyPath, table: DeltaTable, groups: Iterable[Sequence[DataFile]]) -> Iterator[list[int]]:
-    """Join the files of each of *groups* of the *table* at *path*, as far as they can be read, a step at a time: the
-    sizes of the groups of which each has become one file since, none in most steps. Takes a row group or two of
-    memory."""
+    """Join the readable files of each of *groups* of the *table* at *path*, a step at a time.
+
+    Each step yields how many files each joined file replaced; most steps yield none. Takes a row group or two of
+    memory.
+    """
     schema, written = _schema(table), []
     try:
         for group in groups:
@@ -147,14 +147,14 @@ def join(path: AnyPath, table: DeltaTable, groups: Iterable[Sequence[DataFile]])
 
 
 class _Joined(NamedTuple):
-    """A file that is written and in no commit yet, and those whose rows it has."""
+    """A file that is written but not committed, and the files whose rows it has."""
 
     add: dict
     files: Sequence[DataFile]
 
 
 def _write(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> _Joined | None:
-    """None where fewer than two of the files can be read."""
+    """Write a group as one file; None if fewer than two of its files can be read."""
     while len(group) > 1:
         name = f"{_folder(group[0])}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         try:
@@ -169,8 +169,9 @@ def _write(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> _Join
 
 
 def _commit(path: AnyPath, table: DeltaTable, written: list[_Joined]) -> list[int]:
-    """Put the files that are *written* in the place of those they have the rows of, unless one of these was taken out
-    since; how many each stands for. None are left in the list."""
+    """Commit the *written* files whose sources are still the table's; returns how many each replaced, and empties the
+    list.
+    """
     log, gone = TableLog(path), set()
     latest = log.latest(table.version())
     for version in range(table.version() + 1, latest + 1):
@@ -186,7 +187,7 @@ def _commit(path: AnyPath, table: DeltaTable, written: list[_Joined]) -> list[in
 
 
 def remove_of(file: DataFile) -> dict:
-    """What a commit says that takes the file out."""
+    """The ``remove`` action of a file."""
     return {"path": file.path, "size": file.size, "partitionValues": partition_values(file.path)}
 
 
@@ -197,19 +198,19 @@ class _Damaged(Exception):
 
 
 def _schema(table: DeltaTable) -> pa.Schema:
-    """That of the files, which have no partition columns."""
+    """The schema of the files, which have no partition columns."""
     partitioned = table.metadata().partition_columns
     fields = pa.schema(table.schema().to_arrow())
     return pa.schema([field.with_nullable(True) for field in fields if field.name not in partitioned])
 
 
 def _folder(file: DataFile) -> str:
-    """Of its partition: what Spark published into a store lies in one more."""
+    """The folder of the file's partition, without further folders that Spark makes in a store."""
     return "".join(f"{name}={value}/" for name, value in partition_values(file.path).items())
 
 
 def _rows(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """A row group at a time."""
+    """The group's rows, a row group at a time."""
     for file in group:
         rows = 0
         try:

@@ -1,13 +1,11 @@
 """Where tables lie: names to paths under a root and back, reversibly.
 
-``<root>/<tenant>/<namespace>/<topic>`` is a topic's table, ``<root>/_bundles/<bundle>/<table>`` a broker's. A path
-keeps small letters, digits, ``-`` and inner dots; every other byte is written ``_xx`` and ``_`` itself ``__``, so names
-that differ only in case stay apart on file systems that do not tell case, and no name can climb out of the root or meet
-the broker's folder (``_b`` followed by a ``u`` is no escape).
+A topic's table is ``<root>/<tenant>/<namespace>/<topic>``, a broker's ``<root>/_bundles/<bundle>/<table>``. Small
+letters, digits, ``-`` and inner dots stay, ``_`` becomes ``__``, any other byte ``_xx``. So names that differ only in
+case stay apart, and no name leaves the root or meets ``_bundles`` (``_bu`` is no escape).
 
-File systems end a name at 255 bytes, and a path at 4,096, for which a root leaves room (storage.root). Beside a table
-lie files named after it (:func:`beside`), so a topic is made only where its name leaves room for them; a table that is
-there already under a longer one works as ever.
+File names end at 255 bytes, paths at 4,096 (storage.root). New topics must leave room for the files beside their table
+(:func:`beside`).
 """
 
 import contextlib
@@ -37,8 +35,7 @@ _ESCAPE = re.compile(r"__|_([0-9a-f]{2})")
 
 
 def encode_name(name: str, *, most: int = MAX_FILE_NAME) -> str:
-    """One path segment for *name*; :class:`InvalidTopicName` where it is too long for a file system, which says how
-    much longer than *most*.
+    """One path segment for *name*; :class:`InvalidTopicName` if it is too long, with its excess over *most*.
 
     >>> encode_name("My_topic.v1"), decode_name("_4dy__topic.v1")
     ('_4dy__topic.v1', 'My_topic.v1')
@@ -68,8 +65,9 @@ def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
 
 
 def beside(table: str | os.PathLike, suffix: str) -> AnyPath:
-    """Where what belongs to a table, and is not in it, lies: on its file system, under a name that is no topic's. A
-    table whose name leaves no room for the suffix (none is made any more) is told by a digest of its name."""
+    """The path of a file that belongs to a table but lies beside it, under a name that no topic has. If the table's
+    name is too long for *suffix*, a digest replaces it.
+    """
     folder = path_of(table)
     name = f".{folder.name}{suffix}"
     if len(os.fsencode(name)) > MAX_FILE_NAME:
@@ -79,7 +77,7 @@ def beside(table: str | os.PathLike, suffix: str) -> AnyPath:
 
 @lru_cache(maxsize=1 << 16)
 def decode_name(segment: str) -> str:
-    """The name behind a path segment; ValueError when no name encodes to it."""
+    """The name of a path segment; ValueError if no name encodes to it."""
     out, at = bytearray(), 0
     while at < len(segment):
         if segment[at] == "_":
@@ -98,7 +96,7 @@ def decode_name(segment: str) -> str:
 
 
 def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
-    """The root behind ``delta:<root>``; :class:`InvalidUrl` otherwise. *logger* is told of a relative root."""
+    """The root of ``delta:<root>``; :class:`InvalidUrl` otherwise. A relative root is logged to *logger*."""
     advice = "give delta:<root>, where <root> is the folder of the tables, such as delta:/data/pulsar"
     if not isinstance(url, str) or not url.startswith("delta:"):
         raise InvalidUrl(f"service URL {without_password(str(url))!r}: {advice}")
@@ -109,7 +107,7 @@ def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
 
 
 class Layout:
-    """Places of one root, wherever that lies (see store)."""
+    """Places of one root, wherever it lies (see store)."""
 
     def __init__(self, root: str | os.PathLike, bundle: str = DEFAULT_BUNDLE):
         self.root = parse_root(root)
@@ -121,22 +119,23 @@ class Layout:
         return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
 
     def check_new_topic(self, topic: TopicName) -> None:
-        """:class:`InvalidTopicName`, with how many bytes it is too long, for a topic that cannot be made. Its namespace
-        is made with it: in Pulsar that is an administrator's, who here is whoever may write in the root."""
+        """:class:`InvalidTopicName`, with the excess bytes, for a topic whose name is too long to be made. Its
+        namespace is made with it, by whoever may write in the root.
+        """
         encoded = encode_name(topic.local_name, most=MAX_TABLE_NAME)
         if len(encoded) > MAX_TABLE_NAME:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
 
     def namespace(self, tenant: str, namespace: str) -> AnyPath:
-        """Path of the folder of its topics."""
+        """The folder of its topics."""
         return self.root / encode_name(tenant) / encode_name(namespace)
 
     def has_namespace(self, tenant: str, namespace: str) -> bool:
-        """Was the namespace made? The default one need not be."""
+        """Does the namespace exist? The default one always does."""
         return (tenant, namespace) == DEFAULT_NAMESPACE or self.namespace(tenant, namespace).is_dir()
 
     def make_namespace(self, tenant: str, namespace: str) -> None:
-        """Let it be there without a topic in it; nothing where it is."""
+        """Create an empty namespace unless it exists."""
         self.store.make_folder(self.namespace(tenant, namespace))
 
     def bundle_folder(self) -> AnyPath:
@@ -147,12 +146,13 @@ class Layout:
         return self.bundle_folder() / table
 
     def root_table(self, table: str) -> AnyPath:
-        """Path of ``schemas`` or ``reprocessing``, which are of all bundles and lie in the first."""
+        """Path of ``schemas`` or ``reprocessing``, which all bundles share in the first one's folder."""
         return self.root / BUNDLES / DEFAULT_BUNDLE / table
 
     def local_folder(self) -> AnyPath:
-        """Where a broker keeps what nobody needs behind it: the folder of the bundle; for one in an object store a
-        folder of this machine's."""
+        """Where a broker keeps what no successor needs: the bundle's folder, or one of this machine for an object
+        store.
+        """
         if self.store.is_local:
             return self.bundle_folder()
         digest = hashlib.sha256(str(self.bundle_folder()).encode()).hexdigest()[:16]
@@ -179,12 +179,12 @@ class Layout:
         )
 
     def folder_names(self, tenant: str, namespace: str) -> set[str]:
-        """The names that folders in a namespace stand for, whether or not they are topics'."""
+        """Decoded names of a namespace's folders, topics or not."""
         return set(_named_folders(self.namespace(tenant, namespace)))
 
 
 def _named_folders(folder: AnyPath) -> list[str]:
-    """The names that folders in it stand for."""
+    """Decoded names of the folders in *folder*."""
     found = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for name in store_of(folder).folders(folder):

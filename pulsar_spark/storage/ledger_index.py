@@ -1,10 +1,9 @@
-"""Positions and message ids: what the ``ledgers`` table says of the topics a client consumes, kept in memory.
+"""The index of positions and message ids that clients use: ``ledgers`` of the topics they consume, in memory.
 
-A run says that ``entries`` entries from ``first_entry_id`` on of publish commit ``ledger_id`` have the positions from
-``first_position`` on, and in which file they lie. A topic's last runs are loaded when it is first asked about, and
-followed commit by commit from then on. Who works through earlier ones has them by stretches, of which the last are
-kept: a consumer of millions of single messages holds a small part of them. The broker commits a round's ledgers
-before the round itself, so a position that was delivered is always there after a refresh.
+A run maps ``entries`` entries of publish commit ``ledger_id``, from ``first_entry_id`` on, to positions from
+``first_position`` on, and names their file. A topic's last runs are loaded at first use, then followed by commit;
+earlier ones are loaded by stretches, of which few are kept. The broker commits a round's ledgers before the round, so a
+refresh finds every delivered position.
 """
 
 import threading
@@ -44,7 +43,7 @@ _shared_lock = forks.module_lock()
 
 
 class LedgerIndex:
-    """The runs of the topics that the clients of a process ask about; shared by their consumers, safe for threads."""
+    """The runs of the topics that a process's clients use; shared by consumers, safe for threads."""
 
     def __init__(self, layout: Layout):
         self.layout = layout
@@ -60,7 +59,7 @@ class LedgerIndex:
         self._few: tuple[int, pa.Table] | None = None
 
     def of(self, topic: Topic) -> "LedgerIndex":
-        """The index of the bundle that the topic is in now; this one, where there is one bundle."""
+        """The index of the bundle that now has the topic."""
         layout = layout_of(self.layout, topic.name)
         found = self._by_bundle.get(layout.bundle)
         if found is None:
@@ -70,7 +69,7 @@ class LedgerIndex:
         return found
 
     def forget(self) -> None:
-        """One of those who share it asks no more: the last one lets all go. Who asks again waits until it is loaded."""
+        """End one user's share; with the last one all memory is released. A later call loads again."""
         with _shared_lock:
             self._users -= 1
             if self._users > 0:
@@ -86,8 +85,7 @@ class LedgerIndex:
             self._stretches.clear()
 
     def runs(self, topic_id: str, partition: int, first: int, last: int) -> Iterator[Run]:
-        """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is
-        not numbered."""
+        """Runs cut to positions *first*..*last*, in order; :class:`CorruptState` if one is not numbered."""
         with self._lock:
             found = list(self._numbered(topic_id, partition, first, last).parts(first, last))
         yield from found
@@ -95,8 +93,9 @@ class LedgerIndex:
     def spans_of(
         self, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]
     ) -> list[tuple[Run, list[tuple[int, int]]]]:
-        """The runs, whole, that hold positions of *spans* (first, last; in order, none overlaps the next), each with
-        its parts of them; :class:`CorruptState` for a position that is not numbered."""
+        """The whole runs that hold positions of the ordered, disjoint *spans* (first, last), each with its parts of
+        them; :class:`CorruptState` for a position that is not numbered.
+        """
         found: list[tuple[Run, list[tuple[int, int]]]] = []
         with self._lock:
             for together in _near_each_other(spans):
@@ -109,15 +108,14 @@ class LedgerIndex:
         return found
 
     def foreign_files(self, topic_id: str) -> set[str]:
-        """Files of the topic that hold rows which are no publish."""
+        """Files of the topic with rows that are no publish."""
         with self._lock:
             self._partition(topic_id, -1)
             self._refresh()
             return set(self._foreign.get(topic_id, ()))
 
     def find(self, topic_id: str, partition: int, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
-        """(position, batch size) of an entry; None for one that is not numbered, or no entry of this topic
-        partition."""
+        """(position, batch size) of an entry; None if this topic partition has no such numbered entry."""
         with self._lock:
             for is_refreshed in (False, True):
                 known = self._partition(topic_id, partition)
@@ -131,7 +129,7 @@ class LedgerIndex:
         return None
 
     def next_position(self, topic_id: str, partition: int, ledger_id: int, entry_id: int) -> int:
-        """Position of the first numbered entry above the given one; the end when there is none."""
+        """Position of the first numbered entry above the given one; else the end."""
         with self._lock:
             self._refresh()
             known = self._partition(topic_id, partition)
@@ -139,8 +137,9 @@ class LedgerIndex:
             return known[index].first_position if index < len(known) else known.end_position
 
     def chunks_from(self, topic_id: str, partition: int, ledger_id: int) -> int:
-        """The publish commit from which on chunks must be read to know what those of *ledger_id* make up; 1, the first,
-        where nobody knows."""
+        """The publish commit from which on chunks must be read to assemble those of *ledger_id*; 1, the first, if
+        unknown.
+        """
         with self._lock:
             self._refresh()
             known = self._partition(topic_id, partition)
@@ -152,7 +151,7 @@ class LedgerIndex:
             return known[known.index_of(earlier[-1].chunks_from)].ledger_id
 
     def last_chunk_position(self, topic_id: str, partition: int) -> int:
-        """Behind it there are no chunks; -1 where there are none at all."""
+        """The last position that may be a chunk; -1 without chunks."""
         with self._lock:
             self._refresh()
             return self._partition(topic_id, partition).last_chunk_position
@@ -170,7 +169,7 @@ class LedgerIndex:
             return self._partition(topic_id, partition).last_ledger_id
 
     def _numbered(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
-        """What has the runs of these positions in memory."""
+        """The ledgers in memory that have the runs of these positions."""
         known = self._partition(topic_id, partition, until=last)
         if last >= known.end_position:
             raise CorruptState(
@@ -180,7 +179,7 @@ class LedgerIndex:
         return known if first >= known.begins_at else self._stretch(topic_id, partition, first, last)
 
     def _stretch(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
-        """The runs of these positions, and some behind them. What is no longer needed goes before they are read."""
+        """Load the runs of these positions and some after them; first drop what is no longer needed."""
         kept = self._stretches.setdefault((topic_id, partition), deque())
         for found in kept:
             if found.begins_at <= first and last < found.end_position:
@@ -224,8 +223,7 @@ class LedgerIndex:
         return partitions
 
     def _of_few(self, version: int) -> pa.Table | None:
-        """All rows of a table that has few in this version, which are kept for the next topic; None of one that has
-        many."""
+        """All rows of a table with few rows, kept for the next topic; None for a large table."""
         rows = None
         if self._few is not None:
             known, rows = self._few
@@ -247,7 +245,7 @@ class LedgerIndex:
         return rows if is_few else None
 
     def _let_go(self, topic_id: str) -> None:
-        """It is loaded again when somebody asks about it again."""
+        """Drop a topic, which is loaded again on demand."""
         del self._topics[topic_id]
         self._foreign.pop(topic_id, None)
         for key in [key for key in self._stretches if key[0] == topic_id]:
@@ -270,13 +268,13 @@ class LedgerIndex:
             self._version = table.version()
 
     def _take_in(self, rows: pa.Table) -> None:
-        """Add the rows of the topics that are known; those that were there already are passed over."""
+        """Add rows of known topics; those already there are skipped."""
         for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
             if topic_id in self._topics:
                 self._append(topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
 
     def _append(self, topic_id: str, partitions: dict[int, PartitionLedgers], rows: pa.Table) -> None:
-        """Take in rows of a topic: runs, and notes of files that hold none (see storage.ledgers)."""
+        """Add a topic's rows: runs, and notes of files without any (see storage.ledgers)."""
         for _, partition, runs in by_partition(rows):
             known = partitions.setdefault(partition, PartitionLedgers())
             known.extend(runs)
@@ -288,8 +286,9 @@ class LedgerIndex:
 
 
 def shared_index(layout: Layout) -> LedgerIndex:
-    """The one of the process for a root as it is now (another one where it was made again): clients that read the same
-    topics read what is said of them once. Each says :meth:`~LedgerIndex.forget` in the end."""
+    """The process's index for a root as it is now; a root that was made again has another. Each user calls
+    :meth:`~LedgerIndex.forget` in the end.
+    """
     path = layout.broker_table(LEDGERS.name)
     with _shared_lock:
         key = forks.generation, str(path), TableLog(path).life()
@@ -301,7 +300,7 @@ def shared_index(layout: Layout) -> LedgerIndex:
 
 
 def _near_each_other(spans: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """*spans*, in order, by stretches of which each can be loaded at once."""
+    """*spans*, in order, in groups that can each be loaded at once."""
     together: list[tuple[int, int]] = []
     for span in spans:
         if together and span[1] >= together[0][0] + STRETCH:

@@ -1,7 +1,6 @@
 """A local or mounted disk, with the operations that an object store implements in another way (see store).
 
-A hard link puts a file in place, which the file system does only once. The file is on the disk before, if durability
-was requested.
+A file is put in place by a hard link, which succeeds only once, and is made durable before if that was requested.
 """
 
 import contextlib
@@ -46,8 +45,8 @@ class LocalStore:
 
     @staticmethod
     def has(name: str) -> bool:
-        """Does the file exist? ``os.path.exists`` takes twice the time, and an idle broker makes thousands of these
-        calls a second.
+        """Does the file exist? An idle broker calls this thousands of times a second; ``os.path.exists`` takes twice as
+        long.
         """
         return os.access(name, os.F_OK)
 
@@ -77,10 +76,8 @@ class LocalStore:
         return os.listdir(folder)
 
     def check(self, root: Path, folder: Path) -> None:
-        """Check once per process that files in *folder*, a folder of the root, can be hard-linked, since commits need
-        it.
-
-        OSError if the file system has no links. For a root that does not exist yet, the first write reports it.
+        """Check once per process that files in *folder* of the root can be hard-linked, as commits need; OSError if
+        not. Of a root to be made, the first write finds out.
         """
         if str(folder) in _checked or not os.access(folder, os.W_OK):
             return
@@ -186,8 +183,8 @@ class LocalStore:
     @staticmethod
     @contextlib.contextmanager
     def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
-        """Open a new file for writing. It is opened here because a Parquet writer that fails on a full disk leaves open
-        what it opened itself.
+        """Open a new file for writing. A Parquet writer would leave a file that it opened itself open if the disk is
+        full.
         """
         with pa.OSFile(str(name), "wb") as sink:
             yield sink
@@ -205,8 +202,8 @@ class LocalStore:
 
     @staticmethod
     def drop_folder(folder: Path, held: Callable[[], AbstractContextManager]) -> None:
-        """Remove a folder at once, so that nobody sees half of it: it is renamed inside *held*, then deleted.
-        FileNotFoundError if it is missing.
+        """Remove a folder so that nobody sees half of it: rename it inside *held*, then delete it. FileNotFoundError if
+        it is missing.
         """
         doomed = folder.with_name(f".deleted-{uuid.uuid4().hex}")
         with held():
@@ -247,9 +244,8 @@ class LocalStore:
     def replace_kept(
         path: Path, content: str, kept: Path | None, ready: Callable[[Path], None] = lambda fresh: None
     ) -> None:
-        """Replace like :meth:`replace`, and keep what was at *path* as *kept*, unless that is None.
-
-        A crash leaves the old or the new content; both names exist only before the step.
+        """Replace like :meth:`replace`, and keep the old file as *kept*, unless that is None. A crash leaves old or new
+        content.
         """
         fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
@@ -270,9 +266,10 @@ class LocalStore:
         held: Callable[[], AbstractContextManager] | None = None,
         write: Callable[[Path, str], None] | None = None,
     ) -> bool:
-        """Replace the file's content by what *decide* returns for it; return False and change nothing if that is None.
+        """Replace the file's content by what *decide* makes of it; False, and no change, if that is None.
 
-        *decide* receives None if there is no file, and no bytes if something else has that name. *held* is the lock under which all writers change the file, by default a lock file beside it.
+        *decide* receives None if there is no file, and no bytes for anything but a file. *held* is the writers' common
+        lock, by default a lock file.
         """
         with FileLock(path.with_suffix(".lock")) if held is None else held():
             try:
@@ -292,10 +289,10 @@ class LocalStore:
         held: Callable[[], AbstractContextManager],
         ready: Callable[[Path], None] | None = None,
     ) -> Path | None:
-        """Put *content* at the first free one of *paths*, all in *folder*, and return that path; None if none is free.
+        """Put *content* at the first free one of *paths*, all in *folder*, and return it; None if none is free.
 
-        Each path is drawn only after the one before proved taken. *ready* is called before with the new file, and the
-        link is made inside *held*. After an error nothing was put in place.
+        The next path is drawn once the one before is taken. *ready* is called first with the new file; the link is made
+        inside *held*. After an error nothing was put in place.
         """
         fresh = folder / f".{uuid.uuid4().hex}.tmp"
         try:
@@ -312,7 +309,7 @@ class LocalStore:
 
 
 def _is_put(fresh: Path, path: Path, held: Callable[[], AbstractContextManager]) -> bool:
-    """Link the file; False if the place is taken. On a network file system a link may report an error and still exist:
+    """Link the file; False if the place is taken. Network file systems may report an error for a link that was made:
     that is success.
     """
     try:

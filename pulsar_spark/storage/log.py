@@ -1,9 +1,9 @@
 """Follow a table's Delta log commit by commit, without a JVM and without opening the table.
 
-A reader at version v checks whether ``v + 1`` exists, which takes microseconds, and parses only that JSON file. So an
-idle topic costs one look. Checkpoints are not read: a new reader, or one whose commits log clean-up removed (see
-shortening), opens the table (see tables) or a projection. The first commit, which identifies the table, stays under
-another name. Source: the Delta protocol, sections "Delta Log Entries" and "Actions".
+A reader at version v checks whether ``v + 1`` exists, so an idle topic costs one look. Checkpoints are not read: a
+reader that starts anew, or whose next commits are gone (see shortening), opens the table (see tables) or a projection.
+The first commit, which identifies the table, is kept under another name. Source: the Delta protocol, sections "Delta
+Log Entries" and "Actions".
 """
 
 import contextlib
@@ -71,8 +71,7 @@ class TableLog:
         return None
 
     def keep_first_commit(self) -> None:
-        """Copy the first commit, if it is in the log, so that it survives clean-up. The caller holds the table alone.
-        """
+        """Copy the first commit, if in the log, so that it survives clean-up. The caller holds the table alone."""
         if not self.has(0):
             return
         with contextlib.suppress(FileNotFoundError):
@@ -98,9 +97,7 @@ class TableLog:
         return known
 
     def _latest_listed(self, known: int) -> int:
-        """The highest version, for stores that list from a name on: one call shows whether *known* still exists and
-        what follows it.
-        """
+        """:meth:`latest` by one list from *known* on, in a store that can do that."""
         listed = self._listed_from(known)
         if known not in listed:
             return max(self.versions(), default=-1) if self.exists() else -1
@@ -109,12 +106,12 @@ class TableLog:
         return known
 
     def _listed_from(self, first: int) -> list[int]:
-        """Existing versions from *first* on, for a table in a store: one call if they are few."""
+        """Existing versions from *first* on in a store: one call if they are few."""
         return _versions(self._store.names_behind(self.folder, self.file(first - 1).name))
 
     def next_there(self, first: int) -> int | None:
-        """The lowest existing version from *first* on, or None. On a local disk nearby versions are probed one by one,
-        then in growing steps: listing the whole log would cost more.
+        """The lowest existing version from *first* on, or None. A local disk is probed in growing steps, which costs
+        less than a list of the log.
         """
         if not self._store.is_local:
             return min(self._listed_from(first), default=None)
@@ -123,8 +120,8 @@ class TableLog:
         return None if beyond is None else next(found for found in range(first, beyond + 1) if self.has(found))
 
     def versions(self) -> list[int]:
-        """Versions whose commit files exist, in no order; FileNotFoundError without a table, also if a file or a dead
-        link replaces one of its folders.
+        """Versions whose commit files exist, in no order; FileNotFoundError without a table, also if one of its folders
+        is a file or a dead link.
         """
         try:
             names = self._store.names(self.folder)

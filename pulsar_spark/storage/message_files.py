@@ -1,10 +1,8 @@
-"""The row groups of a topic's Parquet files: which of them can hold some entries, and their rows.
+"""Read the row groups of a topic's Parquet files that can hold given entries.
 
-A footer says which entry ids and which publish lie in each row group, so what cannot hold a wanted entry is not read.
-A row group whose bytes are no longer what was written (see storage.topic_files) is told of by the entries that it
-should hold; the others of its file are read as ever. Page checksums are verified where the writer left any: without
-them most flipped bytes of a payload go unseen. The last groups stay decoded, and the footers of the last files known,
-for somebody who reads on where he stopped.
+Footers say which entry ids and publishes a row group has, so others are not read. A damaged row group (see
+storage.topic_files) is reported by the entries it should hold; the rest of its file is read as usual. Page checksums
+are verified if the file has them. The last row groups stay decoded, and the last footers known.
 """
 
 import threading
@@ -35,33 +33,33 @@ ENTRY_COLUMNS = tuple(name for name in MESSAGES.schema.names if name not in ("pu
 
 
 class EntryIds:
-    """Entry ids of one publish: stretches firsts[n]..lasts[n], in order, none of which overlaps the next."""
+    """Entry ids of one publish: ordered, disjoint stretches firsts[n]..lasts[n]."""
 
     def __init__(self, firsts: np.ndarray, lasts: np.ndarray):
         self.firsts, self.lasts = firsts, lasts
 
     @classmethod
     def between(cls, first: int, last: int) -> "EntryIds":
-        """All from *first* to *last*."""
+        """All ids from *first* to *last*."""
         return cls(np.array([first]), np.array([last]))
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of ids."""
         return int((self.lasts - self.firsts + 1).sum())
 
     def cut(self, low: int, high: int) -> "EntryIds":
-        """Those from *low* to *high*."""
+        """The ids from *low* to *high*."""
         begin, end = np.searchsorted(self.lasts, low, "left"), np.searchsorted(self.firsts, high, "right")
         return EntryIds(np.maximum(self.firsts[begin:end], low), np.minimum(self.lasts[begin:end], high))
 
     def meets(self, low: int, high: int) -> bool:
-        """Is any of them from *low* to *high*?"""
+        """Is any id from *low* to *high*?"""
         at = np.searchsorted(self.lasts, low, "left")
         return at < len(self.firsts) and self.firsts[at] <= high
 
     def rows_in(self, entry_ids: np.ndarray) -> slice | np.ndarray:
-        """Where they are among *entry_ids*, which are in order: a slice, where they follow each other."""
+        """Their places in the ordered *entry_ids*: a slice if contiguous."""
         if not len(entry_ids):
             return slice(0, 0)
         if len(self.firsts) == 1:
@@ -87,8 +85,7 @@ class Rows(NamedTuple):
 
 
 class _Published(NamedTuple):
-    """Rows of several publishes: all of one behind each other, as those of *publish_ids*, which ascend, from each of
-    *starts* on."""
+    """Rows of several publishes, grouped: those of *publish_ids*, ascending, begin at *starts*."""
 
     table: pa.Table
     publish_ids: pa.Array
@@ -96,7 +93,7 @@ class _Published(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table) -> "_Published":
-        """Of rows that have a column of their publish ids, in any order."""
+        """From rows with a publish id column, in any order."""
         table = table.filter(pc.is_valid(table["publish_id"]))
         known = table["publish_id"].combine_chunks().dictionary_encode()
         in_order = pc.array_sort_indices(known.dictionary)
@@ -110,7 +107,7 @@ class _Published(NamedTuple):
         return cls(table, known.dictionary.take(in_order), np.concatenate(([0], np.cumsum(sizes))))
 
     def rows_of(self, publish_id: str) -> pa.Table:
-        """Those of a publish, in the order they were in; of few among many a copy."""
+        """A publish's rows in their order; a copy if they are few among many."""
         at = bisect_left(self.publish_ids, publish_id, key=methodcaller("as_py"))
         if at == len(self.publish_ids) or self.publish_ids[at].as_py() != publish_id:
             return self.table.slice(0, 0)
@@ -128,7 +125,7 @@ class Damaged(NamedTuple):
 
 
 class _Footer:
-    """What a file says of itself, with the bounds of each row group: None where a group does not tell."""
+    """A file's footer with the bounds of each row group, None if a group has none."""
 
     def __init__(self, metadata: pq.FileMetaData):
         self.metadata = metadata
@@ -136,13 +133,14 @@ class _Footer:
 
     @cached_property
     def publish_ids(self) -> list[tuple[str, str] | None]:
-        """The bounds of these, which only files of several publishes are asked for."""
+        """Bounds of publish ids, needed only for files of several publishes."""
         return group_bounds(self.metadata, "publish_id")
 
 
 class RowGroups:
-    """Reads the rows of entries from files, a row group at a time; safe for threads. With *cached_bytes* the groups
-    that were read last stay decoded."""
+    """Reads rows of entries, a row group at a time; safe for threads. The last groups stay decoded, up to
+    *cached_bytes*.
+    """
 
     def __init__(self, cached_bytes: int = 0):
         self._cached_bytes = cached_bytes
@@ -152,15 +150,16 @@ class RowGroups:
         self._lock = threading.Lock()
 
     def forget(self) -> None:
-        """Keep nothing of what was read so far."""
+        """Empty the caches."""
         with self._lock:
             self._groups.clear()
             self._footers.clear()
             self._size = 0
 
     def read(self, path: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS) -> Iterator[Rows | Damaged]:
-        """The rows that may be of *wanted*, and perhaps others around them, in order: their place and *columns*. The
-        whole file is one publish."""
+        """The rows of *wanted*, perhaps with others around them, in order: their place and *columns*. The file holds
+        one publish.
+        """
         first, last = int(wanted.firsts[0]), int(wanted.lasts[-1])
         whole = self._cached(path, 0, columns)
         if whole is not None and len(whole.entry_ids) and whole.entry_ids[0] <= first and whole.entry_ids[-1] >= last:
@@ -179,7 +178,7 @@ class RowGroups:
     def read_of_publish(
         self, path: str, publish_id: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS
     ) -> Iterator[pa.Table | Damaged]:
-        """The rows of *wanted*, and no others, of a file that may hold several publishes; in no order."""
+        """Exactly the rows of *wanted*, in no order, from a file that may hold several publishes."""
         with self._lock:
             footer = self._footers.get(path)
         if footer is None:
@@ -197,7 +196,7 @@ class RowGroups:
                     yield taken(rows.table, wanted.rows_in(rows.entry_ids))
 
     def _published(self, path: str, number: int, columns: tuple[str, ...]) -> _Published | None:
-        """A row group of a file that may hold several publishes; None where it cannot be read."""
+        """A row group of a file of several publishes; None if it cannot be read."""
         schema = _schema(("publish_id", *columns))
         key = path, number, tuple(schema.names)
         with self._lock:
@@ -250,7 +249,7 @@ class RowGroups:
         return rows
 
     def _cached(self, path: str, number: int, columns: tuple[str, ...]) -> Rows | None:
-        """A group that was decoded with these columns, or with all."""
+        """A group decoded with these columns, or with all."""
         with self._lock:
             for key in ((path, number, columns), (path, number, ENTRY_COLUMNS)):
                 if key in self._groups:
@@ -268,8 +267,7 @@ class RowGroups:
 
 
 def _decoded(file: pq.ParquetFile, number: int, columns: list[str]) -> pa.Table:
-    """A row group, decoded by the thread that asks: others would take longer on a busy machine, and keep what they
-    had."""
+    """A row group, decoded by the calling thread: others are slower on a busy machine, and keep memory."""
     return file.read_row_group(number, columns=columns, use_threads=False)
 
 
@@ -296,7 +294,7 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 def _together(found: list[Rows | Damaged]) -> Iterator[Rows | Damaged]:
-    """Row groups that do not follow each other, as one."""
+    """Row groups that overlap or lack bounds, as one."""
     yield from (each for each in found if isinstance(each, Damaged))
     tables = [each.table for each in found if isinstance(each, Rows)]
     if tables:

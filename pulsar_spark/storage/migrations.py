@@ -1,17 +1,18 @@
 """Numbered migrations, each of which brings a root from one layout version to the next.
 
-A migration adds nullable columns to each table, by one commit that changes metadata only. Readers skip such commits,
-and rows without the columns keep their meaning, so both releases may read and write meanwhile. The last step renames a
-file in place: the first commit of ``cursor_ledger``, which every release reads first, then names the new version. So a
-crash or a full disk leaves the root at the old version or at the new one, and running again finishes. Later migrations
-must keep to that: what they write before the last step means nothing to the old release.
+A migration adds nullable columns to each table by one commit that changes metadata only, so both releases may read and
+write meanwhile. The last step replaces the first commit of ``cursor_ledger`` by a rename: it then names the new
+version, and every release reads it first. So a crash leaves the root at the old or the new version, and running again
+finishes. Later migrations must keep to that: before the last step they write nothing that the old release would read.
 
 The holder of the bundle's lease migrates: a broker at its start, or ``pulsar-spark migrate``. Each change is made under
 the table's lock, and only where it is missing.
 
-**Releases that know only the old version** get :class:`NewerLayout` when they open the root. A client that has it open fails at its next append to the broker's tables (``TableLog.life``), but may go on reading and publishing. A suspended broker of an older release that lost its lease fails at each round and writes nothing. A client of this release works on a root of the old version as it is.
+**Older releases** get :class:`NewerLayout` when they open the root; an open client fails at its next append to the
+broker's tables (``TableLog.life``), but may go on reading and publishing.
 
-**Topics** are migrated with the root, one commit each. A broken or foreign topic, or one with a column of that name and another type, stays as it is; readers take the missing column as null. ``doctor`` names such topics, and ``migrate`` tries them again.
+**Topics** are migrated too, one commit each. A broken or foreign one, or one with another column of that name, stays as
+it is: readers take the column as null, ``doctor`` names it, and ``migrate`` tries again.
 """
 
 import contextlib
@@ -48,8 +49,8 @@ log = logging.getLogger(__name__)
 
 
 class Migration(NamedTuple):
-    """One step, from the version before ``to``. ``change`` maps a table's fields, as Delta writes them, to its fields
-    afterwards; it may be called again.
+    """One step, from the version before ``to``. ``change`` maps a table's fields, as Delta writes them, to its new
+    fields; it may be called again.
     """
 
     to: int
@@ -58,8 +59,7 @@ class Migration(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The columns that a migration added, or would add, to one table; ``error`` says why the table was left as it is.
-    """
+    """The columns added to one table, or to be added; ``error`` says why the table was left as it is."""
 
     table: str
     version: int
@@ -115,7 +115,8 @@ MIGRATIONS = (
 
 
 def is_behind(layout: Layout) -> bool:
-    """Does the root, or one of the broker's tables, have an older layout than this release's? Reads first commits only.
+    """Is the layout of the root, or of one of the broker's tables, older than this release's? Reads first commits
+    only.
     """
     return any(
         read_definition(layout.broker_table(spec.name)).layout_version < LAYOUT_VERSION
@@ -141,8 +142,8 @@ def migrate_at_start(layout: Layout, broker_id: str) -> None:
 
 
 def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
-    """Migrate the root without a broker; :class:`NotAllowedError` while one serves it. A dry run only lists the
-    changes, and works beside a broker.
+    """Migrate without a broker; :class:`NotAllowedError` while one serves the root, except for a dry run, which only
+    lists changes.
     """
     if dry_run:
         return migrate_root(layout, dry_run=True)
@@ -178,8 +179,8 @@ def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
 
 
 def raise_layout(layout: Layout, version: int) -> None:
-    """Raise the tables of a bundle to at least layout *version*, and change nothing else. The caller holds the bundle's
-    lease. Releases that do not know *version* are refused from then on.
+    """Raise the tables of a bundle to at least layout *version*, for the holder of its lease; releases that do not know
+    it are refused from then on.
     """
     for path in _broker_tables(layout):
         _redefine(path, version)
@@ -191,11 +192,11 @@ def raise_layout(layout: Layout, version: int) -> None:
 
 
 def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry_run: bool = False) -> Migrated:
-    """Run the migrations that the root and its tables lack; the caller holds the lease, and *hold* is called between
+    """Run the migrations that the root and its tables lack, for the holder of the lease; *hold* is called between
     tables.
 
-    :class:`OlderLayout` with the cause if the disk refuses; then the root has the old version or the new one.
-    :class:`CorruptState` if one of the broker's tables is broken.
+    :class:`OlderLayout` with the cause if the disk refuses; then the root has the old or the new version.
+    :class:`CorruptState` if a table of the broker is broken.
     """
     before = after = layout_version(layout)
     changes: list[Changed] = []
@@ -284,8 +285,8 @@ def _broker_tables(layout: Layout) -> list[AnyPath]:
 
 
 def _redefine(path: AnyPath, version: int) -> None:
-    """Let the table's first commit name *version*, unless it names that or a higher one. Do nothing if another
-    program's log clean-up removed the commit: then the table's current description counts (:func:`read_definition`).
+    """Let the table's first commit name at least *version*. If another program's log clean-up removed that commit, the
+    table's current description counts (:func:`read_definition`).
     """
 
     def redefined(content: bytes | None) -> str | None:

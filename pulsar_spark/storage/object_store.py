@@ -1,8 +1,8 @@
-"""An object store as roots lie in it: calls (see store_calls), and put if nothing is there, on which all commits rest.
+"""An object store for roots: calls (see store_calls), and the put-if-absent on which all commits rest.
 
-A put that got no answer may have taken place, or may take place later, so it is said again, with the same bytes, until
-the store says what became of it: where these bytes are there already, it was ours. So whatever is put if absent has
-bytes that nobody else's has. Who gets no answer at all meets :class:`UnclearWrite`, after which nothing is known.
+A put without an answer may still take place, so it is repeated with the same bytes until the store answers: if these
+bytes are there, it was ours. So everything put if absent must have unique bytes. Without any answer
+:class:`UnclearWrite` is raised.
 """
 
 import errno
@@ -30,14 +30,14 @@ FOLDER = ".folder"
 
 
 def object_path_of(given: str) -> ObjectPath | None:
-    """The path that a URL says; None for what is no URL of an object store."""
+    """The path of a URL; None if it names no object store."""
     place = place_of(given)
     return None if place is None else ObjectPath(bucket_at(place.bucket), place.key)
 
 
 @lru_cache
 def bucket_at(url: str) -> "ObjectStore":
-    """The store of a bucket, one for each process."""
+    """This process's store of a bucket."""
     return ObjectStore(url)
 
 
@@ -56,25 +56,24 @@ class ObjectStore(StoreCalls):
         self._checked: set[str] = set()
 
     def delta(self, path: ObjectPath) -> tuple[str, dict[str, str] | None]:
-        """By what ``deltalake`` opens a table now, and as whom, unless the environment says it."""
+        """The URL and options with which ``deltalake`` opens a table now; no options if the environment has them."""
         return f"{self.location}/{path.key}", volume_at(self.url).for_delta() if self.is_lent else None
 
     @property
     def spark_kind(self) -> Kind | None:
-        """The kind of store for which a session needs a client of Hadoop's; None of a volume, which its platform
-        reads."""
+        """The kind of store whose Hadoop client a session needs; None for a volume, which its platform reads."""
         return None if self.is_lent else self.kind
 
     @property
     def is_lent(self) -> bool:
-        """Is it part of a bucket, which a catalog lends? What is opened there can be read for an hour or less."""
+        """Is it part of a bucket, lent by a catalog? What is opened there stays readable for an hour or less."""
         return self.location != self.url
 
     def __reduce__(self) -> tuple:
         return bucket_at, (self.url,)
 
     def check(self, root: ObjectPath, folder: ObjectPath) -> None:
-        """Once for each process: may a root lie there (see :func:`check_bucket`)?"""
+        """Check once per process that a root may lie there (see :func:`check_bucket`)."""
         if str(root) not in self._checked:
             check_bucket(self.url, root, folder)
             self._checked.add(str(root))
@@ -82,42 +81,43 @@ class ObjectStore(StoreCalls):
     # As a local disk has it.
 
     def stamp(self, name: str | ObjectPath) -> tuple[str, ...]:
-        """What tells it from another that is put in its place; FileNotFoundError without it."""
+        """A value that changes when another object takes its place; FileNotFoundError if there is none."""
         found = self.head(name)
         return found["e_tag"] or "", str(found["last_modified"]), found["version"] or ""
 
     def make_folder(self, folder: ObjectPath) -> None:
-        """Let something lie in it, whatever else does."""
+        """Put a marker object into the folder."""
         self.put(folder / FOLDER, b"")
 
     def read_small(self, name: str | ObjectPath, _most: int | None = None) -> bytes:
-        """The bytes of what lies there; FileNotFoundError without it."""
+        """The object's bytes; FileNotFoundError if there is none."""
         return self.get(name)
 
     def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
-        """Let *clone* have copies, by the store itself, of all that lies in a folder, of which nothing is ever changed
-        in place. Commits are listed before the files that they name, so none is there without them."""
+        """Copy a folder, of which nothing changes in place, within the store. Commits are listed before the files they
+        name, so none is copied without them.
+        """
         with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
             list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
 
     def touch(self, name: str) -> None:
-        """Let something empty be there."""
+        """Put an empty object."""
         self.put(name, b"")
 
     def take_names(self, folder: str) -> list[str]:
-        """The names in a folder, which are removed: those that come behind are there again."""
+        """List the names in a folder and remove the objects; later ones are listed next time."""
         path = ObjectPath(self, self._key(folder))
         names = self.names_behind(path, "")
         self.remove(path / name for name in names)
         return names
 
     def replace(self, path: ObjectPath, content: str, _ready: object = None) -> None:
-        """The same, as a local disk has it."""
+        """Put *content*, over whatever is there."""
         self.put(path, content.encode())
 
     def replace_kept(self, path: ObjectPath, content: str, kept: ObjectPath | None, _ready: object = None) -> None:
-        """The same; OSError, and nothing is replaced, where another writer has put an object there meanwhile. *content*
-        is like nobody else's.
+        """Replace an object and keep the old one as *kept*, unless that is None; *content* is unique. OSError, and no
+        change, if another writer put an object meanwhile.
         """
         try:
             was, known = self.get_stamped(path)
@@ -129,17 +129,17 @@ class ObjectStore(StoreCalls):
             raise OSError(errno.EAGAIN, "another writer has put an object there meanwhile", str(path))
 
     def sizes(self, folder: ObjectPath, names: Iterable[str]) -> dict[str, int]:
-        """The same, by one call for a thousand files that lie there."""
+        """Bytes of existing files below a folder, by one call for a thousand."""
         below = self.below(folder)
         return {name: below[name].st_size for name in names if name in below}
 
     def move(self, source: ObjectPath, target: ObjectPath) -> None:
-        """Let it be there instead."""
+        """Move an object."""
         self.link(source, target)
         self.remove([source])
 
     def keep_as(self, source: ObjectPath, target: ObjectPath) -> None:
-        """The same before *source* goes, as it is in the end."""
+        """Copy *source* to *target* until the copy equals what is there, before *source* is removed."""
         if self.has(source):
             content = self.get(source)
             while True:
@@ -151,12 +151,13 @@ class ObjectStore(StoreCalls):
     # Conditional puts.
 
     def put_if_absent(self, name: str | ObjectPath, content: bytes) -> bool:
-        """Put it there if nothing is; False where something else is. *content* is like nobody else's."""
+        """Put *content*, which is unique, if nothing is there; else False."""
         return self._surely(name, content, "create")
 
     def put_over(self, name: str | ObjectPath, content: bytes, known: dict[str, str] | None) -> bool:
-        """Put it there if what is there is still what was *known* (see :meth:`get_stamped`), or, with None, if nothing
-        is; False where it is not. *content* is like nobody else's."""
+        """Put *content*, which is unique, if the object is still *known* (see :meth:`get_stamped`), or absent for None;
+        else False.
+        """
         return self._surely(name, content, "create" if known is None else known)
 
     def _surely(self, name: str | ObjectPath, content: bytes, mode: str | dict[str, str]) -> bool:
@@ -205,8 +206,9 @@ class ObjectStore(StoreCalls):
         _held: object = None,
         _write: object = None,
     ) -> bool:
-        """The same as on a local disk, by put if it still says what was read; *decide* is asked again where it does
-        not, and what it makes is like nobody else's."""
+        """Replace an object by what *decide* makes of it; False if that is None. If it changed meanwhile, *decide* is
+        called again; its results are unique.
+        """
         while True:
             try:
                 content, known = self.get_stamped(path)
@@ -226,11 +228,12 @@ class ObjectStore(StoreCalls):
         held: Callable[[], AbstractContextManager],
         _ready: object = None,
     ) -> ObjectPath | None:
-        """Put *content* in the first of *paths* that nobody has taken, each asked for when the one before is; that
-        path, None where there is none. What is raised inside *held* says that nothing was put there.
+        """Put *content* at the first free one of *paths*, and return it; None if none is free. An error from inside
+        *held* means that nothing was put.
 
-        Who was held up for long behind that look, stopped or by a store that did not answer, may have put it where
-        something lay that is gone by now: then it is taken away again. What lies behind it is older."""
+        A writer delayed for long after its look may fill a place whose old object is gone. That object is removed
+        again: those after it are older.
+        """
         for path in paths:
             looked_at = time.monotonic(), time.time()
             try:

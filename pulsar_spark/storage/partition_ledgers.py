@@ -1,9 +1,7 @@
-"""Where the entries of one topic partition lie, in memory: the runs from some position on, and as they are asked for
-those before it.
+"""The runs of one topic partition in memory, from some position on; earlier ones are read when needed.
 
-A broker needs those that no cursor has passed. What lies before costs nothing: it is not loaded, and let go of when
-cursors have moved on. Somebody who goes back, such as a seek, a new subscription from the earliest message on or a
-trimming, has all of it read again, in one go, and keeps it until it is let go of next.
+A broker needs the runs that no cursor has passed. Earlier runs are not loaded, and are dropped as cursors move on. A
+seek back, a new subscription from the earliest message or a trimming reads them all again.
 """
 
 from array import array
@@ -30,8 +28,7 @@ _OTHERS |= dict.fromkeys(("delayed_after", "chunks_from"), Optional)
 
 
 class Past(NamedTuple):
-    """What lies before the runs in memory: how many runs, where they end, the last ledger id, their messages, and the
-    last position that may be a chunk, or be delayed."""
+    """Summary of the runs that are not in memory, up to the last position that may be a chunk, or delayed."""
 
     runs: int = 0
     end_position: int = 0
@@ -45,8 +42,9 @@ NOTHING = Past()
 
 
 class Stretches(NamedTuple):
-    """Runs as columns: the entries *firsts*..*lasts* of each, messages in an entry, whether any may have a deliver time
-    or be a chunk, and the instant after which a deliver time is waited for, behind all where none is."""
+    """Runs as columns. ``delayed_after`` is the instant after which a deliver time is waited for, or the largest long
+    if none is.
+    """
 
     firsts: np.ndarray
     lasts: np.ndarray
@@ -56,16 +54,16 @@ class Stretches(NamedTuple):
     delayed_after: np.ndarray
 
     def of(self, positions: np.ndarray) -> np.ndarray:
-        """The run, by its place, of each of the entries at *positions*, which are theirs."""
+        """The index of the run of each of *positions*."""
         return np.searchsorted(self.firsts, positions, "right") - 1
 
 
 class PartitionLedgers:
-    """The runs of one topic partition in order of position, with the sums that turn positions into messages: the one
-    index of where entries lie. In packed columns, because there are many: a run costs some 230 bytes.
+    """The runs of one topic partition by position, in packed columns of some 230 bytes a run, with sums that turn
+    positions into messages.
 
-    Order of positions is that of (ledger id, entry id) too, so whatever is looked up costs a binary search. An index
-    counts the runs of the *past* too, which are not in memory: *read* gives the rows of those below a position.
+    Positions ascend as (ledger id, entry id) do, so lookups are binary searches. Indexes count the runs of *past* too;
+    *read* gives the rows below a position.
     """
 
     def __init__(self, past: Past = NOTHING, read: Callable[[int], pa.Table] | None = None):
@@ -92,14 +90,14 @@ class PartitionLedgers:
         return Run(*(column[at] for column in self._columns))
 
     def _at(self, index: int) -> int:
-        """The place in memory of the run of that index."""
+        """The place in memory of a run's index."""
         if index < self._past.runs:
             self.recall()
         return index - self._past.runs
 
     @property
     def runs(self) -> Sequence[Run]:
-        """All of them, in order."""
+        """All runs, in order."""
         return _Runs(self)
 
     @property
@@ -113,7 +111,7 @@ class PartitionLedgers:
         return self._ledger_ids[-1] if self._firsts else self._past.last_ledger_id
 
     def add(self, run: Run) -> None:
-        """Append the next run; one already known is passed over."""
+        """Append the next run; a known one is skipped."""
         if run.first_position < self.end_position:
             return
         if run.first_position > self.end_position:
@@ -131,8 +129,7 @@ class PartitionLedgers:
             self.last_chunk_position = run.last_position
 
     def extend(self, rows: pa.Table) -> None:
-        """Append the runs of rows of the table that are of this partition; as :meth:`add`, but all at once where none
-        is missing or twice."""
+        """Append the runs of this partition's *rows*, as :meth:`add` does, but at once if none is missing or double."""
         end, messages_before, count = self.end_position, self.messages_before(self.end_position), len(self)
         rows = rows.filter(pc.greater_equal(rows["first_position"], end)).sort_by("first_position")
         columns = {name: rows.column(name).combine_chunks() for name in Run._fields}
@@ -161,17 +158,16 @@ class PartitionLedgers:
 
     @property
     def begins_at(self) -> int:
-        """From that position on runs are in memory."""
+        """The first position whose run is in memory."""
         return self._past.end_position
 
     @property
     def held(self) -> int:
-        """How many of them."""
+        """The number of runs in memory."""
         return len(self._firsts)
 
     def let_go(self, position: int, read: Callable[[int], pa.Table]) -> None:
-        """Keep no runs that end before *position*, unless they are few: *read* gives the rows of those below a
-        position, should somebody ask."""
+        """Drop the runs that end before *position*, unless they are few; *read* gives the rows below a position."""
         count = bisect_right(self._firsts, position) - (position < self.end_position)
         if count < max(FEW, len(self._firsts) // 2):
             return
@@ -187,7 +183,7 @@ class PartitionLedgers:
         self._past, self._read = past, read
 
     def recall(self) -> None:
-        """Read all that is not in memory."""
+        """Read all runs that are not in memory."""
         if not self._past.runs:
             return
         before = PartitionLedgers()
@@ -207,7 +203,7 @@ class PartitionLedgers:
     # What is looked up
 
     def chunk_runs(self, first: int) -> Iterator[Run]:
-        """The runs with positions from *first* on that may have chunks, whole."""
+        """Whole runs, from position *first* on, that may have chunks."""
         if first <= self._past.last_chunk_position:
             self.recall()
         first = max(first, self._past.end_position)
@@ -217,7 +213,7 @@ class PartitionLedgers:
         return (self[index] for index in self._chunk_runs[at:])
 
     def index_of(self, position: int) -> int:
-        """Index of the run that holds *position*, or of the last run before it; -1 before the first."""
+        """Index of the run that holds *position*, or of the last before it; -1 before the first."""
         if position < 0:
             return -1
         if position < self._past.end_position:
@@ -225,14 +221,14 @@ class PartitionLedgers:
         return self._past.runs + bisect_right(self._firsts, position) - 1
 
     def index_of_entry(self, ledger_id: int, entry_id: int) -> int:
-        """The same for the entry, or the last before it."""
+        """Index of the run that holds the entry, or of the last before it."""
         if ledger_id <= self._past.last_ledger_id:
             self.recall()
         first, last = bisect_left(self._ledger_ids, ledger_id), bisect_right(self._ledger_ids, ledger_id)
         return self._past.runs + bisect_right(self._numbers["first_entry_id"], entry_id, first, last) - 1
 
     def first_behind(self, ledger_id: int) -> int:
-        """Position of the first entry of a later ledger; the end position when there is none."""
+        """Position of the first entry of a later ledger; else the end position."""
         if ledger_id < self._past.last_ledger_id:
             self.recall()
         at = bisect_right(self._ledger_ids, ledger_id)
@@ -246,7 +242,7 @@ class PartitionLedgers:
             yield self[index]
 
     def parts(self, first: int, last: int) -> Iterator[Run]:
-        """The same, cut to those positions; :class:`CorruptState` for one that is not numbered."""
+        """Runs cut to positions *first*..*last*; :class:`CorruptState` if one is not numbered."""
         self._check_numbered(first, last)
         return (run.part(first, last) for run in self.overlapping(first, last))
 
@@ -256,8 +252,7 @@ class PartitionLedgers:
             raise CorruptState(f"position {missing} is in no ledger: {DOCTOR}")
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """The runs that hold positions of *spans* (first, last), in order and none overlapping the next, each with its
-        parts of them."""
+        """The runs that hold positions of the ordered, disjoint *spans* (first, last), each with its parts of them."""
         run, until, end, parts = None, -1, self.end_position - 1, []
         for first, last in spans:
             last = min(last, end)
@@ -273,8 +268,7 @@ class PartitionLedgers:
             yield run, parts
 
     def stretches(self, first: int, last: int) -> Stretches:
-        """The runs that hold positions *first*..*last*, cut to those; :class:`CorruptState` for one that is not
-        numbered."""
+        """Runs cut to positions *first*..*last*, as columns; :class:`CorruptState` if one is not numbered."""
         self._check_numbered(first, last)
         begin, end = (self._at(max(self.index_of(each), 0)) for each in (first, last))
         here = slice(begin, end + 1 if last >= first else begin)
@@ -292,7 +286,7 @@ class PartitionLedgers:
         )
 
     def batch_sizes(self, positions: np.ndarray) -> np.ndarray:
-        """The messages of each of the entries at *positions*, which are numbered, in any order."""
+        """Messages in the entry at each of *positions*, which are numbered, in any order."""
         if len(positions) and positions.min() < self._past.end_position:
             self.recall()
         indexes = np.searchsorted(np.frombuffer(self._firsts, np.int64), positions, "right") - 1
@@ -311,7 +305,7 @@ class PartitionLedgers:
 
 
 class _Runs(Sequence):
-    """The runs of a partition, each made when it is asked for."""
+    """The runs of a partition, each made on access."""
 
     def __init__(self, ledgers: PartitionLedgers):
         self._ledgers = ledgers

@@ -1,12 +1,12 @@
-"""Signs that a client's process lives: one file a client, which the process holds and touches now and then.
+"""Signs of life of a client's process: a file that the process holds and touches.
 
-``<bundle>/clients/<client id>`` (see storage.held_file) tells on the client's machine, at once and whatever the
-client's lease says, that its process is gone. On another machine the lease alone tells: a client that asks for nothing
-touches its file, which costs no other file and no commit, and a broker that sees another time on it than before has
-heard of the client then, by its own clock; what the time says is of no matter. Where the file system has no such locks
-there is no file, and a client that asks for nothing says so in a request. The file is made before the client's first
-request and goes with the client; what a killed one left is removed by the broker. In an object store a touch is another
-object under the same name, the lease alone tells, and a broker lists them all in one call.
+``<bundle>/clients/<client id>`` (see storage.held_file) shows on the client's machine, at once, that its process is
+gone. From another machine only the lease shows it: an idle client touches its file, which needs no commit, and a broker
+that sees another time on it renews the lease by its own clock. Without file locks there is no file, and an idle client
+sends a request.
+
+The file is made before the client's first request and removed with the client, or by the broker if the client was
+killed. In an object store a touch replaces an object, and a broker lists all in one call.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ _CLIENT_ID = re.compile("[0-9A-Za-z-]{1,100}")
 
 
 def presence_folder(layout: Layout) -> AnyPath:
-    """Where a bundle's clients hold their files."""
+    """The folder of a bundle's client files."""
     return layout.bundle_folder() / "clients"
 
 
 class Presence:
-    """A client's file. Where it cannot be held there is none, and the lease alone tells."""
+    """A client's file. If it cannot be held there is none, and only the lease counts."""
 
     def __init__(self, layout: Layout, client_id: str):
         self._layout = layout
@@ -41,8 +41,9 @@ class Presence:
         self.path = self._held.path
 
     def touch(self) -> bool:
-        """Give a sign of life; False where nobody would see it: there is no file (any more), or brokers of the first
-        release serve the root, which do not look."""
+        """Give a sign of life; False if nobody would see it: there is no file, or the root's brokers are of the first
+        release.
+        """
         try:
             return layout_version(self._layout) >= SIGNS_SINCE and self._held.touch()
         except OSError:
@@ -53,18 +54,19 @@ class Presence:
         self._held.end()
 
     def let_go(self) -> None:
-        """Close the file without a word: what ending the process does."""
+        """Close the file, as the end of the process would."""
         self._held.let_go()
 
 
 def all_signs(layout: Layout) -> dict[str, str]:
-    """What :func:`last_sign` says of all clients, for a root in an object store: by one call for a thousand."""
+    """:func:`last_sign` of all clients of a root in an object store: one call for a thousand."""
     return layout.store.stamps(presence_folder(layout))
 
 
 def last_sign(layout: Layout, client_id: str) -> int | str | None:
-    """Something that is another one after each sign of life; None where there is no file. The file is opened for it,
-    because a network file system may remember what it said of one that is not."""
+    """A value that changes with each sign of life; None without a file. The file is opened, because network file
+    systems may cache attributes of closed ones.
+    """
     if not layout.store.is_local:
         return all_signs(layout).get(client_id)
     with opened(_path_of(layout, client_id)) as file:
@@ -72,19 +74,19 @@ def last_sign(layout: Layout, client_id: str) -> int | str | None:
 
 
 def is_gone(layout: Layout, client_id: str) -> bool:
-    """Is it certain that the client's process is gone? False of a client of another machine and of one without a file.
-    The file stays: a broker that dies before it has let the client go leaves it to the next one (see
-    :func:`remove_gone`)."""
+    """Is the client's process surely gone? False for a client of another machine or without a file. The file stays
+    until :func:`remove_gone`, so that a broker's successor finds it too.
+    """
     return is_let_go(_path_of(layout, client_id))
 
 
 def remove_gone(layout: Layout, client_id: str) -> None:
-    """Remove the file of a client that is gone, once the tables say so too."""
+    """Remove the file of a client that is gone, after the tables record that."""
     is_let_go(_path_of(layout, client_id), lambda path: path.unlink(missing_ok=True))
 
 
 def is_watched(layout: Layout, client_id: str) -> bool:
-    """Will :func:`is_gone` ever be true of the client?"""
+    """Can :func:`is_gone` ever become true for the client?"""
     path = _path_of(layout, client_id)
     try:
         return layout.store.is_local and path is not None and is_of_another_process_here(path.read_bytes())
@@ -93,7 +95,7 @@ def is_watched(layout: Layout, client_id: str) -> bool:
 
 
 def remove_old(layout: Layout, client_id: str) -> None:
-    """Remove a client's file that nobody here can tell anything of, and that is old."""
+    """Remove a client's old file if no process here can judge it."""
     path = _path_of(layout, client_id)
     with contextlib.suppress(OSError):
         if (
@@ -113,7 +115,7 @@ def present_clients(layout: Layout) -> list[str]:
 
 
 def _path_of(layout: Layout, client_id: str) -> AnyPath | None:
-    """A client's file; None for an id that is no name of a file, which no client of this package has."""
+    """A client's file; None for an id that cannot be a file name."""
     return (
         presence_folder(layout) / client_id if isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id) else None
     )

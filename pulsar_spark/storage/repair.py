@@ -1,20 +1,13 @@
-"""Mending what :mod:`~pulsar_spark.storage.examination` finds: commits that are empty, cut off or missing, checkpoints
-that cannot be read, lost ledger rows.
+"""Repair what :mod:`~pulsar_spark.storage.examination` finds: broken or missing commits, unreadable checkpoints, lost
+ledger rows.
 
-A commit says little that its data files do not: a Parquet file's footer has the statistics, its folder the
-partition. So a commit whose files are there is written again from the files that no other commit names. Which of
-them are its own is told by what is left of its text; where nothing is, by the round (of ``cursor_ledger``), by the
-publish id (of topics: those of a commit have one), and by age: the file came before the commit, and a file that was
-left by a crash is not taken for one that was committed. Where that does not single out one publish, nothing is
-guessed: the caller names the files.
+A broken commit is written again from data files that no other commit names. Which are its own is known from the rest of
+its text; without one, from the round (``cursor_ledger``), the publish id (topics), and age. If that leaves more than
+one publish, the caller must name the files.
 
-The broken file stays beside under a hidden name. Nothing is done while a broker that is alive holds the bundle,
-because it goes on from what it knows (:class:`BrokerFenced` would end it anyway), and nothing while somebody
-appends. A crash in between leaves the broken commit or the mended one.
-
-In an object store nobody can keep others from appending. What is mended lies before what they append, and is replaced
-only if it is still what was read; their files, which no commit names yet, are not taken for a broken one's, because
-those of the last hour are left alone unless what is left of the text names them.
+The broken file stays under a hidden name. No broker may be alive in the bundle, and nobody may append; a crash leaves
+the broken commit or the repaired one. In an object store appends cannot be excluded: a commit is replaced only if it is
+still what was read, and files of the last hour count only if the broken text names them.
 """
 
 import contextlib
@@ -52,8 +45,7 @@ _IDENTITY = {CURSOR_LEDGER.name: "round", MESSAGES.name: "publish_id"}
 
 
 class Repaired(NamedTuple):
-    """What was done about one finding, or could not be: ``is_done`` says which, ``files`` are those the commit names
-    now."""
+    """The result for one finding: whether it is repaired, and the files that the commit now names."""
 
     table: str
     version: int | None
@@ -65,11 +57,12 @@ class Repaired(NamedTuple):
 def repair_root(
     layout: Layout, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
 ) -> list[Repaired]:
-    """Mend what can be mended, of one table (a topic's full name or a broker's table) or all. *files* are the data
-    files of the one commit that is broken.
+    """Repair one table (a topic's full name or a broker's table) or all; *files* are the data files of the one broken
+    commit.
 
-    With *forget* a commit whose rows are not there is replaced by one without rows. :class:`NotAllowedError` while a
-    broker serves the root."""
+    With *forget* a commit whose rows are lost becomes one without rows. :class:`NotAllowedError` while a broker serves
+    the root.
+    """
     for bundle in layouts_of(layout) if not dry_run else ():
         holder = BundleLease(bundle, "repair").sure_holder()
         if holder is not None:
@@ -93,7 +86,7 @@ def repair_root(
 
 
 class TableRepair:
-    """What can be done about one table's commits and checkpoints."""
+    """Repairs one table's commits and checkpoints."""
 
     def __init__(self, name: str, path: AnyPath, topic: TopicName | None):
         self.name, self.path, self.log = name, path, TableLog(path)
@@ -108,8 +101,9 @@ class TableRepair:
         return unnamed_files(self.path, self.identity, set(self._broken)) if self._broken else []
 
     def restore(self, version: int, dry_run: bool) -> Repaired | None:
-        """Write a broken commit again from its data files, which have one identity; None where these are not there, or
-        cannot be told. For callers that hold the table alone, and ask for one version after the other."""
+        """Write a broken commit again from its data files, which share one identity; None if they are missing or
+        unclear. The caller holds the table alone, and restores versions in order.
+        """
         chosen = self._take(version)[0] if version in self._broken else None
         return (
             None
@@ -118,7 +112,7 @@ class TableRepair:
         )
 
     def _take(self, version: int) -> tuple[Group | None, str]:
-        """The files of a broken commit, which are no other's from now on, or None and why not."""
+        """Claim the files of a broken commit; None and the reason if there are none."""
         chosen, why = self._choose(version, self._unnamed, len(self._broken))
         self._unnamed = [group for group in self._unnamed if group is not chosen]
         return chosen, why
@@ -149,7 +143,7 @@ class TableRepair:
                 yield from self._mend_checkpoints(dry_run)
 
     def _choose(self, version: int, groups: list[Group], broken: int) -> tuple[Group | None, str]:
-        """The files of a broken commit, or None and why not."""
+        """The files of a broken commit, or None and the reason."""
         text = self._text(version)
         named = [group for group in groups if any(json.dumps(name)[1:-1] in text for name in group.files)]
         if len(named) == 1:
@@ -179,8 +173,9 @@ class TableRepair:
         return None, f"several files may be its own: {names}; look into them, and give the right ones with --file"
 
     def _round_of(self, version: int) -> int | None:
-        """The round that a commit of ``cursor_ledger`` holds: the one behind that of the commit before which has one.
-        Broken commits between are taken for rounds; those that change no data are none."""
+        """The round of a commit of ``cursor_ledger``: the one after the last readable round. Broken commits between
+        count as rounds, those that change no data do not.
+        """
         passed = 1
         for before in range(version - 1, 0, -1):
             try:
@@ -230,8 +225,9 @@ class TableRepair:
         return Repaired(self.name, version, True, f"commit {version} is {said}", files)
 
     def _empty_round(self, version: int) -> list[dict]:
-        """In ``cursor_ledger`` a round in which nothing happened takes the place of one that is lost, because letters
-        bear the number of theirs as their transaction: one more round of that number could write none."""
+        """Rows of an empty round for ``cursor_ledger``: letters use their round's number as transaction, so a second
+        round of that number could write none.
+        """
         if self.name != CURSOR_LEDGER.name:
             return []
         for before in range(version - 1, 0, -1):
@@ -245,7 +241,7 @@ class TableRepair:
         return []
 
     def _transactions(self, version: int, group: Group | None) -> dict[str, int]:
-        """Those of the broken text that can still be read: without them a writer who tries again would write twice."""
+        """Readable transactions of the broken text, without which a writer's retry would write twice."""
         found = {}
         for line in self._text(version).splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
@@ -254,8 +250,7 @@ class TableRepair:
         return found if group else {}
 
     def _mend_checkpoints(self, dry_run: bool) -> Iterator[Repaired]:
-        """Take broken checkpoints out of the way and make one from the commits, which must all be there, or from a
-        checkpoint behind which they are."""
+        """Set broken checkpoints aside and make a new one, if all commits exist, or those after a sound checkpoint."""
         broken = list(broken_checkpoints(self.path))
         if not broken:
             return

@@ -1,17 +1,17 @@
 """The Spark session: Delta configured, quiet, and with settings that keep rounds short.
 
 An existing session (a notebook's, Databricks', the caller's) is used if it has Delta. Otherwise one is started with the
-jars it needs (see session_jars). Why its settings are not Spark's defaults:
+jars it needs (see session_jars). Reasons for its settings:
 
-- Page checksums are verified, or a flipped bit of a payload would be read as published.
-- Row groups are as small as a publish's, or OPTIMIZE would join large messages to groups that do not fit in memory.
-- Checkpoints use Hadoop's file systems: file contexts ask the shell for permissions, which is slow and prints errors when a query stops.
-- The JVM maps classes from an archive if one exists (:func:`class_archive`), which halves the start.
-- The cache of generated classes holds ten times the default, because a round's plans need more than a hundred.
-- Rounds are many and small, so their JVM uses the serial collector, with both compilers.
+- Page checksums are verified, or a flipped bit of a payload would go unseen.
+- Row groups are as small as a publish's, so that OPTIMIZE builds none that do not fit in memory.
+- Checkpoints use Hadoop's file systems: file contexts start a shell, and print errors when a query stops.
+- An archive of classes, if one exists (:func:`class_archive`), halves the start.
+- A round's plans need more than a hundred generated classes, so more are cached.
+- Rounds are small, so their JVM uses the serial collector, with both compilers.
 
-The heap is Spark's default of a gigabyte, and a row lies in it several times. To publish messages of 100 MiB and more
-as DataFrames, set ``spark.driver.memory`` to eight times the largest plus a gigabyte; to read them, three times (see
+The heap is Spark's default, a gigabyte. To publish messages of 100 MiB and more as DataFrames, set
+``spark.driver.memory`` to eight times the largest plus a gigabyte; to read them, three times (see
 frames.chunk_payloads).
 """
 
@@ -81,10 +81,12 @@ def spark_session(
 ) -> SparkSession:
     """The active session if it has Delta, else a new one.
 
-    *settings* are added to ours, or set on the active session if they still can be. *master* defaults to Spark's configuration, else two local cores. *for_rounds* adds settings that make small plans quick, on a sibling of an active session, so that the caller's settings stay. A new session gets what it needs for the object store of *root*.
+    *settings* are added to ours, or set on the active session if they still can be. *master* defaults to Spark's
+    configuration, else two local cores. *for_rounds* adds settings for small plans, on a sibling of an active session,
+    so that the caller's stay. A new session can read the object store of *root*.
 
-    :class:`JavaNotFound` without a Java that Spark supports. :class:`InvalidConfiguration` for a session without Delta,
-    or for a setting that comes too late.
+    :class:`JavaNotFound` without a supported Java. :class:`InvalidConfiguration` for a session without Delta, or a
+    setting that comes too late.
     """
     active = SparkSession.getActiveSession() or _platforms_session()
     if active is not None:
@@ -150,7 +152,8 @@ def side_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSessi
 
 
 def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """*table* as a frame with all its rows. Spark would end the frame at Arrow's first empty chunk, which concatenated or filtered tables may have.
+    """*table* as a frame with all its rows: Spark would end it at Arrow's first empty chunk, which filtered tables may
+    have.
     """
     return spark.createDataFrame(table.combine_chunks())
 
@@ -191,8 +194,8 @@ def quoted(name: str) -> str:
 
 
 def class_archive() -> Path:
-    """Where the archive of Spark's classes lies, if one was made (see broker.class_archive). A JVM ignores an archive
-    of another JVM or of other jars.
+    """Where the archive of Spark's classes lies, if one was made (see broker.class_archive). A JVM ignores one made for
+    another JVM or other jars.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "pulsar_spark" / f"spark-{pyspark.__version__}-delta-{version('delta-spark')}.jsa"

@@ -1,14 +1,12 @@
 """Read parts of a topic by position with Spark.
 
-Messages do not store positions: a position is ``first_position + entry_id - first_entry_id`` of the run (row of
-``ledgers``) that holds the entry. So the driver cuts ranges into pieces of runs and reads them with literal bounds on
-``publish_id`` and ``entry_id``. Delta then skips files and Parquet skips row groups; a join on a computed position
-would read every row.
+A message's position is ``first_position + entry_id - first_entry_id`` of its run (row of ``ledgers``). So the driver
+cuts ranges into pieces of runs and reads them with literal bounds on ``publish_id`` and ``entry_id``, by which Delta
+skips files and Parquet row groups. A join on a computed position would read every row.
 
-One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction, with a CASE for the position. More
-pieces (many small publishes, or Key_Shared) are joined by block: a join by ``between`` would compare every row with
-every piece. Pieces are cut at blocks of entry ids about as long as themselves. Then bounds around clusters of pieces
-are pushed down, without the widest gaps, so row groups that hold only other consumers' entries are not read.
+Up to :data:`MAX_BOUNDS` pieces become a disjunction of ``between``. More (many small publishes, or Key_Shared) are
+joined by block of entry ids, because a join by ``between`` compares every row with every piece. Bounds around clusters
+of pieces are pushed down.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -161,14 +159,14 @@ def read_pieces(
     """The messages of *topic* in the pieces *found*, one row each, in no order.
 
     Columns: those of the messages table (or *columns* and ``partition``), without the payload unless *with_payload*,
-    then ``ledger_id``, ``position``, ``redelivery_count``. A column of a later layout is null in a topic that lacks it.
-    Acknowledged messages of an entry with an ack set are left out.
+    then ``ledger_id``, ``position``, ``redelivery_count``. A later layout's column that the topic lacks is null.
+    Acknowledged messages of an ack set are left out.
 
-    - *version*: read the table as it was then.
-    - *files*: read these files of its folder instead, in the table or not.
-    - *without*: skip these files, which hold copies of the topic's rows.
+    - *version*: of the table as it was then.
+    - *files*: read these of its folder, in the table or not.
+    - *without*: skip these files, which hold copies of rows.
     - *with_chunks*: if false, skip chunks.
-    - *where*: filter rows before they are located, which takes a comparison for each piece.
+    - *where*: filter rows before they are located, a comparison for each piece.
     """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
@@ -226,8 +224,8 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
 
 
 def _is_in(pieces: Sequence[Piece]) -> Column:
-    """Is a row in any of *pieces*, which share publish, partition and ack set? Bounds are one SQL text, because each as
-    a Column would take 30 calls to the JVM.
+    """Is a row in any of *pieces*, of one publish, partition and ack set? The bounds are one SQL text: a Column each
+    takes 30 calls to the JVM.
     """
     publish_id, partition, ack_set = pieces[0].publish_id, pieces[0].partition, pieces[0].ack_set
     bounds = (f"entry_id between {piece.first_entry_id} and {piece.last_entry_id}" for piece in pieces)
@@ -279,8 +277,8 @@ def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> Da
 
 
 def _blocks(firsts: np.ndarray, lasts: np.ndarray) -> tuple[int, pa.Array, pa.Array]:
-    """Cut ranges at blocks of ids that share all but some low bits, about as long as the ranges; returns the number of
-    bits, then each part's range index and block.
+    """Cut ranges at blocks of ids, about as long as the ranges; returns the bits of a block, then each part's range
+    index and block.
     """
     bits = int((lasts - firsts + 1).mean()).bit_length() - 1
     blocks = expanded(firsts >> bits, lasts >> bits)
@@ -308,8 +306,8 @@ def without_positions(
 
 
 def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:
-    """Bounds around clusters of pieces for each publish and partition, at most :data:`MAX_BOUNDS`; for more publishes
-    than that, the first and last publish id.
+    """Bounds around clusters of pieces of each publish and partition, at most :data:`MAX_BOUNDS`; for more publishes,
+    the first and last publish id.
     """
     places, groups = np.unique([f"{piece.publish_id}{piece.partition}" for piece in found], return_inverse=True)
     if len(places) > MAX_BOUNDS:

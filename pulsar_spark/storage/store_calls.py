@@ -1,8 +1,7 @@
-"""Calls to a bucket of an object store, by ``obstore``: get, list from a name on, put, copy, remove. What the store
-refuses, or does not answer, is raised as an ``OSError``, as a disk's faults are (see store_errors).
+"""Calls to a bucket of an object store by ``obstore``; refusals and missing answers are raised as ``OSError`` (see
+store_errors).
 
-Each call costs money and some milliseconds, so each says how many it makes, and what was there a moment ago is not
-asked for again.
+Calls cost money and milliseconds, so their number is documented, and objects seen a moment ago are not looked up again.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ Answer = TypeVar("Answer")
 
 
 class StoreCalls:
-    """One bucket. Safe for threads; ``calls`` counts what was asked of it, by kind."""
+    """One bucket. Safe for threads; ``calls`` counts requests by kind."""
 
     def __init__(self, url: str):
         forks.use()
@@ -52,8 +51,7 @@ class StoreCalls:
     # What is there.
 
     def has(self, name: str | ObjectPath) -> bool:
-        """Is there something of just this name, or was a moment ago? For what is written once, and asked for again and
-        again."""
+        """Does the object exist, or did it a moment ago? For objects that are written once and looked up often."""
         key = self._key(name)
         with self._lock:
             if self._there.get(key, 0.0) > time.monotonic():
@@ -65,26 +63,26 @@ class StoreCalls:
         return True
 
     def head(self, name: str | ObjectPath) -> dict[str, Any]:
-        """What the store says of it: ``size``, ``last_modified``, ``e_tag``; FileNotFoundError without it."""
+        """``size``, ``last_modified`` and ``e_tag`` of an object; FileNotFoundError if it is missing."""
         key = self._key(name)
         found = self._ask("head", key, lambda obstore: obstore.head(self._raw, key))
         self._is_there(key)
         return found
 
     def size(self, name: str | ObjectPath) -> int:
-        """Its bytes; of what was just made here without a call."""
+        """The object's bytes; no call if this process just created it."""
         with self._lock:
             made = self._made.pop(self._key(name), None)
         return self.head(name)["size"] if made is None else made
 
     def has_below(self, folder: ObjectPath) -> bool:
-        """Is there anything whose name begins with the folder's?"""
+        """Does any name begin with the folder's?"""
         key = folder.key
         chunks = self._ask("list", key, lambda obstore: next(iter(obstore.list(self._raw, key, chunk_size=1)), ()))
         return len(chunks) > 0
 
     def names(self, folder: ObjectPath) -> list[str]:
-        """The names in a folder, those of folders among them; FileNotFoundError where there are none."""
+        """Names of objects and folders in a folder; FileNotFoundError if there are none."""
         found = self._listed(folder)
         names = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         if not names:
@@ -92,16 +90,16 @@ class StoreCalls:
         return _last_parts(names)
 
     def folders(self, folder: ObjectPath) -> list[str]:
-        """The names of folders in a folder."""
+        """Names of the folders in a folder."""
         return _last_parts(self._listed(folder)["common_prefixes"])
 
     def _listed(self, folder: ObjectPath) -> dict[str, Any]:
-        """What lies in a folder: ``objects``, and the ``common_prefixes`` that are its folders."""
+        """A folder's ``objects``, and its folders as ``common_prefixes``."""
         key = folder.key
         return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
 
     def names_behind(self, folder: ObjectPath, name: str) -> list[str]:
-        """The names in a folder that come behind *name*, in order, for the price of one call where they are few."""
+        """The names in a folder after *name*, in order; one call if they are few."""
         key, found = folder.key, []
         chunks = self._ask(
             "list", key, lambda obstore: list(obstore.list(self._raw, key, offset=f"{key}/{name}", chunk_size=1000))
@@ -111,8 +109,9 @@ class StoreCalls:
         return found
 
     def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
-        """All that lies below a folder, by its name from there on, with its bytes and when it was written, but for what
-        lies in folders whose names begin with *without*; by one call for a thousand."""
+        """All objects below a folder by relative name, except in folders whose names begin with *without*; one call for
+        a thousand.
+        """
         found = {
             each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
             for each in self._all_below(folder)
@@ -122,8 +121,7 @@ class StoreCalls:
         return {name: seen for name, seen in found.items() if f"/{without}" not in f"/{name.rpartition('/')[0]}"}
 
     def stamps(self, folder: ObjectPath) -> dict[str, str]:
-        """What tells each that lies in a folder from itself when it has changed, by name, in one call for a
-        thousand."""
+        """A stamp of each object in a folder that changes with it, by name; one call for a thousand."""
         return {each["path"][len(folder.key) + 1 :]: each["e_tag"] or "" for each in self._all_below(folder)}
 
     def _all_below(self, folder: ObjectPath) -> list[Mapping[str, Any]]:
@@ -134,11 +132,11 @@ class StoreCalls:
     # Bytes.
 
     def get(self, name: str | ObjectPath) -> bytes:
-        """FileNotFoundError without it."""
+        """The object's bytes; FileNotFoundError if it is missing."""
         return self.get_stamped(name)[0]
 
     def get_stamped(self, name: str | ObjectPath) -> tuple[bytes, dict[str, str]]:
-        """The bytes, and by what :meth:`put_over` knows them again."""
+        """The bytes, and the stamp that :meth:`put_over` compares."""
         key = self._key(name)
 
         def read(obstore: Any) -> tuple[bytes, dict[str, str]]:
@@ -148,11 +146,11 @@ class StoreCalls:
         return self._ask("get", key, read)
 
     def known(self, name: str | ObjectPath) -> dict[str, str]:
-        """By what :meth:`put_over` knows again what is there now."""
+        """The object's present stamp for :meth:`put_over`."""
         return _known_by(self.head(name))
 
     def last_bytes(self, name: str | ObjectPath, count: int) -> bytes:
-        """Its last *count* bytes, fewer where it is shorter; FileNotFoundError without it."""
+        """The last *count* bytes, or fewer; FileNotFoundError if it is missing."""
         key = self._key(name)
 
         def read(obstore: Any) -> bytes:
@@ -164,11 +162,11 @@ class StoreCalls:
         return self._part(key, max(0, size - count), min(size, count))
 
     def footer(self, name: str | ObjectPath) -> pq.FileMetaData:
-        """What the end of a Parquet file says; FileNotFoundError without it."""
+        """A Parquet file's footer; FileNotFoundError if it is missing."""
         return pq.read_metadata(self._in_parts(self._key(name), self.size(name)))
 
     def parquet(self, name: str | ObjectPath) -> pa.NativeFile:
-        """What Arrow reads a file from; FileNotFoundError without it."""
+        """The file from which Arrow reads; FileNotFoundError if it is missing."""
         key = self._key(name)
 
         def read(obstore: Any) -> pa.NativeFile:
@@ -189,7 +187,7 @@ class StoreCalls:
 
     @contextlib.contextmanager
     def create(self, name: str | ObjectPath) -> Iterator[pa.NativeFile]:
-        """A new file to write to, which is there, whole, behind the block, if that raised nothing."""
+        """A new file to write; the object appears, whole, after the block if that raised nothing."""
         sink = pa.BufferOutputStream()
         yield sink
         content = sink.getvalue()
@@ -200,18 +198,18 @@ class StoreCalls:
                 self._made.popitem(last=False)
 
     def put(self, name: str | ObjectPath, content: bytes | pa.Buffer) -> None:
-        """Put it there, whatever was."""
+        """Put an object, over whatever is there."""
         key = self._key(name)
         self._ask("put", key, lambda obstore: obstore.put(self._raw, key, memoryview(content).cast("B")))
         self._is_there(key)
 
     def link(self, source: ObjectPath, target: ObjectPath) -> None:
-        """Let the same be there, too; the store copies it by itself."""
+        """Copy an object within the store."""
         self._ask("copy", target.key, lambda obstore: obstore.copy(self._raw, source.key, target.key))
         self._is_there(target.key)
 
     def remove(self, names: Iterable[str | ObjectPath]) -> None:
-        """Remove them, in one call or a few; what is not there is passed over."""
+        """Remove objects, in as few calls as possible; missing ones are skipped."""
         keys, most = [self._key(name) for name in names], self.kind.removed_a_call
         with self._lock:
             for key in keys:
@@ -228,7 +226,7 @@ class StoreCalls:
             self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
 
     def remove_folder(self, folder: ObjectPath, but: Collection[ObjectPath] = ()) -> None:
-        """Remove what lies below it, all but some."""
+        """Remove everything below a folder except *but*."""
         self.remove(path for name in self.below(folder) if (path := folder / name) not in but)
 
     def _key(self, name: str | ObjectPath) -> str:
@@ -242,7 +240,7 @@ class StoreCalls:
                 self._there.popitem(last=False)
 
     def _ask(self, kind: str, key: str, call: Callable[[Any], Answer]) -> Answer:
-        """One call; what the store refuses because of what is there is raised as it is, all else as OSError."""
+        """Make one call; a refusal because of what is there is raised as it is, other errors as OSError."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
@@ -261,7 +259,7 @@ class StoreCalls:
 
 
 def _known_by(found: Mapping[str, Any]) -> dict[str, str]:
-    """By what a conditional put knows again what the store says this of."""
+    """The stamp for conditional puts, from the store's metadata."""
     return {part: found[part] for part in ("e_tag", "version") if found[part] is not None}
 
 

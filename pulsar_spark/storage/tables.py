@@ -1,12 +1,12 @@
 """Append to tables without a JVM.
 
-An append whose version is taken tries the next; ``append_fenced`` commits exactly the next version or nothing. A writer
-that finds a version taken waits for its turn: if many try at once, all but one fail each time. Commits are described in
-commits, files in data_files.
+An append whose version is taken tries the next; ``append_fenced`` commits exactly the next version or nothing. After a
+collision writers take turns, or all but one would fail again and again. See commits for how, data_files for the
+content.
 
-Writers that put-if-absent does not protect hold a table's inter-process lock alone (:func:`append_lock`): deletion,
-which renames the folder, trimming, and Spark commits on a local disk, which check and then rename. Appends share the
-lock for the instant of their link, in which they also check that the table is still the one they opened.
+Deletion, trimming, and Spark commits on a local disk are not safe by put-if-absent alone: they hold the table's
+inter-process lock alone (:func:`append_lock`). An append shares it for the instant of its link, and checks then that
+the table is still the one it opened.
 """
 
 import contextlib
@@ -41,8 +41,8 @@ def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
 class AppendTable:
     """A handle for appending to one table from one thread at a time.
 
-    ``check`` raises if :meth:`append` must not go on. It is called once the next version is known, and again if that
-    was taken. *makes_checkpoints* is false if another process makes them (see checkpoints).
+    ``check`` raises if :meth:`append` must not go on; it is called for each version tried. *makes_checkpoints* is false
+    if another process makes them (see checkpoints).
     """
 
     def __init__(
@@ -87,11 +87,8 @@ class AppendTable:
     def append_behind(
         self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Append *rows*, unless ``check`` raises, with *transactions* chosen from the table's version *known*; returns
-        the version.
-
-        None if another writer has committed one of these transactions since, or if *is_there* says that an earlier try
-        wrote the rows.
+        """Append *rows*, unless ``check`` raises, with *transactions* chosen from version *known*; returns the version.
+        None if another writer has committed one of these since, or *is_there* finds the rows.
         """
         self._check_life()
         self._check()
@@ -137,11 +134,10 @@ class AppendTable:
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
-        """Append *rows* directly after version *expected* and return the new version.
+        """Append *rows* directly after version *expected*; returns the new version.
 
         :class:`BrokerFenced` if another writer has appended since, or a newer release migrated the root. Commits that
-        change no data, such as an OPTIMIZE, may lie between. *concerns* names everything the rows concern, if that is
-        known.
+        change no data may lie between. *concerns* names all that the rows concern, if known.
         """
         try:
             self._update()
@@ -152,10 +148,8 @@ class AppendTable:
             raise BrokerFenced(f"a newer release wrote the root: {newer}") from newer
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
-        """Replace files of the table's *version* by *adds*, which hold the same rows; without *adds* the rows are
-        removed, which is housekeeping.
-
-        Returns the version; None, with *adds* deleted, if another writer has removed one of the files since.
+        """Replace files of the table's *version* by *adds* with the same rows; without *adds* the rows go, as
+        housekeeping. Returns the version; None, with *adds* deleted, if one of the files was removed since.
         """
         needed, self._known = {remove["path"] for remove in removes}, version
 
@@ -209,8 +203,8 @@ class AppendTable:
         goes_on: Callable[[int], bool] = lambda seen: True,
         concerns: Sequence[str] | None = None,
     ) -> int | None:
-        """Commit and return the version. Each time another writer takes the next version, *goes_on* decides, given the
-        last known version, whether to try again; None if not.
+        """Commit and return the version; whenever the next version is taken, *goes_on*, given the last known one,
+        decides whether to try again (None if not).
         """
 
         def versions() -> Iterator[int]:
@@ -237,8 +231,8 @@ class AppendTable:
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:
-        """Share the table's lock and check that the table is still the one that was opened. FileExistsError if versions
-        after the known one were taken and have since left the log.
+        """Share the table's lock, and check that the table is the one that was opened. FileExistsError if versions
+        after the known one have left the log.
         """
         with shared_lock(self.path):
             self._check_life()

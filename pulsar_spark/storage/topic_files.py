@@ -1,13 +1,11 @@
-"""Where the rows of a publish are now: every reader asks here before it reads a topic's file.
+"""Which files hold the rows of a publish now: asked before any file of a topic is read.
 
-A run of ``ledgers`` names the published file, which nearly always is still the table's; two stats show it. DELETE,
-UPDATE, MERGE and RESTORE replace files, though old ones stay on the disk until VACUUM. So this module follows the log
-for commits that remove, and looks up publishes before the latest of them in the table's present files. OPTIMIZE and
-trimming change no row, so they matter only once a file is gone.
+A run of ``ledgers`` names the published file, which nearly always is still the table's. But DELETE, UPDATE, MERGE and
+RESTORE replace files. So the log is followed for commits that remove, and publishes before the latest of them are
+looked up in the table's present files. OPTIMIZE and trimming change no row, so they matter only once a file is gone.
 
-Rows are lost if the table's file is missing, is no whole Parquet file, or has pages whose bytes changed. Rows that no
-file of the table holds were deleted or trimmed, as the topic's log says. Source: the Delta protocol, "Add File and
-Remove File".
+Rows are lost if the table's file is missing or is no whole Parquet file, or if bytes of their pages changed. Rows that
+no file of the table has were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
 """
 
 import contextlib
@@ -79,8 +77,8 @@ class TopicFiles:
         self._forget()
 
     def holders(self, path: str, publish_id: str, ledger_id: int) -> list[str]:
-        """The files that hold what publish commit *ledger_id* wrote to file *path*: usually that file; after rows were
-        removed or rewritten, perhaps others or none.
+        """The files that now hold what publish commit *ledger_id* wrote to file *path*: usually that one; others or
+        none after changes.
         """
         with self._lock:
             self._follow(ledger_id)
@@ -104,9 +102,7 @@ class TopicFiles:
             return found
 
     def holders_now(self, path: str, publish_id: str) -> list[str]:
-        """The files that hold those rows in the table's present version, for a *path* that is missing. *path* among
-        them means that it is lost.
-        """
+        """The present holders of those rows, for a *path* that is missing; if it is among them, it is lost."""
         with self._lock:
             self._follow(self._log.latest())
             return self._holders(path, publish_id, self._seen)
@@ -183,8 +179,8 @@ def files_of(table: str | os.PathLike) -> TopicFiles:
 def read_where(
     table: str | os.PathLike, path: str, publish_id: str, holders: list[str], read: Callable[[str], T]
 ) -> tuple[list[T], list[str]]:
-    """Call *read* on each of *holders*; if one is damaged (see :func:`is_damage`), on the present holders instead.
-    Returns the results and the lost files.
+    """What *read* gives for each of *holders*, or of the present holders if one is damaged (see :func:`is_damage`); and
+    the lost files.
     """
     found, lost = _read_each(holders, read)
     if lost:
@@ -204,10 +200,10 @@ def _read_each(holders: list[str], read: Callable[[str], T]) -> tuple[list[T], l
 
 
 def is_damage(error: BaseException) -> bool:
-    """Does an error of opening or reading a data file mean that the file is gone or is no Parquet, for good? Faults of
-    the disk and files that cannot be read now are no damage.
+    """Does an error of reading a data file mean that its bytes are gone or no Parquet, for good? Faults of the disk do
+    not.
 
-    Arrow raises an OSError without a number for pages that cannot be unpacked or have a wrong checksum.
+    Arrow raises an OSError without a number for pages that are broken or have a wrong checksum.
     """
     if isinstance(error, FileNotFoundError):
         return True

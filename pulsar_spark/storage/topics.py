@@ -1,7 +1,7 @@
 """Topics of a root: create, look up, list, delete; and the broker's tables of a bundle.
 
-A topic is one table; its partitions are values of a partition column, so that the log's statistics count each partition
-without reading a row. A topic without partitions has no partition column and the value -1.
+A topic is one table, partitioned by the topic's partitions, so that the log counts each without reading rows. A topic
+without partitions has no partition column and the value -1.
 """
 
 import contextlib
@@ -57,8 +57,9 @@ class Topic(NamedTuple):
 
 
 def prepare_root(layout: Layout) -> None:
-    """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds
-    something else or cannot be made."""
+    """Create the root and its bundle's tables unless they exist; :class:`NotARoot` for a folder that holds something
+    else or cannot be made.
+    """
     forks.check_usable()
     check_there(layout.root)
     try:
@@ -98,13 +99,14 @@ def _prepare_root(layout: Layout) -> None:
 
 
 def is_root(layout: Layout) -> bool:
-    """Is there a root, whatever is in it?"""
+    """Is there a root, whatever its state?"""
     return layout.broker_table(CURSOR_LEDGER.name).exists()
 
 
 def layout_version(layout: Layout) -> int:
-    """The layout version of a root: that of the table of its state, for the price of a stat once it is known.
-    FileNotFoundError for a folder without one, :class:`NewerLayout` for a root of a newer release."""
+    """The layout version of a root, for a stat once known. FileNotFoundError for a folder without one,
+    :class:`NewerLayout` for a newer release's root.
+    """
     path = layout.broker_table(CURSOR_LEDGER.name)
     life = TableLog(path).life()
     known = _versions.get(str(path))
@@ -114,14 +116,15 @@ def layout_version(layout: Layout) -> int:
 
 
 def check_layout(layout: Layout) -> None:
-    """:class:`NewerLayout` for a root of a newer release, whose rows may say what this one does not know; nothing for a
-    folder that is no root."""
+    """:class:`NewerLayout` for a newer release's root, whose rows may be unknown here; nothing for a folder that is no
+    root.
+    """
     with contextlib.suppress(FileNotFoundError):
         layout_version(layout)
 
 
 def create_namespace(layout: Layout, namespace: str) -> None:
-    """Make ``tenant/namespace``; :class:`NotAllowedError` when it exists."""
+    """Create ``tenant/namespace``; :class:`NotAllowedError` if it exists."""
     tenant, name = parse_namespace(namespace)
     prepare_root(layout)
     if layout.has_namespace(tenant, name):
@@ -130,8 +133,9 @@ def create_namespace(layout: Layout, namespace: str) -> None:
 
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
-    """Create the topic; :class:`NotAllowedError` when it exists, :class:`InvalidConfiguration` for an impossible number
-    of partitions."""
+    """Create the topic; :class:`NotAllowedError` if it exists, :class:`InvalidConfiguration` for an impossible number
+    of partitions.
+    """
     topic = find_or_create_topic(layout, name, partitions)
     if topic is None:
         raise NotAllowedError(f"topic {str(name)!r} exists already: delete it first or choose another name")
@@ -139,8 +143,9 @@ def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> 
 
 
 def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic | None:
-    """Create the topic and return it; None when it was there before. :class:`NotAllowedError` where a partitioned topic
-    hides it, or would hide another."""
+    """Create the topic and return it; None if it exists. :class:`NotAllowedError` if a partitioned topic hides it, or
+    it would hide another.
+    """
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(
@@ -172,8 +177,9 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
 
 
 def check_not_hidden(layout: Layout, name: TopicName, partitions: int = 0, first: int = 0) -> None:
-    """:class:`NotAllowedError` for a topic whose name means a partition of another, and for one of so many *partitions*
-    where topics have the names of partitions from *first* on: nobody could reach their messages."""
+    """:class:`NotAllowedError` if the name means a partition of another topic, or if a topic has the name of one of its
+    *partitions* from *first* on: such messages could not be reached.
+    """
     parent = partitioned_parent(layout, name)
     if parent is not None:
         raise NotAllowedError(
@@ -190,7 +196,7 @@ def check_not_hidden(layout: Layout, name: TopicName, partitions: int = 0, first
 
 
 def partitioned_parent(layout: Layout, name: TopicName) -> Topic | None:
-    """The partitioned topic of which *name* means a partition, whether or not it has that one; None without it."""
+    """The partitioned topic of which *name* means a partition, existing or not; else None."""
     parent = name.partitioned_topic
     if parent == name or not layout.topic(parent).exists():
         return None
@@ -202,7 +208,7 @@ def partitioned_parent(layout: Layout, name: TopicName) -> Topic | None:
 
 
 def _topics_named_as_partitions(layout: Layout, name: TopicName, first: int) -> list[TopicName]:
-    """The topics whose names mean a partition of *name*, from partition *first* on."""
+    """Topics whose names mean a partition of *name*, from *first* on."""
     names = (TopicName(*name[:2], each) for each in layout.folder_names(*name[:2]))
     found = [each for each in names if each.partitioned_topic == name != each and each.partition_index >= first]
     return sorted(each for each in found if _is_topic(layout, each))
@@ -219,7 +225,7 @@ def _is_topic(layout: Layout, name: TopicName) -> bool:
 
 
 def read_topic(layout: Layout, name: TopicName | str) -> Topic:
-    """The topic; :class:`TopicNotFound` when there is none, :class:`NewerLayout` in a root of a newer release."""
+    """The topic; :class:`TopicNotFound` if it does not exist, :class:`NewerLayout` in a newer release's root."""
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     found = _find_topic(layout, name)
     if found is None:
@@ -247,17 +253,17 @@ def _find_topic(layout: Layout, name: TopicName) -> Topic | None:
 
 
 def _what_to_do(layout: Layout, name: TopicName) -> str:
-    """Where a topic is missing: perhaps everything is, because a root is mistyped."""
+    """Advice for a missing topic; the root may be mistyped."""
     if is_root(layout):
         return f"create it, or publish to it first{topic_hint(layout, name)}"
     return f"{str(layout.root)!r} is not a root of pulsar_spark; give another root, or start a broker there"
 
 
 def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -> tuple[Topic, list[int]]:
-    """The topic behind *name* and the partitions meant: all of them, or the one of a ``-partition-N`` name.
+    """The topic of *name* and its partitions: all, or the one of a ``-partition-N`` name.
 
-    With *create* a missing topic is made without partitions, as Pulsar's auto-creation does by default.
-    :class:`TopicNotFound` without it, and for a partition the topic has not.
+    *create* makes a missing topic without partitions, like Pulsar's auto-creation. Else :class:`TopicNotFound`, as
+    always for a missing partition.
     """
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     index, parent = name.partition_index, partitioned_parent(layout, name)
@@ -275,7 +281,7 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
 
 
 def existing_topic(layout: Layout, name: TopicName | str, remedy: str) -> tuple[Topic, list[int]]:
-    """:func:`resolve_topic` for who makes none by itself: the refusal says by which *remedy* one is made after all."""
+    """:func:`resolve_topic` without creation; its error names the *remedy* that creates the topic."""
     try:
         return resolve_topic(layout, name)
     except TopicNotFound as missing:
@@ -283,8 +289,11 @@ def existing_topic(layout: Layout, name: TopicName | str, remedy: str) -> tuple[
 
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:
-    """:class:`InvalidTopicName`, which says whose letter topic it is and the *remedy*, where there is no topic of that
-    *name* and cannot be one; :class:`NotAllowedError` where the name means a partition that a topic has not."""
+    """Check the *name* of a subscription's letter topic; errors say *what* it is and give the *remedy*.
+
+    :class:`InvalidTopicName` if no such topic exists or can be made, :class:`NotAllowedError` if the name means a
+    missing partition.
+    """
     try:
         parsed = parse_topic_name(name)
         parent = partitioned_parent(layout, parsed)
@@ -302,8 +311,9 @@ def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: st
 
 
 def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple[Topic, int]:
-    """The topic behind *name* and its only partition, or the one that is named; :class:`NotAllowedError`, which says
-    "*verb* one partition", for several."""
+    """The topic of *name* and its only or named partition; :class:`NotAllowedError`, which says "*verb* one partition",
+    for several.
+    """
     topic, partitions = resolve_topic(layout, name)
     if len(partitions) > 1:
         raise NotAllowedError(
@@ -313,8 +323,7 @@ def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple
 
 
 def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
-    """Topics of a namespace, by name; tables that are not topics are left out. :class:`NewerLayout` in a root of a
-    newer release."""
+    """A namespace's topics by name; other tables are left out. :class:`NewerLayout` in a newer release's root."""
     check_layout(layout)
     topics = []
     for name in layout.topics(tenant, namespace):
@@ -326,7 +335,7 @@ def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
 
 
 def delete_topic(layout: Layout, name: TopicName | str) -> None:
-    """Delete the topic's table, so that nobody meets half a table; :class:`TopicNotFound` when there is none."""
+    """Delete the topic's table at once; :class:`TopicNotFound` if it does not exist."""
     topic = read_topic(layout, name)
     drop_table(topic.path)
     if layout.store.is_local:

@@ -1,20 +1,16 @@
-"""Trimming: taking out of a topic what every subscription has acknowledged and retention does not keep. It happens only
-when it is asked for.
+"""Trimming: on request, remove from a topic what every subscription has acknowledged and retention does not keep.
 
-Whole ledgers go, the oldest first, as far as an unbroken run of them may; the newest ledger always stays, as Pulsar
-keeps the one it writes to. One commit removes the files and says in a transaction per partition (:data:`TRIMMED`) up to
-which ledger; so the broker knows in the same instant what is gone, moves cursors that were moved back meanwhile behind
-it, and lets nobody seek before it. The files themselves stay until ``vacuum``.
+Whole ledgers go, oldest first; the newest stays, as in Pulsar. One commit removes the files and states, in a
+transaction per partition (:data:`TRIMMED`), the last ledger that is gone. So the broker knows at once; it moves cursors
+past it and refuses seeks before it. Files stay until ``vacuum``.
 
-What is refused is to take entries from under a subscription. Readers hold nothing, as those of Pulsar, whose cursors
-are not durable: one that starts begins behind what was trimmed; one on its way, or a Spark job, reads on in the files
-until ``vacuum``, an hour later at least, and a reader then passes over what is gone.
+Trimming never takes entries that a subscription needs. Readers keep nothing, as in Pulsar: a new one begins after the
+trimmed part, one on its way reads the files until ``vacuum``, then skips what is gone.
 
-The commit is written here and not by ``deltalake``'s delete, because that would copy the rows that go into the change
-feed; this reads and writes no row. Files that OPTIMIZE filled from several ledgers go when all of these may. Topics
-that nobody subscribes to are left alone, unless a retention is set for them: dead letters wait there. Of a topic that
-was ever compacted nothing goes that is not compacted yet (see compacted). Rules:
-ManagedLedgerImpl.internalTrimLedgers; the guard is issue 4's.
+``deltalake``'s delete would copy rows into the change feed, so the commit is written here. A file of several ledgers
+goes once all of them may. Topics without subscriptions are trimmed only if they have a retention, because dead letters
+wait there. A compacted topic loses nothing that is not yet compacted (see compacted). Rules:
+ManagedLedgerImpl.internalTrimLedgers.
 """
 
 from bisect import bisect_left
@@ -50,8 +46,9 @@ NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")
 
 
 class Trim(NamedTuple):
-    """What may go of one partition: everything below *first_position*, which are the ledgers up to *ledger_id*; and
-    what keeps the rest."""
+    """What may be trimmed of a partition: all below *first_position*, that is, ledgers up to *ledger_id*; and what
+    keeps the rest.
+    """
 
     partition: int
     ledger_id: int
@@ -60,7 +57,7 @@ class Trim(NamedTuple):
 
 
 class Trimmed(NamedTuple):
-    """A partition's :class:`Trim` with the files that go, or went."""
+    """A partition's :class:`Trim` with the files that are (or would be) removed."""
 
     trim: Trim
     files: int
@@ -77,10 +74,11 @@ def plan_trim(
     before: int | None = None,
     compacted_until: int | None = None,
 ) -> Trim:
-    """What may go of a partition at *now*; with *before* all below that position, whatever retention says. Of a topic
-    that was compacted, nothing behind the ledger *compacted_until*.
+    """Decide what to trim of a partition at *now*; with *before* all below that position, whatever retention says, but
+    of a compacted topic nothing after ledger *compacted_until*.
 
-    :class:`NotAllowedError` if a subscription needs some of that."""
+    :class:`NotAllowedError` if a subscription needs some of that.
+    """
     held, holder = _held_from(topic, partition, ledgers, latest, compacted_until)
     if before is not None and before > held:
         raise NotAllowedError(
@@ -103,7 +101,7 @@ def plan_trim(
 
 
 def _released(ledgers: WholeLedgers, count: int, retention: Retention, now: datetime) -> int:
-    """How many of the first *count* ledgers, which are all that is acknowledged, are not kept by the *retention*."""
+    """How many of the first *count* ledgers, all acknowledged, *retention* does not keep."""
     if retention == Retention(0, 0):
         return count
     ages = now.timestamp() - ledgers.published[:count] / 1e6
@@ -121,8 +119,9 @@ def trim_topic(
     before: int | None = None,
     dry_run: bool = False,
 ) -> list[Trimmed]:
-    """Trim *partitions* of the topic in one commit; what went of each, or would go. Who publishes waits while it is
-    decided, so what takes long, reading which ledgers there are, comes before."""
+    """Trim *partitions* of the topic in one commit; returns what was (or would be) removed. Ledgers are read first,
+    because publishers wait during the decision.
+    """
     layout = layout_of(layout, topic.name)
     log, numbered = TableLog(topic.path), read_latest(layout, "topic").numbered_until(topic.topic_id)
     known = whole_ledgers(layout, topic.topic_id)  # at least those that were numbered then
@@ -170,8 +169,9 @@ def trim_topic(
 def _held_from(
     topic: Topic, partition: int, ledgers: WholeLedgers, latest: LatestRows, compacted_until: int | None
 ) -> tuple[int, str | None]:
-    """The first position that some subscription has not acknowledged, or has a letter to come of, and which, or that is
-    to be compacted; that, or the end, and None where there is no subscription."""
+    """The first position that a subscription needs (unacknowledged, or with letters to come) or that awaits compaction,
+    with its holder; the end and None without subscriptions.
+    """
     held = [
         (row["mark_delete_position"] + 1, key.subscription)
         for key, row in latest.cursors.items()
@@ -187,7 +187,7 @@ def _held_from(
 
 
 def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
-    """The topic's retention; None where none is set."""
+    """The topic's retention; None if none is set."""
     found = [set_policy_text(latest.policies, str(topic.name), name) for name in RETENTION]
     if found == [None, None]:
         return None
@@ -195,13 +195,12 @@ def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
 
 
 def _is_all_numbered(log: TableLog, numbered: int, version: int) -> bool:
-    """Is no publish behind what is known to be *numbered*? Else a file of several ledgers may hold one that nobody
-    knows."""
+    """Is every publish numbered? If not, a file of several ledgers may hold an unknown one."""
     return not any(each.added for each in log.commits(numbered, version))
 
 
 def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: WholeLedgers, is_all_numbered: bool) -> list[dict]:
-    """The ``remove`` actions of the partition's files that hold nothing but trimmed ledgers."""
+    """The ``remove`` actions of the partition's files that hold only trimmed ledgers."""
     if not trim.ledger_id:
         return []
     columns = {"path": "path", "size": "size_bytes", "low": "min.publish_id", "high": "max.publish_id"}
@@ -222,7 +221,7 @@ def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: WholeLedgers, i
 
 
 def _without(files: list[dict], kept: pa.Array) -> list[dict]:
-    """Those of the *files* between whose lowest and highest publish id none is *kept*."""
+    """Those of *files* between whose lowest and highest publish id none is *kept*."""
     kept = kept.take(pc.sort_indices(kept))
 
     def holds(file: dict) -> bool:

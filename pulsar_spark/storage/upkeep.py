@@ -1,11 +1,10 @@
-"""Keeping tables quick to open and to scan: fewer, larger files, no files nobody can see any more, and checkpoints of
-the log. For schedulers, and in part for a broker that keeps house (see housekeeping).
+"""Keep tables quick to open and to scan: join files, delete files that nobody reads, write checkpoints. For schedulers,
+and for a broker that keeps house (see housekeeping).
 
-OPTIMIZE and vacuum change no data, so whoever follows versions passes their commits over (design 3.4, rules 6 and 9).
-What may still name a file by its path finds the rows by their publish id or round when vacuum has taken it; two things
-do not: a client that follows the broker's tables looks at a commit's file within seconds, and a broker reads requests
-when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, those of requests that wait
-for a broker as long as they do, and what never was in the table for a day, because its commit may be under way.
+OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9). Other
+readers find rows by publish id or round if vacuum took a file. But clients read a commit's file within seconds, and
+brokers read requests when they come to them. So :func:`vacuum` keeps files for at least an hour, files of waiting
+requests as long as they wait, and files that no commit names for a day.
 """
 
 import contextlib
@@ -49,8 +48,9 @@ def broker_tables(layout: Layout) -> dict[str, AnyPath]:
 
 
 def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
-    """Join small files to larger ones, partition by partition (see joining); ``deltalake`` does where a table asks for
-    what only it knows. A dry run only counts the files there are."""
+    """Join small files, partition by partition (see joining); ``deltalake`` does it for tables with features that
+    joining does not know. A dry run only counts files.
+    """
     delta = open_table(table)
     if dry_run:
         return Optimized(len(delta.file_uris()), 0)
@@ -62,8 +62,9 @@ def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
 
 
 def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False) -> list[str]:
-    """Delete files that left the table, or never came into it, more than *hours* ago, but for those of requests that
-    wait for a broker; their paths. :class:`NotAllowedError` when somebody may still read them."""
+    """Delete files that left the table, or never entered it, more than *hours* ago, except those of waiting requests;
+    returns their paths. :class:`NotAllowedError` if clients may still read them.
+    """
     if hours < LEAST_HOURS:
         raise NotAllowedError(
             f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
@@ -79,8 +80,9 @@ def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False)
 
 
 def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iterator[list[str]]:
-    """Delete the files of :func:`unseen_files` but those *needed*, some at a time; their paths. What was listed is
-    looked at again, because a file may have come in since."""
+    """Delete :func:`unseen_files` except *needed*, some at a time, and yield their paths. Each step looks again,
+    because a file may have entered the table.
+    """
     doomed = sorted(set(unseen_files(table, before)) - needed)
     for first in range(0, len(doomed), FILES_A_STEP):
         some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))
@@ -89,9 +91,11 @@ def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iter
 
 
 def unseen_files(table: AnyPath, before: float) -> list[str]:
-    """Paths of the files in the table's folder that left it before an instant (in seconds), or were written before it,
-    and :data:`NEW_HOURS` ago, and never came into it. The table goes on telling of those that left it when they are
-    deleted (see retention): they are passed over."""
+    """Paths of files that left the table before an instant (in seconds), or were written before it and
+    :data:`NEW_HOURS` ago and never entered it.
+
+    Files that were already deleted are left out, although the table still lists them (see retention).
+    """
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
     old = _old_files(table, before)
     if not old.difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
@@ -107,11 +111,11 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
 
 
 def remove_left(path: AnyPath, versions: range) -> int:
-    """Delete the files that the commits of *versions* took out of the table, and that are not in it again, nor were
-    behind these; how many. For who knows that nobody may read them any more: the table's state may have forgotten them
-    already.
+    """Delete the files that commits of *versions* removed and that are not the table's again, nor removed by later
+    commits; returns how many. The caller knows that nobody may read them.
 
-    Only files that are seen in the table's folder go, whatever paths a commit names."""
+    Only files found in the table's folder are deleted, whatever paths a commit names.
+    """
     log = TableLog(path)
     left = _taken_out(log, versions)
     if not left:
@@ -124,7 +128,7 @@ def remove_left(path: AnyPath, versions: range) -> int:
 
 
 def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
-    """Paths, as they may be written, that the commits of *versions* took out, as far as these are in the log."""
+    """Paths, raw and unquoted, that those of *versions* that are in the log removed."""
     found = set()
     for version in versions:
         with contextlib.suppress(FileNotFoundError):
@@ -134,14 +138,15 @@ def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
 
 
 def _old_files(table: AnyPath, before: float) -> set[str]:
-    """Paths of the data files in the table's folder that were written before an instant."""
+    """Data files in the table's folder that were written before an instant."""
     found = store_of(table).below(table, without="_")
     return {name for name, seen in found.items() if name.endswith(".parquet") and seen.st_mtime < before}
 
 
 def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> list[str]:
-    """Remove what was staged by writers that have ended without it: nothing in its folder has changed since *before*;
-    the folders."""
+    """Remove staging folders in which nothing changed since *before*, since their writers have ended; returns the
+    folders.
+    """
     stale = [folder for folder, changed in staged_folders(table).items() if changed < before]
     if not dry_run:
         for folder in stale:
@@ -150,20 +155,19 @@ def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> lis
 
 
 def checkpoint(table: AnyPath) -> int:
-    """Write a checkpoint of the log, from which the table opens; its version."""
+    """Write a checkpoint of the log; returns its version."""
     return make_checkpoint(table)
 
 
 def _waiting_requests(layout: Layout, table: AnyPath) -> frozenset[str]:
-    """The files of the requests that no round has taken in, such as those of who closes when the broker has stopped,
-    and of those that it could not answer yet."""
+    """Files of requests that no round has taken in, or that the broker could not answer yet."""
     log = TableLog(table)
     versions = range(read_latest(layout, "waiting_request").requests_done + 1, log.latest() + 1)
     return frozenset(add["path"] for add in appended(log, versions))
 
 
 def appended(log: TableLog, versions: Iterable[int]) -> list[dict]:
-    """The ``add`` actions of those of *versions* that appended; :class:`CorruptState` for one that cannot be read."""
+    """The ``add`` actions of those of *versions* that appended; :class:`CorruptState` for an unreadable one."""
     actions = (
         action for version in versions if log.commit(version).added for action in read_actions(log.file(version))
     )
