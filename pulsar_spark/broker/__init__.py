@@ -1,19 +1,19 @@
 """A round: requests taken in, work gathered, planned, absorbed and committed; and the stream that runs rounds until the
 broker stops.
 
-**Who decides what.** Control facts are few, and pure rules of ``protocol`` decide them on the driver: each row of this
-table is one rule, where in ``semantics`` it stands (0.x and "ours" are decisions of ours), the one place that applies
-it, and the pure rule it asks. Entry facts are decided by the plan, ``transforms``, and by it alone: what is
-acknowledged (3.11, 3.12, 3.16), given back (4.15, 4.16, 4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18,
-4.7), given to whom of those in line (2.15-2.17), and who is blocked by it (4.4, 4.5). The driver stores what the plan
-says and computes none of it again. Four entry facts lie beside the plan, each for a reason: what is left of a batch
-depends on the order of requests, so ``acknowledgements`` asks ``protocol.ack_set`` as it reads them (3.20); mark-delete
-runs over ranges that a round need not plan, so the cursor's state moves it (3.17); a request for redelivery unblocks
-its consumer whatever comes of it, so ``gather`` says who asked (4.4); and what comes back in a round, which the plan
-decides, ``keyed_pages`` and ``keyed_lanes`` find too, before it, because it keeps no hash any longer (2.41) and so says
-in whose line entries stand, which is an input of the plan. Over random histories the two agree
-(``tests/differential/test_who_comes_back.py``). Which ranges are planned is no decision: too many would cost time and
-change nothing.
+**Who decides what.** Pure rules of ``protocol`` decide control facts, which are few, on the driver. The table has one
+row per rule: its number in ``semantics`` ("ours" where Pulsar has no such rule), the one place that applies it, and the
+pure rule that this place calls.
+
+The plan (``transforms``) alone decides facts about entries: acknowledged (3.11, 3.12, 3.16), given back (4.15, 4.16,
+4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18, 4.7), to which consumer (2.15-2.17), and which consumer is
+blocked (4.4, 4.5). The driver stores the result and computes none of it again. Four facts are exceptions:
+
+* What is left of a batch depends on the order of requests: ``acknowledgements`` calls ``protocol.ack_set`` (3.20).
+* Mark-delete passes ranges that no round plans, so the cursor's state moves it (3.17).
+* A request for redelivery unblocks its consumer whatever its result, so ``gather`` names the consumer (4.4).
+* ``keyed_pages`` and ``keyed_lanes`` find before the plan what comes back, because it frees its hash (2.41); they must
+  agree with the plan (``tests/differential/test_who_comes_back.py``).
 
 | control fact | semantics | decided in | by the rule |
 |---|---|---|---|

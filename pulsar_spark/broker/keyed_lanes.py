@@ -1,16 +1,12 @@
 """A round of a Key_Shared cursor whose ranges are kept by lane (see lane_form).
 
-The plan counts positions that adjoin. So here it is given *places* instead: the entries that are asked for or come
-back, lane by lane, in order of position, numbered from 0; behind them the new ones, owner by owner in the same order.
-On this axis a lane's entries adjoin, whatever lies between them in the topic, and the plan is the same as everybody's.
-Those that are acknowledged, and those that are given back until later, can be offered to nobody in this round, nor
-can any where nobody takes one: they come first, each of one state behind the other, so that they are a few rows though
-one lies between others all along.
-What it says of places is turned back into the states of entries, and these into the ranges of lanes.
+The plan counts adjacent positions. Entries of one lane are not adjacent in the topic, so the plan gets *places* instead
+of positions: known entries that are requested or come back, lane by lane, numbered from 0, then new entries, owner by
+owner. On this axis a lane's entries are adjacent, and the plan is that of every other cursor. Entries that cannot be
+offered in this round come first, grouped by state, so they need few rows. The plan's result is mapped back to entry
+states and then to ranges of lanes.
 
-A round costs a few passes over the numbers of all entries in flight, and work for those alone that it changes. With
-6 * 10^6 entries of 10^6 keys in flight at 32 consumers, rounds that each take back what one of them has take a sixth of
-the time it takes to work on all (1.3 and 0.2 s on two busy cores).
+A round makes a few passes over the numbers of all entries in flight; other work depends only on the entries it changes.
 """
 
 from collections import Counter
@@ -37,14 +33,14 @@ from pulsar_spark.protocol.positions import as_array, expanded, ranges_of
 from pulsar_spark.protocol.selectors import Sticky
 
 _MOST_ROWS = 10_000
-"""Of a cursor, as far as looking ahead makes them."""
+"""Of a cursor, as far as look-ahead creates them."""
 _LEAST_LOOK_AHEAD = 1000
-"""So many entries are passed over however many rows there are, so that who is stuck holds back nobody else's keys."""
+"""Entries that may always be passed over, whatever the number of rows, so that a stuck consumer blocks no other's keys.
+"""
 
 
 class _Wanted(NamedTuple):
-    """What this round's requests are of each entry: whether it is acknowledged, when it is to come back if its holder
-    gave it back, and whether that was unseen."""
+    """This round's requests for each entry: is it acknowledged, when does it come back, and was it returned unseen."""
 
     acked: np.ndarray
     back: np.ndarray
@@ -52,7 +48,7 @@ class _Wanted(NamedTuple):
 
 
 class KeyedByLane(Keyed):
-    """The same as :class:`Keyed` for a cursor kept by lane; its rows are on the axis of places."""
+    """A :class:`Keyed` for a cursor kept by lane; its rows are on the axis of places."""
 
     _most = MAX_ROUND_ENTRIES
 
@@ -75,7 +71,7 @@ class KeyedByLane(Keyed):
         super().__init__(bundle, draft, asked, takers, asked.cursor.selector or Sticky(axis=form.parts.axis or SLOTS))
 
     def plan(self) -> LaneWork:
-        """Work out what is planned. Afterwards :meth:`requests` and :attr:`new` are rows on the axis of places."""
+        """Work out the rows to plan. Afterwards :meth:`requests` and :attr:`new` hold rows on the axis of places."""
         asked, now = self._asked, self._draft.now
         offered, beyond = self._offered_again()
         positions, owners = self._new_entries()
@@ -104,10 +100,12 @@ class KeyedByLane(Keyed):
         )
 
     def _in_order(self, entries: np.ndarray, parts: np.ndarray, returns: np.ndarray, beyond: np.ndarray) -> np.ndarray:
-        """*entries*, which ascend, place by place, of whose states *returns* says which come back by themselves: first
-        those of which none can be offered, whatever the order, by state, so that many are few rows. Where nobody takes
-        anything that is all of them. What comes back from *beyond* on waits: earlier entries of its owner do, which are
-        not planned."""
+        """The ascending *entries* in order of their places.
+
+        Entries that cannot be offered come first, by state, so that they form few rows; without permits these are all.
+        *returns* says which states come back by themselves. Entries that come back at or after *beyond* wait, because
+        earlier entries of the same owner wait too.
+        """
         codes, wanted = self._codes[entries], self._wanted
         comes_later = (wanted.back[entries] > self._draft.now) & (wanted.back[entries] != NEVER) & ~returns[codes]
         too_late = self._is_pending[codes] & (self._base + entries > beyond[self._owner_of_part[parts[entries]]])
@@ -122,21 +120,21 @@ class KeyedByLane(Keyed):
 
     @property
     def unacked(self) -> Counter:
-        """Messages that each consumer has unacknowledged of the entries that are looked at: all, or nothing where this
-        round acknowledges all there is."""
+        """Unacknowledged messages by consumer over the planned entries: all, or none if this round acknowledges
+        everything."""
         return self._cursor.unacked if self._base == self._form.base else Counter()
 
     @property
     def first_new(self) -> int:
-        """The place of the first new entry: those before it were met before."""
+        """The place of the first new entry."""
         return len(self._at)
 
     def acks(self) -> list[tuple[int, int]]:
-        """Places first..last that are acknowledged."""
+        """First and last places that are acknowledged."""
         return ranges_of(np.sort(self._place[np.flatnonzero(self._wanted.acked)]))
 
     def ack_sets(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """The place, twice, and what is left of batches acknowledged in part."""
+        """The place (twice) and the open bits of each batch that is acknowledged in part."""
         for position in self._left_of_batches():
             place = int(self._place[position - self._base])
             yield place, place, self._asked.ack_sets[position]
@@ -148,7 +146,7 @@ class KeyedByLane(Keyed):
                 yield position, int(self._place[position - self._base])
 
     def returns(self) -> list[Return]:
-        """The places that their holder gave back."""
+        """The places that their consumers gave back."""
         back = self._wanted.back
         places = np.sort(self._place[np.flatnonzero(back != NEVER)])
         entries = self._at[places]
@@ -169,7 +167,7 @@ class KeyedByLane(Keyed):
         return sorted(position for position in self._asked.ack_sets if position >= self._base)
 
     def _extend(self, entries: int) -> None:
-        """Let so many entries at least be looked at; of those behind nothing is known or asked."""
+        """Cover at least *entries* entries; the added ones are unread and have no requests."""
         wanted = self._wanted
         acked, unseen = (_padded(flags, entries, False) for flags in (wanted.acked, wanted.unseen))
         self._wanted = _Wanted(acked, _padded(wanted.back, entries, NEVER), unseen)
@@ -182,7 +180,7 @@ class KeyedByLane(Keyed):
 
     @cached_property
     def _wanted(self) -> _Wanted:
-        """Of several requests for an entry the one made last counts (4.16, 4.21)."""
+        """The requests by entry; of several for one entry, the last one counts (4.16, 4.21)."""
         codes, asked = self._codes, self._asked
         acked, back, unseen = np.zeros(len(codes), bool), np.full(len(codes), NEVER), np.zeros(len(codes), bool)
         for position in self._left_of_batches():
@@ -210,8 +208,7 @@ class KeyedByLane(Keyed):
         return _Wanted(acked, back, unseen)
 
     def _places(self, spans: Iterable[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """The places among its entries of what lies in any of *spans*, one span after the other, and the number of the
-        span that each is of."""
+        """The places inside *spans*, span by span, and for each the index of its span."""
         firsts, lasts = as_array(spans) - self._base
         firsts, lasts = np.maximum(firsts, 0), np.minimum(lasts, len(self._codes) - 1)
         numbers = np.flatnonzero(firsts <= lasts)
@@ -222,8 +219,8 @@ class KeyedByLane(Keyed):
         return slice(max(first - self._base, 0), max(last + 1 - self._base, 0))
 
     def _known_rows(self, entries: np.ndarray, parts: np.ndarray) -> Iterator[tuple[Range, str | None, bool]]:
-        """Ranges by place of the planned *entries*, each with its line and whether it is held; *parts* are the lanes of
-        all entries."""
+        """Ranges by place of the planned *entries*, each with its line and whether it is held; *parts* has the lane of
+        every entry."""
         places, codes = self._place[entries], self._codes[entries]
         owners = self._owner_of_part[parts[entries]]
         hashes = self._hash_of()[entries] if self._waits.depends_on_hashes else NO_HASHES
@@ -239,7 +236,7 @@ class KeyedByLane(Keyed):
             yield found, names[owners[start]], bool(held[start])
 
     def _new_rows(self, positions: np.ndarray, order: np.ndarray, owners: np.ndarray) -> list[UnreadRun]:
-        """The new entries as runs of places that agree."""
+        """The new entries as runs of places with equal batch size, due time and owner."""
         if not len(positions):
             return []
         stretches, known = self._stretches(positions)
@@ -265,8 +262,8 @@ class KeyedByLane(Keyed):
         return np.array([self._owners.number(owner) for owner in self._form.parts.owners], np.int64)
 
     def _offered_again(self) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of what is to be delivered again now, as many as permits allow; and by the number of each owner the
-        first position for which they do not suffice."""
+        """Positions to deliver again now, within permits, and for each owner's number the first position beyond its
+        permits."""
         beyond = np.full(len(self._owners.consumers) + 1, NEVER)  # the last is nobody's
         dues = np.where(self._dues == NEVER, 0, self._dues)
         is_ripe = self._is_replay & (dues <= self._draft.wall)
@@ -309,21 +306,21 @@ class KeyedByLane(Keyed):
         return first + np.flatnonzero(unknown)
 
     def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Those whose owners take nothing lie in other lanes and cut no range: where consumers have no limits of
-        unacknowledged messages they do not count."""
+        """Entries that count as passed over. Without limits of unacknowledged messages only held ones count: others lie
+        in their owners' lanes and cut no range."""
         return ~takes if self._cursor.has_unacked_limits else held
 
     def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
         return takes
 
     def _look_ahead(self) -> int:
-        """The limit, and less the more rows there are already: an entry that is passed over and goes out later cuts
-        the range around it in three."""
+        """The look-ahead limit, lower the more rows there are: an entry that is passed over and delivered later cuts a
+        range into three."""
         limit, rows = self._look_ahead_limit(), self._form.rows
         return min(limit, max((_MOST_ROWS - rows) // 2, _LEAST_LOOK_AHEAD))
 
 
 def _padded(values: np.ndarray, entries: int, value: int) -> np.ndarray:
-    """*values*, of so many entries at least: *value* of those that are missing."""
+    """*values* extended with *value* to at least *entries* elements."""
     missing = entries - len(values)
     return np.pad(values, (0, missing), constant_values=value) if missing > 0 else values

@@ -1,21 +1,12 @@
-"""The compact form of a Key_Shared cursor: its ranges by lane.
+"""A Key_Shared cursor's ranges in compact form, by lane.
 
-With many keys the entries of one consumer lie between those of all others, so exact ranges of positions come to a row
-an entry. Where a cursor has so many, its ranges are kept by lane: a lane is hashes with one history of owners, and a
-range of a lane means, of the positions between its ends, only the entries with a hash of the lane. What a lane is dealt
-and acknowledges in order is one range, whatever the keys; so a cursor with millions of entries in flight is as many
-rows as consumers and rounds in flight: with 32 consumers by consistent hashing, two deliveries each, 10^6 entries of
-10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are 970,000 (design 4.3, 10). 10^7
-entries in flight at 1, 4 and 32 consumers are 1, 4 and 32 rows; what rounds over them take is said in keyed_ranges.
+With many keys, one consumer's entries lie between those of others, and exact ranges come to one row per entry. A lane
+is a set of hashes with one history of owners. A range of a lane means only the entries between its ends whose hash is
+in the lane. So the number of rows follows consumers and rounds in flight, not keys (design 4.3, 10).
 
-When owners change, each lane is split by the new ones (see lane_parts). Lanes of one owner are merged once that makes
-no more ranges. Waiting entries cut the ranges they lie in, so how many are passed over is bounded, as Pulsar bounds its
-look-ahead, and less the more ranges there are, and with it the rows.
-
-Beside the ranges, which are what is stored, the state of each entry between mark-delete and the end of what was touched
-is kept as a number, and so is its lane, six bytes an entry; they follow from the ranges and the hashes and are made
-when a round needs them. A round makes the ranges anew of those lanes alone of which it changed an entry; one that
-changes whole ranges (see keyed_ranges) needs the state of none.
+New owners split each lane (see lane_parts). Lanes of one owner merge when that makes no more ranges. Only ranges are
+stored; the state and the lane of each entry follow from ranges and hashes, and are computed when needed. A round
+rebuilds only the lanes whose entries it changed; a round of whole ranges (see keyed_ranges) needs no entry states.
 """
 
 from collections import Counter
@@ -38,12 +29,12 @@ _FEW_STATES = 1000
 
 
 def page_of(lane: int) -> int:
-    """The number of the page that a lane's ranges are: never that of a page of exact ranges."""
+    """The page number of a lane's ranges, below zero and so never that of a page of exact ranges."""
     return -1 - lane
 
 
 def lane_of(page: int) -> int:
-    """The lane that is a page."""
+    """The lane stored as a page."""
     return -1 - page
 
 
@@ -55,7 +46,7 @@ class Lane(NamedTuple):
 
 
 class LaneForm:
-    """A cursor's ranges by lane. ``lanes`` are those that have any, by number."""
+    """A cursor's ranges by lane. ``lanes`` maps the number of each lane that has ranges to that lane."""
 
     def __init__(self, hashes: EntryHashes, base: int, lanes: dict[int, Lane]):
         self.hashes, self.lanes = hashes, lanes
@@ -69,7 +60,7 @@ class LaneForm:
 
     @classmethod
     def of_ranges(cls, hashes: EntryHashes, base: int, ranges: Iterable[Range]) -> "LaneForm":
-        """The same as exact *ranges* say, from position *base* on; its lanes are made when it is next written."""
+        """The form for exact *ranges* from position *base* on. Its lanes are made at the next :meth:`store`."""
         form = cls(hashes, base, {})
         ranges = [held for held in ranges if held.last >= base]
         codes = np.full(max((held.last for held in ranges), default=base - 1) + 1 - base, UNREAD, np.int32)
@@ -82,17 +73,17 @@ class LaneForm:
 
     @property
     def base(self) -> int:
-        """The first position behind mark-delete."""
+        """The first position after mark-delete."""
         return self._base
 
     @property
     def codes(self) -> np.ndarray:
-        """The number of each entry's state, from :attr:`base` on; everything behind them is unread."""
+        """The number of each entry's state, from :attr:`base` on; entries after the last one are unread."""
         return self._codes.all
 
     def _codes_of_parts(self, entries: int) -> np.ndarray:
-        """Where every one of so many entries was touched: lane by lane, in order, they are as many of each range as it
-        counts."""
+        """The states of the first *entries* entries, all of them touched: the ranges of each lane, repeated by their
+        sizes."""
         in_order = by_number(self.parts.of_first(entries))
         held = [held for index in range(len(self.parts)) for held in self.ranges_of(index)]
         codes = np.empty(entries, np.int32)
@@ -123,18 +114,18 @@ class LaneForm:
         return exact_ranges(self.states, self.codes, self._base + np.arange(len(self.codes)))
 
     def find(self, position: int) -> Range | None:
-        """What is known of one entry; None of one never delivered."""
+        """The state of one entry; None if it was never delivered."""
         at = position - self._base
         code = self.codes[at] if 0 <= at < len(self.codes) else UNREAD
         return None if code == UNREAD else self.states.range(int(code), position, position)
 
     def first_unread(self, position: int) -> int:
-        """The first entry at *position* or behind it that was never delivered."""
+        """The first entry at or after *position* that was never delivered."""
         return self._base + self._codes.first_unread(max(position - self._base, 0))
 
     @property
     def end(self) -> int:
-        """The first position behind everything that was touched."""
+        """The position after the last touched entry."""
         return self._base + len(self._codes)
 
     # What its ranges say
@@ -145,11 +136,11 @@ class LaneForm:
 
     @property
     def rows(self) -> int:
-        """How many ranges there are."""
+        """The number of ranges."""
         return sum(len(lane.ranges) for lane in self.lanes.values())
 
     def unacked(self) -> Counter:
-        """Messages that each consumer has unacknowledged."""
+        """Unacknowledged messages by consumer."""
         found = Counter()
         for held in self.every_range():
             if held.status == PENDING:
@@ -163,19 +154,22 @@ class LaneForm:
         )
 
     def replays_at(self) -> list[int]:
-        """When ranges that are to be delivered again may be, in order; 0 for at once."""
+        """Sorted times from which ranges may be delivered again; 0 means now."""
         return sorted(held.due_time or 0 for held in self.every_range() if held.status == REPLAY)
 
     # Whole ranges
 
     def ranges_of(self, index: int) -> list[Range]:
-        """The ranges of the lane with an index."""
+        """The ranges of the lane at *index* of the parts."""
         return self._ranges_of.get(self.parts.number(index), [])
 
     def has_whole_ranges(self, selector: Selector) -> bool:
-        """Are the lanes one of each owner, as *selector* says, is every entry touched that lies before the end, and
-        with its owner or acknowledged? Then ranges can change as a whole (see whole_ranges). Not where they are to be
-        made yet, of exact ranges (:meth:`of_ranges`) or because what is gone left doubts."""
+        """Can ranges change as a whole (see whole_ranges)?
+
+        True if each owner by *selector* has exactly one lane, and every entry before the end is acknowledged or pending
+        with its owner. False while lanes are still to be made (:meth:`of_ranges`), or if missing files leave the state
+        of entries in doubt.
+        """
         touched = self.end - self._base  # to ask this may forget ranges that are in doubt
         if not touched and not self.parts.are_by(selector):
             self.parts.of_entries(self._base, 0, selector)
@@ -190,8 +184,8 @@ class LaneForm:
         )
 
     def store_ranges(self, changed: Mapping[int, Sequence[Range]], end: int) -> "Stored":
-        """Take in the ranges of lanes, by index, that changed, all entries before *end* having been touched; what is to
-        be written, as :meth:`store` says it."""
+        """Store the *changed* ranges, by index of their lane; all entries before *end* are touched. Returns what to
+        write, like :meth:`store`."""
         ranges_of = [joined(changed.get(index, self.ranges_of(index))) for index in range(len(self.parts))]
         base, lanes = first_left(ranges_of, end), self.parts.of_first(end - self._base)
         passed = base - self._base
@@ -204,7 +198,7 @@ class LaneForm:
     # Written anew
 
     def is_with_owners(self, selector: Selector) -> bool:
-        """Is every entry that is out with the owner of its hash, as *selector* says, and comes not back by itself?"""
+        """Is every pending entry with the owner of its hash by *selector*, and without a time to come back?"""
         owners = {part.number: part.owner for part in self.parts}
         return self.parts.are_by(selector) and all(
             held.status != PENDING or (held.consumer_id == owners[number] and held.due_time is None)
@@ -213,8 +207,8 @@ class LaneForm:
         )
 
     def store(self, base: int, codes: np.ndarray, parts: np.ndarray) -> "Stored":
-        """Take in the state of all entries from *base* on, whose lanes are *parts* (see lane_parts); what is to be
-        written: the lanes that changed, and the numbers of those that are gone."""
+        """Store the state of all entries from *base* on; *parts* holds the lane of each (see lane_parts). Returns the
+        lanes to write and the numbers of lanes to remove."""
         is_touched = codes != UNREAD
         end = len(codes) - int(np.argmax(is_touched[::-1])) if is_touched.any() else 0
         done = codes[:end] != self.states.number(Range(0, 0, ACKNOWLEDGED))
@@ -230,7 +224,7 @@ class LaneForm:
         return stored
 
     def _keep(self, ranges_of: list[list[Range]]) -> "Stored":
-        """Let the lanes have these ranges."""
+        """Replace the lanes' ranges, and return the difference."""
         self._ranges_of = {part.number: ranges for part, ranges in zip(self.parts, ranges_of, strict=True)}
         before, self.lanes = self.lanes, {}
         for part in self.parts:
@@ -240,8 +234,8 @@ class LaneForm:
         return Stored(changed_lanes, sorted(before.keys() - self.lanes.keys()))
 
     def _of_parts(self, changed: np.ndarray) -> list[list[Range]]:
-        """The ranges of each part: made anew where entries *changed* or were passed, and of parts that are new, which
-        are marked as changed, too."""
+        """The ranges of each part. They are made anew for new parts and where entries *changed* or were passed; these
+        are marked in *changed*, too."""
         known = [self._ranges_of.get(part.number) for part in self.parts]
         for index, ranges in enumerate(known):
             changed[index] |= ranges is None or any(held.first < self._base for held in ranges)
@@ -255,8 +249,8 @@ class LaneForm:
         ]
 
     def _merged(self, ranges_of: list[list[Range]], changed: np.ndarray) -> list[list[Range]]:
-        """The ranges of the lanes, once those of one owner are merged as far as that makes no more ranges; two of which
-        neither *changed* made more before."""
+        """The ranges after merging lanes of one owner wherever that makes no more ranges. Two lanes that have not
+        *changed* are not compared again."""
         numbers = self.parts.of_first(len(self.codes))
         of_owner: dict[str | None, list[tuple[list[int], list[Range]]]] = {}
         for index, (owner, ranges) in enumerate(zip(self.parts.owners, ranges_of, strict=True)):
@@ -281,7 +275,7 @@ class LaneForm:
         return [*lane_ranges(self.states, self.codes[places], self._base + places)]
 
     def _forget_states(self) -> None:
-        """Number the states anew once most of those that are numbered are past."""
+        """Renumber the states once most numbered ones are no longer in use."""
         if len(self.states) <= _FEW_STATES:
             return
         used = np.unique(self.codes)
@@ -295,7 +289,7 @@ class LaneForm:
 
 
 class Stored(NamedTuple):
-    """Lanes to write, by number, and the numbers of those that are gone."""
+    """Lanes to write, by number, and the numbers of lanes to remove."""
 
     changed: dict[int, Lane]
     gone: list[int]

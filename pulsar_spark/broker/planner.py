@@ -1,21 +1,16 @@
-"""Executing the plan of a round, small or large; of one that only acknowledges, a shorter plan (transforms.round).
+"""Executes the plan of a round, or a shorter plan if it only acknowledges (transforms.round).
 
-A **prepared plan** is built once and executed every round. Its leaf is a Parquet file that the round replaces; Spark
-opens the file again at each execution, because the plan holds only its path and its length, and the length never
-changes (see storage.padded). So a round costs no analysis, optimisation or planning. That holds for plans in one
-partition without exchange and broadcast, which keep their first result.
+A **prepared plan** is built once. It reads a Parquet file that each round replaces. Spark's plan holds only the file's
+path and length, and the length never changes (see storage.padded), so a round costs no analysis, optimisation or
+planning. This holds only for plans in one partition without exchange and broadcast, which would keep their first
+result.
 
-Small rounds are interpreted: generating code costs 0.1 s a round, whatever the rows. From :data:`COMPILED_FROM` rows on
-that pays, because a compiled plan takes a sixth of the time a row. The first execution of a compiled plan takes some
-seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Then the
-compiled plans are run in: Java compiles what runs often, and till then a plan takes twice as long. Both wait for a
-calm moment, since on two cores a small round beside them takes twice as long; who needs the compiled plans now has
-them prepared at once. Each way has a session of its own, since Spark takes that choice from the session. Inputs
-beyond the largest of :data:`LENGTHS` get a plan of their own.
+Small rounds are interpreted, because generating code costs more than they take. From :data:`COMPILED_FROM` rows on,
+compiled plans are used, prepared in the background and then run in, so that Java compiles them. Both wait for a calm
+moment, unless a round needs the plans now. Each way has its own session, since Spark takes this choice from the
+session. Inputs longer than the largest of :data:`LENGTHS` get a plan of their own.
 
-Cursors know nothing of each other, so from :data:`HALVED_FROM` rows on a compiled plan's work is cut into two halves of
-whole cursors, planned side by side by two such plans (on two cores 180,000 rows take 0.7 s instead of 1.1 s; 18,000
-take 0.21 s either way, and one plan of two partitions would have an exchange, which keeps its first result).
+Cursors are independent, so from :data:`HALVED_FROM` rows on two compiled plans each take half of them side by side.
 """
 
 import logging
@@ -50,21 +45,19 @@ LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
 
 END_SECONDS = 20.0
 COMPILE_AFTER_SECONDS, ENVIRONMENT = 15.0, "PULSAR_SPARK_COMPILE_AFTER_SECONDS"
-"""How long after its start a broker prepares the compiled plans, unless a round needs them before; the environment may
-say another number: a broker that lives for seconds need not begin."""
+"""Seconds after its start at which a broker prepares the compiled plans, unless a round needs them earlier. The
+environment variable sets another number, so that a short-lived broker need not prepare them."""
 CALM_SECONDS, PATIENCE_SECONDS = 1.0, 300.0
-"""What is prepared in the background waits until no round was planned for the one; the compiled plans, which a round
-may need at any moment, for the other at most."""
+"""Background preparation starts once no round was planned for the first; the compiled plans, needed at any moment, wait
+for the second at most."""
 RUN_IN, PAUSE_SECONDS = 240, 0.02
-"""How often each compiled plan is run in, on as many rows as pay it, and the rest that rounds are left in between. When
-Java is done with it a plan of whole acknowledgements takes 33 ms of 2,000 rows, 30 ms of ten; a round of 1,000 in
-random order takes 88 ms, and 98 after 60 times."""
+"""How often each compiled plan is run in, on enough rows to be worth it, and the pause left for rounds in between."""
 
 COMPILED_FROM = 500
-"""Rows from which on a compiled plan is quicker than an interpreted one."""
+"""Rows from which a compiled plan is quicker than an interpreted one."""
 
 HALVED_FROM = 100_000
-"""Rows from which on two plans side by side are quicker than one."""
+"""Rows from which two plans side by side are quicker than one."""
 
 AT_START = (plan_round, plan_whole_acknowledgements)
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
@@ -73,7 +66,7 @@ log = logging.getLogger(__name__)
 
 
 class Planner:
-    """Plans rounds on one Spark application; *folder* takes the files of the prepared plans."""
+    """Plans rounds on one Spark application; *folder* holds the files of the prepared plans."""
 
     def __init__(self, spark: SparkSession, folder: Path):
         self.folder = folder
@@ -85,7 +78,7 @@ class Planner:
         self._calm = Calm()
 
     def run(self, work: Work) -> list[Outcome]:
-        """What becomes of each cursor of *work*."""
+        """The outcome for each cursor of *work*."""
         with self._calm.interrupted():
             return self._run(work)
 
@@ -110,13 +103,16 @@ class Planner:
         return [outcome for half, result in zip(halves, found) for outcome in outcomes(result, len(half.cursors))]
 
     def warm_up(self) -> None:
-        """Build and run the smallest prepared plans, so that the first rounds need not; not the one of them that is
-        needed least, since a start waits for this."""
+        """Build and run the smallest prepared plans that a start needs, so that the first rounds need not wait for
+        them."""
         self._interpreted.warm_up(AT_START)
 
     def compile_soon(self, after_seconds: float = 0.0) -> None:
-        """Prepare the compiled plans in the background, unless that is under way: at once, because a round needs them,
-        or when *after_seconds*, in which a broker that starts has its first rounds, a calm moment comes."""
+        """Prepare the compiled plans in the background, unless that is under way.
+
+        It begins at once if *after_seconds* is 0, because a round needs them. Otherwise it begins at the first calm
+        moment after that time.
+        """
 
         def compile_later() -> None:
             if self._is_ending.wait(after_seconds):
@@ -132,14 +128,14 @@ class Planner:
             threading.Thread(target=compile_later, name="pulsar-spark-compile", daemon=True).start()
 
     def end(self) -> None:
-        """Return when nothing is prepared in the background any more: its folder may go."""
+        """Wait until background preparation has ended, so that the folder can be deleted."""
         self._is_ending.set()
         self._is_urgent.set()
         if self._is_compiling.acquire(timeout=END_SECONDS):
             self._is_compiling.release()
 
     def compile(self, *, with_run_in: bool = True) -> None:
-        """Prepare the compiled plans, and run them in, unless it is told not to."""
+        """Prepare the compiled plans, and run them in if *with_run_in*."""
         if not self._is_compiling.acquire(blocking=False):
             return
         try:
@@ -156,7 +152,7 @@ class Planner:
             self._is_compiling.release()
 
     def _run_in(self) -> None:
-        """Run the compiled plans in, on files of their own, since rounds may use the others by now."""
+        """Run the compiled plans in, on files of their own, since rounds may already use the others."""
         apart, rows = _Mode(self._compiled.application, self.folder / "run-in", _COMPILED), _acknowledged_one_by_one()
         for plan in PLANS * RUN_IN:
             self._calm.wait(self._is_ending)
@@ -166,14 +162,14 @@ class Planner:
 
 
 class Calm:
-    """Since when no round has been planned; *clock* counts seconds and never goes back."""
+    """How long no round has been planned; *clock* counts seconds and never goes back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock, self._planning, self._since = clock, 0, float("-inf")
 
     @contextmanager
     def interrupted(self) -> Iterator[None]:
-        """A round is planned meanwhile."""
+        """Marks that a round is being planned."""
         self._planning += 1
         try:
             yield
@@ -182,7 +178,7 @@ class Calm:
             self._planning -= 1
 
     def wait(self, ended: threading.Event, most_seconds: float = float("inf")) -> None:
-        """Return after :data:`CALM_SECONDS` of calm, when *most_seconds* are over, or when *ended* is set."""
+        """Return after :data:`CALM_SECONDS` of calm, after *most_seconds*, or when *ended* is set."""
         until = self._clock() + most_seconds
         while True:
             now = self._clock()
@@ -192,7 +188,7 @@ class Calm:
 
 
 def compile_after_seconds() -> float:
-    """:data:`COMPILE_AFTER_SECONDS`, or what the environment says; :class:`InvalidConfiguration` for no number."""
+    """:data:`COMPILE_AFTER_SECONDS`, or the environment's value; :class:`InvalidConfiguration` if that is no number."""
     said = os.environ.get(ENVIRONMENT, str(COMPILE_AFTER_SECONDS))
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", said):
         raise InvalidConfiguration(f"{ENVIRONMENT} {shown(said)}: give a number of seconds below a million")
@@ -200,7 +196,7 @@ def compile_after_seconds() -> float:
 
 
 class _Mode:
-    """Prepared plans, each by the length of its file, with one way to evaluate expressions."""
+    """Prepared plans, by the length of their file, with one way to evaluate expressions."""
 
     def __init__(self, spark: SparkSession, folder: Path, settings: dict[str, str]):
         self.application, self._folder, self._settings = spark, folder, settings
@@ -212,7 +208,7 @@ class _Mode:
         return side_session(self.application, _of(self.application) | self._settings)
 
     def warm_up(self, plans: Sequence[Plan]) -> None:
-        """Build and run the smallest of each."""
+        """Build and run the smallest plan of each kind."""
         for plan in plans:
             self.run(SCHEMA.empty_table(), plan)
 
@@ -232,12 +228,12 @@ class _Mode:
 
 
 def _of(spark: SparkSession) -> dict[str, str]:
-    """What a sibling session does not inherit and a plan of one partition asks for."""
+    """Settings that a sibling session does not inherit and a plan of one partition needs."""
     return {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
 
 
 def _acknowledged_one_by_one() -> pa.Table:
-    """Rows of a round in which every second entry of a Shared cursor is acknowledged, each for itself."""
+    """Rows of a round that acknowledges every second entry of a Shared cursor, each by itself."""
     rows, nothing = Rows(), dict(limit=0, unacked_elsewhere=0, is_blocked=False, permits=0)
     rows.add("cursor", 0, first=0, last=0, max_redeliver_count=0, left=[], redelivered=[], now=0, **nothing)
     pending = [Range(at, at, PENDING, "c", 0, 0, None, None, 1) for at in range(2 * COMPILED_FROM)]
@@ -248,14 +244,14 @@ def _acknowledged_one_by_one() -> pa.Table:
 
 
 def _middle(work: Work) -> int:
-    """The number of the cursor at which a second half of about as many rows begins; neither half is empty."""
+    """The index of the cursor at which the second half of the rows begins; neither half is empty."""
     rows = np.cumsum(np.bincount(work.rows["cursor"].to_numpy(), minlength=len(work.cursors)))
     return min(int(np.searchsorted(rows, rows[-1] / 2)) + 1, len(work.cursors) - 1)
 
 
 @uncollected()
 def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
-    """The rows of a plan (transforms.round_inputs.RESULT) by cursor; its ranges by position."""
+    """The rows of a plan's result (transforms.round_inputs.RESULT) by cursor, with ranges by position."""
     kinds = result["kind"].to_numpy()
     found = [Outcome(ranges, False, 0, 0, []) for ranges in _ranges(result.filter(kinds == "range"), cursors)]
     for kind, columns in (("consumer", ConsumerOutcome._fields), ("cursor", Outcome._fields[1:4])):
@@ -269,7 +265,7 @@ def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
 
 
 def _ranges(rows: pa.Table, cursors: int) -> list[list[Range]]:
-    """The ranges that *rows* are, by cursor and position."""
+    """The ranges in *rows*, by cursor and position."""
     rows = rows.sort_by([("cursor", "ascending"), ("first", "ascending")])
     values = [values_of(rows[name]) for name in STATE]
     if rows["ack_set"].null_count < rows.num_rows:

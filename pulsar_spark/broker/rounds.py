@@ -1,20 +1,18 @@
 """A round, from requests to its commit.
 
-The writes, in order, and what a crash between them leaves:
+Its writes in order, and what a crash between them leaves:
 
-1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts
-   next takes them over;
-2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
-3. its projections (see projections.behind_rounds), as transactions of the round's number: letters of entries it
-   declared dead and of messages it put off. Missing ones are written at the next start; those that cannot be written
-   wait, which the next round says (see waiting_letters);
-4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
+1. Rows of ``ledgers`` for publish commits numbered in this round. Numbering has only one outcome, so the next start
+takes them over. 2. One commit to ``cursor_ledger``: the round. A crash before it loses the whole round, a crash after
+it nothing. 3. Projections (see projections.behind_rounds), as transactions with the round's number: letters of dead
+entries and of messages put off. The next start writes missing ones; those that cannot be written wait (see
+waiting_letters). 4. The streaming checkpoint, which only avoids a second look at consumed requests.
 
-The delay index is told of 1. behind it, and what nobody needs any more behind 2.; it is committed in the background
-(see delay_commits), and what it lacks after a crash is read from the topics again.
+The delay index learns of new entries after 1 and of unneeded ones after 2. It is committed in the background (see
+delay_commits), and reads what a crash lost from the topics again.
 
-Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and
-stops (:class:`BrokerFenced`).
+Both tables are appended to at exactly one version. A broker that was replaced finds that version taken and stops
+(:class:`BrokerFenced`).
 """
 
 import logging
@@ -55,18 +53,21 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS
 
 REQUESTS_UNSAID = 1000
-"""Commits of requests that asked for nothing, such as signs of life, after which a round says all the same that they
-are consumed, so that they may go."""
+"""Commits of requests without effect, such as signs of life, after which a round records them as consumed anyway, so
+that they can be deleted."""
 
 ASKED_AGAIN = 60_000_000
-"""Microseconds after which another bundle is asked again for what may be there since."""
+"""Microseconds after which another bundle is asked again for the same thing."""
 
 log = logging.getLogger(__name__)
 
 
 class Rounds:
-    """Runs rounds on a bundle. *plan* says what becomes of work; *now* gives microseconds since 1970, *steady* those
-    of a clock that nobody sets; 0 is no limit."""
+    """Runs rounds on a bundle.
+
+    *plan* turns work into outcomes. *now* returns microseconds since 1970, *steady* those of a clock that cannot be
+    set. *max_unacked_messages_per_broker* of 0 means no limit.
+    """
 
     def __init__(
         self,
@@ -90,13 +91,12 @@ class Rounds:
 
     @uncollected()
     def take_over(self) -> None:
-        """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left
-        unwritten."""
+        """Write what a crash may have left unwritten, then commit a round that claims the bundle for this broker."""
         self.write_missing()
         self.begin()
 
     def begin(self, facts: Sequence[dict] = ()) -> None:
-        """Commit a round that says all there is of the bundle, besides *facts* of what is no more."""
+        """Commit a snapshot round, together with *facts* about what no longer exists."""
         self.bundle.epoch += 1
         self.grant_leases({})
         hold_back(self.bundle, self.limit)
@@ -113,26 +113,27 @@ class Rounds:
 
     @uncollected()
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
-        """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due
-        or been published.
+        """Run one round over *requests*, the last of which was committed at *requests_version*, and over due and
+        published entries.
 
-        What is *unreadable* up to there is set aside, and so is what makes the round fail (see recovery). An error of
-        the machine, such as a full disk, is raised when the bundle is as its tables say; call again with the requests
-        behind ``bundle.requests_version`` when it may have passed."""
+        *unreadable* requests up to there are set aside, and so is whatever makes the round fail (see recovery). An
+        error of the machine, such as a full disk, is raised once the bundle agrees with its tables again; call again
+        later with the requests after ``bundle.requests_version``.
+        """
         return self._recovery.run(requests, requests_version, unreadable)
 
     def note_housekeeping(self, table: str, what: str, count: int) -> None:
-        """Let the next round say what was done to a table; from any thread."""
+        """Record in the next round what was done to a table; callable from any thread."""
         self._housekept.append((table, what, count))
 
     @property
     def is_waiting(self) -> bool:
-        """Is a round that failed, whatever was asked, waiting to be tried again?"""
+        """Does a failed round wait for another try?"""
         return self._recovery.is_waiting
 
     def is_due(self) -> bool:
-        """Has something to be done without being asked? Also where a client went, and where the machine's clock was set
-        back, since what waits for it must be looked at again."""
+        """Is there work without a request? Also true if a client left, or the machine's clock was set back, which
+        changes what waits for a time."""
         now = self.clock.look()
         if self.bundle.hear(now.own):
             return True
@@ -143,14 +144,13 @@ class Rounds:
 
     @property
     def has_waiting_requests(self) -> bool:
-        """Is something asked that cannot be answered before the delay index is there again?"""
+        """Are there requests that cannot be answered until the delay index is loaded?"""
         return bool(self.bundle.waiting_requests)
 
     def attempt(
         self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False
     ) -> RoundResult:
-        """The round itself, without what is *broken*, which is noted as set aside. A trial does everything but
-        commit."""
+        """Run the round without *broken* items, which are recorded as set aside. A trial does everything except commit."""
         bundle = self.bundle
         was_set_back = self._is_set_back(self.clock.look())
         draft = self._draft()
@@ -201,7 +201,7 @@ class Rounds:
         return self._finish(draft, rows, moved, is_snapshot=is_snapshot)
 
     def _wake(self, moved: Sequence[TopicState], *, was_set_back: bool) -> None:
-        """Let the cursors be looked at for which a time has come, or that have new entries, of the topics *moved*."""
+        """Wake the cursors with something due, and those with new entries in the *moved* topics."""
         bundle = self.bundle
         bundle.cursors.wake_due(bundle.now)
         if was_set_back:
@@ -213,7 +213,7 @@ class Rounds:
                     bundle.attach_chunks(cursor)
 
     def _commit(self, draft: RoundDraft, table: pa.Table, ledgers: pa.Table, moved: Sequence[TopicState]) -> None:
-        """Write what was numbered, then the round. A crash between them leaves numbers that the next start takes
+        """Write the numbered entries, then the round. A crash between them leaves numbers that the next start takes
         over."""
         bundle = self.bundle
         if ledgers.num_rows:
@@ -226,8 +226,8 @@ class Rounds:
     def _finish(
         self, draft: RoundDraft, rows: RoundRows, moved: Sequence[TopicState], *, is_snapshot: bool
     ) -> RoundResult:
-        """What follows the commit: what it made dispensable is forgotten, letters are written. *moved* are topics of
-        which it numbered entries."""
+        """After the commit: forget what is no longer needed, write letters, and return the result. *moved* are the
+        topics with newly numbered entries."""
         bundle = self.bundle
         bundle.drop_promoted()
         bundle.let_go_of_chunks(
@@ -241,13 +241,13 @@ class Rounds:
         return RoundResult(True, rows.delivered, rows.acknowledged - expired, entries, expired, tuple(draft.refusals))
 
     def has_work(self) -> bool:
-        """Is anything left to do that nobody has to ask for?"""
+        """Is there work left that needs no request?"""
         now = self.bundle.now
         return bool(self._waiting) or has_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall))
 
     def reload(self, leases: Mapping[str, int]) -> None:
-        """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`
-        where another broker has committed a round since."""
+        """Read the bundle from its tables again, but keep *leases*. Raises :class:`BrokerFenced` if another broker has
+        committed since."""
         bundle = load_bundle(self.bundle.layout, self.bundle.delay_index)
         if bundle.version != self.bundle.version and bundle.broker_id != self.broker_id:
             raise BrokerFenced(
@@ -260,7 +260,7 @@ class Rounds:
         self.write_missing()
 
     def grant_leases(self, leases: Mapping[str, int]) -> None:
-        """Give every connected client its whole lease from now on, or what is left of it in *leases*."""
+        """Give each connected client a whole lease from now, or the rest of it from *leases*."""
         bundle, now = self.bundle, self.clock.look()
         for cursor in bundle.cursors.values():
             cursor.last_active = now.own if cursor.last_active is None else cursor.last_active
@@ -271,17 +271,17 @@ class Rounds:
                     bundle.renew_lease(consumer.client_id, now.own)
 
     def write_missing(self) -> None:
-        """Write the projections of the latest round, unless they are there: whoever has loaded the bundle does not
-        know, and no round begins before they are written, or wait."""
+        """Write the latest round's projections if they are missing. A freshly loaded bundle cannot know; no round
+        begins before they are written or wait."""
         self._waiting = self._of_ours(write_missing_projections(self.bundle))
 
     def take_waiting(self) -> list[Request]:
-        """What the next round was to ask of itself; it does not any more."""
+        """Remove and return the requests that the next round was to make itself."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
     def _of_ours(self, requests: list[Request]) -> list[Request]:
-        """Those about topics of this bundle; the brokers of other bundles are asked the rest."""
+        """The requests about topics of this bundle; the others are sent to the brokers of other bundles."""
         others, now = [request for request in requests if not self.bundle.served.holds(request.topic)], self.bundle.now
         self._asked_of_others = {
             what: at for what, at in self._asked_of_others.items() if at <= now.own < at + ASKED_AGAIN
@@ -292,7 +292,7 @@ class Rounds:
         return [request for request in requests if request not in others]
 
     def _draft(self) -> RoundDraft:
-        """The next round's draft, at this moment."""
+        """The next round's draft, at the current instant."""
         self.bundle.now = self.clock.look()
         return RoundDraft(self.bundle.round + 1, self.bundle.now.own, self.bundle.now.wall)
 

@@ -1,19 +1,15 @@
-"""The broker: one streaming query per bundle, and each of its micro-batches is one round.
+"""The broker: one streaming query per bundle, whose micro-batches are rounds.
 
-The query's source waits until something is asked, published or due (see source), so a micro-batch begins when there is
-work and runs one round, which makes one commit or none. What is left to do behind a round, a backlog of requests for
-instance, is for the next micro-batch. So Spark's progress, its listeners and its UI show rounds: which logs moved from
-which version to which, and how long it took. From a publish to the round it is for 22 ms go by on a quiet machine
-(``python -m tests.benchmarks --only latency``).
+The query's source waits for a request, a publish or a due time (see source); then a micro-batch runs one round, which
+makes one commit or none. Work that is left goes to the next micro-batch. So Spark's progress, listeners and UI show
+rounds.
 
-Where the checkpoint was does not matter: requests are read behind the version that the latest round names as
-consumed. So each query has a checkpoint folder of its own, and one that Spark ends for reasons of its own (a folder
-that is gone, say) is followed by another. A broker that finds the lease taken stands by and takes over when it ends;
-one that was taken over stops at its next commit, or when it would renew its lease.
+The latest round records which requests were consumed, so the checkpoint is never read. Each query has a checkpoint
+folder of its own, and a query that Spark ends is followed by another.
 
-A disk that is full, read-only or failing makes the broker wait: what was under way is dropped, and what is committed
-taken over again when it can be written. What else ends a round ends the broker, is kept in :attr:`Broker.failure` and
-raised by :meth:`Broker.wait`. What a micro-batch does is micro_batches', when it begins source's and stream's.
+A broker that finds the lease taken stands by until it ends. A broker that was replaced stops at its next commit or
+lease renewal. If the disk is full, read-only or failing, the broker drops the round under way and waits until it can
+load and commit again. Any other failure ends it; :attr:`Broker.failure` keeps it and :meth:`Broker.wait` raises it.
 """
 
 import atexit
@@ -71,16 +67,17 @@ def _layout(root: str | os.PathLike, bundle: str | None) -> Layout:
 
 
 class Broker(Described):
-    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; process.run_broker does.
-    Best in a ``with`` statement, at the end of which the round under way is over, the query stopped and the lease
-    given back.
+    """Serves one bundle of a root on a Spark session until it is stopped.
 
-    At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get
-    nothing new; 0 = no limit. With *available_now* it ends by itself when nothing is left to do and nobody is
-    connected any more: what waits for its time is left to the next run. The delay index has
-    *delayed_delivery_max_num_buckets* at most, but for moments. Unless *housekeeping* is off it keeps the root's tables
-    small in the background (see housekeeping). On a root of several bundles it serves one, of which *bundle* is the
-    folder (see storage.bundles) and which has to be named; shared.Shared serves them all, with others.
+    ``start`` does not block; process.run_broker does. Used as a context manager, it ends the round under way, stops the
+    query and gives the lease back on exit.
+
+    *max_unacked_messages_per_broker* limits unacknowledged messages over all Shared subscriptions: beyond it, those
+    with the most get nothing new; 0 = no limit. With *available_now* it stops when no work is left and no client is
+    connected; messages that wait for a time are left to the next run. *delayed_delivery_max_num_buckets* limits the
+    buckets of the delay index, except for moments. *housekeeping* keeps the root's tables small in the background.
+    *bundle* names the folder of the bundle to serve (see storage.bundles) and is required if the root has several;
+    shared.Shared serves all of them together with other brokers.
     """
 
     def __init__(
@@ -165,13 +162,16 @@ class Broker(Described):
         return facts | ({"failure": type(self.failure).__name__} if self.failure else {})
 
     def go_on_with(self, lease: BundleLease) -> None:
-        """Before it starts: take the bundle by this *lease*, which is of the same id and was watched for a while. In an
-        object store nobody else knows that its holder is gone."""
+        """Take the bundle by this *lease*, which has the same broker id and was watched for a while; call it before
+        :meth:`start`. In an object store, no other broker can know that the lease's holder is gone."""
         self._tenure.go_on_with(lease)
 
     def hand_over_when_asked(self) -> None:
-        """Before it starts: let go of the bundle when somebody is about to split it, and stand by no longer where
-        somebody has. It stops then, :attr:`is_handed_over`, and who started it takes what there is."""
+        """Give up the bundle when it is about to be split, and stop standing by once it was; call it before
+        :meth:`start`.
+
+        The broker then stops with :attr:`is_handed_over` set, and its caller takes over the new bundles.
+        """
         bundles = bundles_of(self.layout)
 
         def end_if_split() -> None:
@@ -190,11 +190,11 @@ class Broker(Described):
             self._stopping.set()
 
     def start(self, standby_seconds: float | None = None) -> bool:
-        """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped
+        """Take the bundle over and start the query; stand by while another broker serves it. Returns False if stopped
         or out of time meanwhile.
 
-        A broker of this process that serves the same root is replaced, unless *standby_seconds* says how long to stand
-        by: so a notebook's cell may be run again.
+        It replaces a broker of this process that serves the same root, so a notebook cell can run again. With
+        *standby_seconds* it stands by for that time instead.
         """
         atexit.register(self.close)
         if standby_seconds is None:
@@ -246,30 +246,30 @@ class Broker(Described):
 
     @property
     def _reads_by_spark(self) -> bool:
-        """Can its session read the root? Rounds need not: without, what is large is not compacted by it, and the delay
-        index is filled without it."""
+        """Can the session read the root? If not, rounds still run, large topics are not compacted, and the delay index
+        is filled without Spark."""
         return self.spark is not None and can_read(self.spark, self.layout.root)
 
     @property
     def rounds(self) -> Rounds:
-        """Its rounds, once it has taken its bundle over."""
+        """The rounds of the bundle, once it has been taken over."""
         return self._batches.rounds
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop, or has failed."""
+        """Whether it was stopped or has failed."""
         return self._stopping.is_set()
 
     def has_news(self) -> bool:
-        """Was something asked or published that its rounds have not taken in? For one that has ended, too."""
+        """Are there requests or publishes that no round has taken in? Also answers after the broker has ended."""
         return self._batches.has_news()
 
     def stop(self) -> None:
-        """Stop after the round under way. Safe to call from a signal handler, and twice."""
+        """Stop after the round under way. Safe to call twice, and from a signal handler."""
         self._stopping.set()
 
     def wait(self, timeout_seconds: float | None = None) -> None:
-        """Block until the broker has stopped; raises what stopped it, if it was not asked to."""
+        """Block until the broker has stopped, or *timeout_seconds* have passed; raises the failure that stopped it."""
         if not self._stopping.wait(timeout_seconds):
             return
         self.close()
@@ -277,7 +277,7 @@ class Broker(Described):
             raise self.failure
 
     def close(self) -> None:
-        """Stop, and return when the round under way is over, the query stopped and the lease given back. Safe to call
+        """Stop, and return once the round under way is over, the query stopped and the lease given back. Safe to call
         twice."""
         self._stopping.set()
         with self._closing:
@@ -298,7 +298,7 @@ class Broker(Described):
         self._stopping.set()
 
     def _patiently(self, step: Callable[[], object]) -> bool:
-        """Do *step*, as often as it takes until the disk lets it; False when the broker is stopped meanwhile."""
+        """Try *step* until the disk permits it; False if the broker is stopped meanwhile."""
         while not self._stopping.is_set():
             try:
                 step()
@@ -310,14 +310,14 @@ class Broker(Described):
         return False
 
     def _supervise(self) -> None:
-        """Keep the query going until the broker stops, then end what is left of it, also where nobody waits."""
+        """Keep the query running until the broker stops, then close the broker, even if no caller waits for it."""
         try:
             self._stream.supervise()
         finally:
             self.close()
 
     def _take_over(self) -> None:
-        """Begin from what is committed, and write what a crash may have left unwritten."""
+        """Load what is committed, and write what a crash may have left unwritten."""
         index = DelayIndex(self.layout, is_attended=True)
         rounds = Rounds(
             load_bundle(self.layout, index),

@@ -1,7 +1,7 @@
-"""The topics of a bundle: found on disk, and numbered as far as they were published to.
+"""The topics of a bundle: found on disk, and numbered up to their latest publish.
 
-A topic is known by the folder its table lies in; an unchanged folder costs one look. What lies there and is no topic of
-ours is passed over, and what cannot be read is stopped by itself (see numbering).
+A topic is known by its table's folder; an unchanged folder costs one look. A folder that is not a topic is passed over.
+A topic that cannot be read is stopped without stopping others (see numbering).
 """
 
 import contextlib
@@ -42,9 +42,12 @@ _READ_AGAIN_SECONDS = 1.0
 
 @dataclass
 class TopicState:
-    """A topic and how far it is numbered. ``life`` tells its table from another in its place, ``trimmed`` holds the
-    first position left of partitions that lost some, ``error`` says why numbering stopped, if it did, and
-    ``stopped_at`` at what, ``checked_at`` when maintenance looked at it last."""
+    """A topic and how far it is numbered.
+
+    ``life`` tells its table from another created in its place. ``trimmed`` has the first remaining position of trimmed
+    partitions. ``error`` says why numbering stopped, and ``stopped_at`` where. ``checked_at`` is the time of the last
+    maintenance.
+    """
 
     topic: Topic
     log: TableLog
@@ -60,7 +63,7 @@ class TopicState:
     entry_times: dict[int, EntryColumn] = field(default_factory=dict)
     chunk_groups: dict[int, ChunkGroups] = field(default_factory=dict)
     newly_delayed: list[tuple[int, Run]] = field(default_factory=list)
-    """Partitions and runs with delayed entries that the delay index was not told of yet."""
+    """Partitions and runs with delayed entries that the delay index does not know yet."""
 
     def ledgers(self, partition: int) -> PartitionLedgers:
         found = self.partitions.get(partition)
@@ -76,7 +79,7 @@ class TopicState:
         return found
 
     def deliver_times(self, partition: int) -> EntryColumn:
-        """The deliver times of a partition's entries, as storage.delayed.deliver_times gives them."""
+        """The deliver times of a partition's entries, as storage.delayed.deliver_times returns them."""
         found = self.entry_times.get(partition)
         if found is None:
             read = partial(deliver_times, self.topic.path)
@@ -84,13 +87,13 @@ class TopicState:
         return found
 
     def let_go(self, partition: int, position: int) -> None:
-        """Keep nothing of what entries before *position* say."""
+        """Drop cached columns of entries before *position*."""
         for columns in (self.entry_hashes, self.entry_times):
             if partition in columns:
                 columns[partition].let_go(position)
 
     def chunks(self, partition: int) -> ChunkGroups:
-        """What the chunks of a partition make up."""
+        """The chunked messages of a partition."""
         found = self.chunk_groups.get(partition)
         if found is None:
             found = self.chunk_groups[partition] = ChunkGroups(
@@ -105,16 +108,16 @@ class TopicState:
 
     @property
     def has_news(self) -> bool:
-        """Has the log moved behind what is numbered, and may it be followed? Microseconds."""
+        """Does the log have commits that are not numbered, and may numbering continue? Takes microseconds."""
         return self.log.has(self.version + 1) and (self.error is None or may_go_on(self))
 
     @property
     def has_chunks(self) -> bool:
-        """Does any partition have some?"""
+        """Does any partition have chunks?"""
         return any(ledgers.last_chunk_position >= 0 for ledgers in self.partitions.values())
 
     def has_partition(self, partition: int) -> bool:
-        """Has the topic this partition? It may be one that was added since the topic was looked at."""
+        """Has the topic this partition? Finds partitions that were added since the last look."""
         if partition not in self.topic.partition_indexes and self.topic.partitions <= partition:
             self.topic = self.topic._replace(partitions=max(self.topic.partitions, partitions_now(self.topic.path)))
         return partition in self.topic.partition_indexes
@@ -128,7 +131,7 @@ class TopicState:
 
 
 class Topics:
-    """Those of a bundle, by full name: of a root's topics the ones in the slice that is *served*."""
+    """A bundle's topics, by full name: those of the root whose hash lies in the slice *served*."""
 
     def __init__(self, layout: Layout, served: BundleRange = WHOLE):
         self.layout, self.served = layout, served
@@ -143,12 +146,12 @@ class Topics:
         self._read_again_at = 0.0
 
     def topic_id(self, name: str) -> str | None:
-        """The id of a topic that is known; None of another, and of a namespace."""
+        """The id of a known topic; None for any other name."""
         return self.topics[name].topic.topic_id if name in self.topics else None
 
     def topic(self, name: str) -> TopicState:
-        """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none,
-        :class:`ServiceUnitNotReady` for one of another bundle."""
+        """The topic with that name; a new one is looked up on disk. Raises :class:`TopicNotFound` if there is none, and
+        :class:`ServiceUnitNotReady` if another bundle has it."""
         if name not in self.topics:
             parsed = parse_topic_name(name)
             name = str(parsed)
@@ -160,18 +163,18 @@ class Topics:
         return next((state for state in self.topics.values() if state.topic.topic_id == topic_id), None)
 
     def why_passed_over(self, name: str) -> str | None:
-        """Why a folder that lies where a topic would is not served; None where there is none."""
+        """Why a topic's folder is not served; None if it is, or there is none."""
         return self._passed_over.get(name)
 
     def stop_unreadable(self, state: TopicState) -> None:
-        """Add a topic that is there and cannot be read, with its error: it is stopped until it can be."""
+        """Add a topic that cannot be read, with its error; it stays stopped until it can be read."""
         self._add(state)
         self.stopped.append(state)
         self._unreadable.add(str(state.topic.name))
 
     def scan(self) -> list[TopicState]:
-        """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one
-        stat, one that changed a stat for each topic."""
+        """Find topics that were created or deleted since the last look; returns the deleted ones. An unchanged folder
+        costs one stat, a changed one a stat for each topic."""
         check_there(self.layout.root)
         self._unreadable &= self.topics.keys()
         gone = [self._drop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
@@ -195,12 +198,12 @@ class Topics:
     def number_new(
         self, names: Iterable[str | None] = (), delayed_after: Callable[[str, int], int] = lambda topic_id, partition: 0
     ) -> tuple[list[TopicState], list[dict]]:
-        """Number what was published since the last look; the topics that moved, and the rows for the ``ledgers`` table.
+        """Number what was published since the last look. Returns the topics that moved, and rows for the ``ledgers``
+        table.
 
-        The logs of *names* are asked in any case, since who asks something of a topic may have published to it before.
-        One that is not known is looked for on disk first: a request may be quicker than the clock of the folder its
-        topic was made in. *delayed_after* says of a topic's id and a partition after which instant entries wait that
-        are numbered now.
+        The logs of *names* are always read, because the client of a request may have published before it. Unknown names
+        are looked up on disk, since a request may arrive before the folder's modification time shows the new topic.
+        *delayed_after* returns, for a topic id and a partition, the instant after which newly numbered entries wait.
         """
         moved, rows, named = [], [], dict.fromkeys(name for name in names if name)
         self._news.ask(named)
@@ -217,25 +220,24 @@ class Topics:
         return moved, rows
 
     def moved(self) -> list[tuple[str, TopicState]]:
-        """The topics, by name, whose logs hold commits that are not numbered yet, of those that a look asks (see
-        topic_news)."""
+        """Topics, by name, with commits that are not numbered, among those this look reads (see topic_news)."""
         return self._news.moved()
 
     def ask_all(self) -> None:
-        """Let the next look ask the logs of all topics, and for new ones."""
+        """Let the next look read the logs of all topics and search for new ones."""
         self._news.ask()
         self._folders.ask_again()
 
     def has_news(self) -> bool:
-        """Has a topic's log moved that this look asks, or any folder of topics changed?"""
+        """Has a log that this look reads moved, or a folder of topics changed?"""
         return bool(self.moved()) or self.has_new_folders()
 
     def has_new_folders(self) -> bool:
-        """Has any folder of topics changed, or is it time to read definitions again that could not be read?"""
+        """Has a folder of topics changed, or is it time to read unreadable definitions again?"""
         return bool(self._folders.changed()) or (bool(self._unreadable) and time.monotonic() >= self._read_again_at)
 
     def _has_log(self, topic: TopicName) -> bool:
-        """A folder that may not be looked into has none: whosever it is, other topics do not wait for it."""
+        """Is there a log? A folder without read permission counts as none, so that other topics do not wait for it."""
         try:
             return TableLog(self.layout.topic(topic)).exists()
         except PermissionError:
@@ -243,8 +245,7 @@ class Topics:
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:
-        """A folder that is no topic of ours, or cannot be read, is passed over; the log says so, once for each
-        cause."""
+        """Pass over a folder that is not a topic or cannot be read; logs each cause once."""
         try:
             yield
             self._passed_over.pop(name, None)
@@ -258,9 +259,11 @@ class Topics:
                 log.warning("%s is not served: %s: %s", name, type(broken).__name__, broken)
 
     def _is_other_life(self, state: TopicState) -> bool:
-        """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's
-        definition is read. One that is there and cannot be read is stopped, not deleted: its subscriptions wait until
-        it can be."""
+        """Was the topic deleted, or created again?
+
+        Usually a stat answers; otherwise the definition is read. A topic that cannot be read is stopped, not deleted,
+        so its subscriptions wait until it can be read.
+        """
         name = str(state.topic.name)
         try:
             life = state.log.life()
