@@ -150,7 +150,7 @@ class Rounds:
     def attempt(
         self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False
     ) -> RoundResult:
-        """Run the round without *broken* items, which are recorded as set aside. A trial does everything except commit."""
+        """Run the round without *broken* items, which are recorded as set aside. A trial does all but commit."""
         bundle = self.bundle
         was_set_back = self._is_set_back(self.clock.look())
         draft = self._draft()
