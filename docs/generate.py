@@ -167,6 +167,7 @@ def states() -> str:
         f"# States of an entry\n\n{FRESH}\n\n"
         "Requests, permits and limits decide which entries an event meets. This table decides what becomes of them; it is "
         "held against the reference broker over the specification and over random histories.\n\n"
+        "![The states of an entry, and the events that lead from one to another](../pictures/states.svg)\n\n"
         f"{documentation.states()}\n\n## Transitions\n\n{documentation.transitions()}\n\n"
         "An entry of a batch keeps, in any state, which of its messages are open (`ack_set`).\n"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pulsar_spark.protocol.entry_states import ACKNOWLEDGED, EVENTS, STATES, TRANSITIONS, UNREAD, events_between
+from pulsar_spark.protocol.entry_states import EVENTS, STATES, TRANSITIONS
 from pulsar_spark.table_specs import TABLES, TIME, TableSpec
 from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS, ViewSpec
 
@@ -94,14 +94,8 @@ def decisions() -> str:
 
 
 def states() -> str:
-    """The states of an entry, as a picture and in words."""
-    edges = [f"[*] --> {UNREAD}: published", f"[*] --> {ACKNOWLEDGED}: published before the subscription"]
-    for state in STATES:
-        for following in STATES:
-            if state != following and (events := events_between(state, following)):
-                edges.append(f"{state} --> {following}: {', '.join(events)}")
-    picture = "\n".join(["```mermaid", "stateDiagram-v2", *(f"    {edge}" for edge in edges), "```"])
-    return "\n\n".join([picture, table(["state", "meaning"], ((f"`{name}`", said) for name, said in STATES.items()))])
+    """The states of an entry."""
+    return table(["state", "meaning"], ((f"`{name}`", said) for name, said in STATES.items()))
 
 
 def transitions() -> str:

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "link": GROUND | {"storage", "link"},
     "views": GROUND | {"storage", "views"},
     "documentation": GROUND | {"views"},
-    "plots": GROUND | {"storage", "views"},
+    "plots": GROUND | {"storage", "views", "plots"},
     "exceptions": set(),
     "functions": {"functions"},
     "schema": GROUND | {"schema"},

@@ -7,9 +7,14 @@ and Ito, which people with any kind of colour vision tell apart; nothing is said
 from __future__ import annotations
 
 import math
+import sys
+import textwrap
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from pulsar_spark.protocol.entry_states import STATES, events_between  # noqa: E402
 
 FOLDER = Path(__file__).parent
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE, YELLOW = (
@@ -475,6 +480,48 @@ def the_map() -> Picture:
     return picture
 
 
+STATE_BOXES = {
+    "unread": (40, 190),
+    "pending": (350, 40),
+    "replay": (350, 340),
+    "dead": (660, 40),
+    "acknowledged": (660, 190),
+}
+"""Where the box of each state begins; all are 160 wide and 60 high."""
+STATE_ARROWS: dict[tuple[str, str], tuple[list[tuple[float, float]], tuple[float, float]]] = {
+    ("unread", "pending"): ([(90, 190), (350, 60)], (160, 118)),
+    ("pending", "unread"): ([(350, 85), (150, 190)], (290, 152)),
+    ("unread", "replay"): ([(90, 250), (350, 380)], (140, 335)),
+    ("replay", "unread"): ([(350, 355), (150, 250)], (235, 280)),
+    ("pending", "replay"): ([(400, 100), (400, 340)], (340, 268)),
+    ("replay", "pending"): ([(460, 340), (460, 100)], (512, 150)),
+    ("unread", "acknowledged"): ([(200, 212), (660, 212)], (285, 190)),
+    ("acknowledged", "unread"): ([(660, 236), (200, 236)], (560, 253)),
+    ("pending", "acknowledged"): ([(510, 85), (680, 190)], (668, 122)),
+    ("replay", "acknowledged"): ([(510, 360), (720, 250)], (645, 345)),
+    ("pending", "dead"): ([(510, 62), (660, 62)], (585, 54)),
+    ("dead", "acknowledged"): ([(760, 100), (760, 190)], (808, 150)),
+}
+"""For each two states: the points of the arrow between them, and where its events stand."""
+
+
+def states() -> Picture:
+    """Every two states that an event leads between, as ``protocol.entry_states`` has them."""
+    picture = Picture(860, 420, "The states of an entry, and the events that lead from one to another")
+    fills = {"unread": WHITE, "pending": ORANGE, "replay": YELLOW, "dead": RED, "acknowledged": GREEN}
+    for state in STATES:
+        x, y = STATE_BOXES[state]
+        picture.labelled(x, y, 160, 60, state, fills[state], 15, WHITE if state in ("dead", "acknowledged") else INK)
+    for state in STATES:
+        for following in STATES:
+            if state != following and (events := events_between(state, following)):
+                points, at = STATE_ARROWS[state, following]
+                picture.arrow(*points, said=textwrap.fill(", ".join(events), 20), at=at)
+    picture.arrow((20, 150), (60, 190), said="published", at=(40, 142))
+    picture.arrow((760, 310), (760, 250), said="published before\nthe subscription", at=(790, 326))
+    return picture
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "overview": overview,
     "map": the_map,
@@ -487,6 +534,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "delayed": delayed,
     "chunks": chunks,
     "crashes": crashes,
+    "states": states,
 }
 
 

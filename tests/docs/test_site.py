@@ -44,6 +44,15 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     )
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "index.html").exists()
+    assert failures(_works_offline, sorted(tmp_path.rglob("*.html")), str) == {}
+
+
+def _works_offline(page: Path) -> None:
+    """A page loads nothing from elsewhere; the theme's script would load Mermaid for a block of that class."""
+    text = page.read_text(encoding="utf-8")
+    loaded = re.findall(r"<(?:script|img|iframe)\b[^>]*\bsrc=[\"']?((?:https?:)?//[^\"' >]+)", text)
+    loaded += re.findall(r"<link\b(?![^>]*rel=[\"']?canonical)[^>]*\bhref=[\"']?((?:https?:)?//[^\"' >]+)", text)
+    assert not loaded and 'class="mermaid"' not in text, loaded
 
 
 def test_the_reference_is_fresh():
@@ -64,6 +73,22 @@ def test_the_pictures_are_fresh():
         if (SITE / "pictures" / f"{name}.svg").read_text(encoding="utf-8") != picture().svg()
     }
     assert stale == set(), "run: python docs/pictures/draw.py"
+
+
+def test_the_examples_of_plots_are_fresh():
+    """Each function of ``pulsar_spark.plots`` has its example; another release of matplotlib may draw it otherwise."""
+    matplotlib = pytest.importorskip("matplotlib", reason="pip install '.[plots]'")
+    matplotlib.use("Agg")
+    draw = runpy.run_path(str(SITE / "pictures" / "draw_plots.py"))
+    page = (SITE / "how-to" / "plots.md").read_text(encoding="utf-8")
+    stale = set()
+    for name, example in draw["EXAMPLES"].items():
+        assert f"plots.{name}(" in page and f"(../pictures/plots/{name}.svg)" in page
+        drawn, there = draw["svg"](example), (draw["FOLDER"] / f"{name}.svg").read_text(encoding="utf-8")
+        is_of_this_release = f"Matplotlib v{matplotlib.__version__}," in there
+        if drawn != there and is_of_this_release:
+            stale.add(name)
+    assert stale == set(), "run: python docs/pictures/draw_plots.py"
 
 
 def test_every_number_of_a_rule_that_the_code_cites_is_on_the_page():

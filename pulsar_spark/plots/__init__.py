@@ -6,17 +6,13 @@ people with any kind of colour vision can tell apart. Lines also differ in dashe
 """
 
 import os
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 from pyspark.sql import functions as F
 
+from pulsar_spark.plots import drawing
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.spark_root import layout_for_frames
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -25,29 +21,13 @@ from pulsar_spark.views.views import create_views, rows_of_bundles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
-DASHES = ("-", "--", "-.", ":")
-HATCHES = ("", "//", "..", "xx", "\\\\", "++")
-EVENT_MARKS = {
-    "delivered": "o",
-    "acknowledged": "s",
-    "negatively_acknowledged": "v",
-    "retry_lettered": "^",
-    "dead_lettered": "X",
-}
-
 
 def backlog(spark: "SparkSession", root: str | os.PathLike, topic: str, *, axes: Axes | None = None) -> Axes:
     """Plot the entries after mark-delete of each subscription of *topic* over time, one step per round.
 
     *spark* reads the root in the folder *root*. Entries acknowledged above a hole still count.
     """
-    axes = _axes(axes)
-    for number, (name, rounds) in enumerate(_progress(spark, root, topic).groupby("subscription")):
-        axes.step(
-            rounds["time"], rounds["published"] - rounds["acknowledged"], where="post", label=name, **_line(number)
-        )
-    return _over_time(axes, f"Backlog of {topic}", "entries")
+    return drawing.draw_backlog(_progress(spark, root, topic), topic, axes)
 
 
 def rates(
@@ -58,12 +38,7 @@ def rates(
 
     *spark* reads the root in the folder *root*. Each point is the mean over the second before it.
     """
-    axes, progress = _axes(axes), _progress(spark, root, topic)
-    of_one = progress[progress["subscription"] == subscription].set_index("time")
-    for number, name in enumerate(("published", "delivered", "acknowledged")):
-        a_second = of_one[name].resample("1s").last().ffill().diff().fillna(0)
-        axes.plot(a_second.index, a_second, label=name, **_line(number))
-    return _over_time(axes, f"Rates of {topic}, {subscription}", "a second")
+    return drawing.draw_rates(_progress(spark, root, topic), topic, subscription, axes)
 
 
 def rounds(spark: "SparkSession", root: str | os.PathLike, *, axes: Axes | None = None) -> Axes:
@@ -71,12 +46,8 @@ def rounds(spark: "SparkSession", root: str | os.PathLike, *, axes: Axes | None 
     reads it.
     """
     create_views(spark, root)
-    axes = _axes(axes)
     found = spark.sql("SELECT round_time AS time, broker_id FROM rounds ORDER BY round").toPandas()
-    for number, (broker, of_one) in enumerate(found.groupby("broker_id", sort=False)):
-        a_second = of_one.set_index("time")["broker_id"].resample("1s").count()
-        axes.step(a_second.index, a_second, where="mid", label=f"broker {str(broker)[:8]}", **_line(number))
-    return _over_time(axes, "Rounds", "a second")
+    return drawing.draw_rounds(found, axes)
 
 
 def who_got_what(
@@ -94,17 +65,7 @@ def who_got_what(
     dark edge are redeliveries.
     """
     found = _events(spark, root, topic, subscription, partition, "event = 'delivered' AND first IS NOT NULL")
-    axes = _axes(axes)
-    names = sorted(found["consumer_name"].dropna().unique())
-    for number, name in enumerate(names):
-        of_one = found[found["consumer_name"] == name]
-        runs = list(zip(of_one["first"], of_one["last"] - of_one["first"] + 1))
-        edges = ["black" if count else "none" for count in of_one["redelivery_count"].fillna(0)]
-        axes.broken_barh(runs, (number - 0.4, 0.8), facecolors=COLOURS[number % len(COLOURS)], edgecolors=edges)
-    axes.set(title=f"Who got what of {topic}, {subscription}", xlabel="position", ylabel="consumer")
-    axes.set_yticks(range(len(names)), names)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return axes
+    return drawing.draw_who_got_what(found, topic, subscription, axes)
 
 
 def hash_owners(
@@ -129,23 +90,7 @@ def hash_owners(
         topic=_full(topic),
         subscription=subscription,
     ).toPandas()
-    axes, names = _axes(axes), sorted(owned["consumer_name"].unique())
-    for number, name in enumerate(names):
-        of_one = owned[owned["consumer_name"] == name]
-        axes.bar(
-            of_one["first_round"],
-            of_one["end"] - of_one["start"] + 1,
-            width=of_one["last_round"] - of_one["first_round"],
-            bottom=of_one["start"],
-            align="edge",
-            **_bar(number),
-        )
-    axes.set(title=f"Who owns which hashes of {topic}, {subscription}", xlabel="round", ylabel="hash")
-    if len(owned):
-        axes.set(xlim=(owned["first_round"].min(), owned["last_round"].max()), ylim=(0, owned["end"].max() + 1))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(handles=_patches(names), loc="center left", bbox_to_anchor=(1, 0.5))
-    return axes
+    return drawing.draw_hash_owners(owned, topic, subscription, axes)
 
 
 def due_times(
@@ -158,9 +103,7 @@ def due_times(
     create_views(spark, root)
     scheduled = spark.table("scheduled").filter(F.col("topic") == _full(topic))
     due = scheduled.select("due_time").toPandas()["due_time"]
-    axes = _axes(axes)
-    axes.hist(due, bins=bins, color=COLOURS[0])
-    return _over_time(axes, f"{len(due):,} messages of {topic} wait", "messages", is_labelled=False)
+    return drawing.draw_due_times(due, topic, bins, axes)
 
 
 def message_history(
@@ -177,16 +120,7 @@ def message_history(
     *spark* reads the root in the folder *root*; *partition* chooses a partition of a partitioned topic.
     """
     found = _events(spark, root, topic, None, partition, f"{position:d} BETWEEN coalesce(first, 0) AND last")
-    axes, names = _axes(axes), sorted(found["subscription"].dropna().unique())
-    for number, (event, of_one) in enumerate(found.dropna(subset=["subscription"]).groupby("event")):
-        heights = [names.index(name) for name in of_one["subscription"]]
-        mark = EVENT_MARKS.get(str(event), "D")
-        axes.scatter(of_one["time"], heights, label=event, marker=mark, color=COLOURS[number % len(COLOURS)], s=70)
-    for row in found[found["event"] == "delivered"].itertuples():
-        axes.annotate(row.consumer_name, (row.time, names.index(row.subscription)), (0, 8), textcoords="offset points")
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.5, max(len(names), 1) - 0.3)
-    return _over_time(axes, f"Entry {position} of {topic}", "subscription")
+    return drawing.draw_message_history(found, topic, position, axes)
 
 
 def _progress(spark: "SparkSession", root: str | os.PathLike, topic: str) -> pd.DataFrame:
@@ -234,33 +168,3 @@ def _events(
 
 def _full(topic: str) -> str:
     return str(parse_topic_name(topic))
-
-
-def _axes(axes: Axes | None) -> Axes:
-    return axes if axes is not None else plt.subplots(figsize=(9, 4), layout="constrained")[1]
-
-
-def _line(number: int) -> dict:
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number % len(DASHES)]}
-
-
-def _bar(number: int) -> dict:
-    return {"color": COLOURS[number % len(COLOURS)], "hatch": HATCHES[number % len(HATCHES)]}
-
-
-def _patches(names: Iterable[str]) -> list[Patch]:
-    return [
-        Patch(facecolor=COLOURS[number % len(COLOURS)], hatch=HATCHES[number % len(HATCHES)], label=name)
-        for number, name in enumerate(names)
-    ]
-
-
-def _over_time(axes: Axes, title: str, unit: str, *, is_labelled: bool = True) -> Axes:
-    """The axes with a title, the *unit* of what goes up, and instants (UTC) along."""
-    axes.set(title=title, ylabel=unit, xlabel="time (UTC)")
-    locator = AutoDateLocator()
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    if is_labelled and axes.get_legend_handles_labels()[1]:
-        axes.legend()
-    return axes
