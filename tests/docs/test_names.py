@@ -75,8 +75,7 @@ def _has_programs_that_fit(page: Path) -> None:
         tree, names = ast.parse(program), {}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
-                module = import_module(node.module)
-                names |= {each.asname or each.name: getattr(module, each.name) for each in node.names}
+                names |= {each.asname or each.name: _imported(node.module, each.name) for each in node.names}
             elif isinstance(node, ast.Import):
                 names |= {each.asname or each.name: import_module(each.name) for each in node.names}
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -87,6 +86,12 @@ def _has_programs_that_fit(page: Path) -> None:
         odd = [ast.unparse(call) for call in calls if not _fits(call, _named(call.func, names))]
         odd += [ast.unparse(call) for call in calls if _is_no_method(call.func, objects)]
         assert odd == [], odd
+
+
+def _imported(module: str, name: str):
+    """What ``from module import name`` gives: an attribute, else a submodule."""
+    found = import_module(module)
+    return getattr(found, name) if hasattr(found, name) else import_module(f"{module}.{name}")
 
 
 def _is_no_method(called: ast.expr, objects: dict) -> bool:
