@@ -1,12 +1,8 @@
 """The ``cursor_ledger`` table: one commit per round; the latest row of each fact is the state.
 
-Rounds lie one behind the other in the log, at most commits that change no data between them, so a reader follows them
-by version. Every so many rounds a round is a snapshot that holds every latest row again: whoever starts from nothing
-walks back to the newest snapshot and forward from there. Which row replaces which is said in :data:`KEYS`, the
-columns are table_specs.CURSOR_LEDGER.
-
-Of many clients a round concerns a few. Its commit names them (``concerns`` in ``commitInfo``, see :func:`concerned`),
-so that the others need not open its file, which costs them ten times as much as the commit.
+Readers follow rounds by version. A snapshot is a round that holds every latest row again, so a new reader starts at the
+newest one. :data:`KEYS` says which row replaces which; CURSOR_LEDGER has the columns. A round's commit names the
+clients that it concerns (:func:`concerned`), so that other clients need not open its file.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -31,7 +27,7 @@ from pulsar_spark.storage.store import AnyPath
 
 
 class CursorKey(NamedTuple):
-    """Names a cursor: a subscription on one partition of one life of a topic."""
+    """Names a cursor: a subscription on one partition of a topic, by the topic's id."""
 
     topic_id: str
     partition: int
@@ -39,7 +35,7 @@ class CursorKey(NamedTuple):
 
 
 class WaitingKey(NamedTuple):
-    """Names a waiting letter: the round behind which it was tried first, and its number among those."""
+    """Names a waiting letter: the round after which it was first tried, and its number in that round."""
 
     round: int
     number: int
@@ -49,7 +45,7 @@ class WaitingKey(NamedTuple):
 
 
 MOST_IDS, MOST_CONCERNED = 10_000, 256
-"""A round that is for more says nothing of whom it concerns, and is read by all."""
+"""A round that concerns more names nobody, and everybody reads it."""
 _CURSOR = CursorKey._fields
 KEYS: dict[str, tuple[str, ...]] = {
     "round": (),
@@ -65,12 +61,12 @@ KEYS: dict[str, tuple[str, ...]] = {
     "waiting_request": ("requests_version", "first"),
     "set_aside": ("status", "requests_version", "first", "last", "request_id", "topic", "partition", "subscription"),
 }
-"""The latest row wins: what it replaces are the rows of its kind with the same values in these columns. A page's row
-replaces its ranges too, those of its own round are all it holds; a consumer's row without hash ranges leaves those it
-had; of a policy's properties the name counts; what names an entry that is set aside says SetAside.id."""
+"""The columns that identify a fact of each kind; its latest row wins. A page's row also replaces the page's ranges. A
+consumer's row without hash ranges keeps the previous ones. Of a policy's properties only the name counts. SetAside.id
+identifies entries that are set aside."""
 
 OF_ONE_ROUND = ("letter", "reply", "housekeeping")
-"""Kinds of rows that say what a round did, and nothing of the state after it."""
+"""Kinds of rows that say what a round did, and nothing about the state after it."""
 
 HANGS_ON: dict[str, tuple[str, ...]] = {
     "round": (),
@@ -87,13 +83,15 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
     "waiting_request": (),
     "set_aside": ("topic",),
 }
-"""The kinds of facts that take one of a kind along when they are removed, which therefore are read with it."""
+"""For each kind, the kinds whose removal removes its facts too; they are read with it."""
 
 
 class LatestRows:
-    """The latest row of every fact up to a round; feed it rounds in order. With *kinds* only facts of these kinds (of
-    :data:`KEYS`), and of those that take them along when they are removed; the round is then that of the newest when it
-    was read from nothing, or of the last one since that had such facts."""
+    """The latest row of every fact up to a round; rounds are applied in order.
+
+    With *kinds* (of :data:`KEYS`) it has only facts of these kinds and of those in :data:`HANGS_ON`. Its round is then
+    the newest one at the first reading, and later the last one with such facts.
+    """
 
     def __init__(self, *kinds: str):
         self.kinds = None if not kinds else {"round", *kinds, *(name for kind in kinds for name in HANGS_ON[kind])}
@@ -123,9 +121,11 @@ class LatestRows:
         self.letterless: dict[CursorKey, dict] = {}
 
     def catch_up(self, path: AnyPath, columns: list[str] | None = None) -> None:
-        """Take in the rounds behind the last one that was: of the table at *path*, from its newest snapshot on where
-        there was none, or where they are no longer kept. Who looks often reads just the *columns* that facts of his
-        kinds have."""
+        """Apply the rounds after the last one that was applied, from the table at *path*.
+
+        Starts at the newest snapshot the first time, or if the next rounds are no longer kept. *columns* limits what is
+        read; it must contain those of the wanted kinds.
+        """
         read = partial(_read_round, path, kinds=self.kinds, columns=columns)
         wanted = self.kinds and self.kinds - {"round"}
         if self.version:
@@ -145,13 +145,13 @@ class LatestRows:
                 self.version = version
 
     def apply(self, rows: pa.Table) -> None:
-        """Take in the rows of the next round."""
+        """Apply the rows of the next round."""
         self._apply_round(_round_of([rows]))
 
     def _apply_round(self, found: Round) -> None:
         self.letters = []
         facts = python_rows(found.facts)
-        for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # what others hang on
+        for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # others depend on these
             self._apply_row(row)
         for key, page, of_page in found.ranges:
             if key in self.cursors:
@@ -159,17 +159,17 @@ class LatestRows:
                 self.pages[key][page] = [*held, *of_page] if held else of_page
 
     def numbered_until(self, topic_id: str) -> int:
-        """The last version of a topic's table that a broker has followed; 0 for none."""
+        """The last version of a topic's table that a broker has numbered; 0 for none."""
         return min((row["ledger_id"] for (known, _), row in self.topics.items() if known == topic_id), default=0)
 
     @property
     def requests_done(self) -> int:
-        """The version of the requests table up to which everything is done with; 0 for none."""
+        """The version of the requests table up to which all requests are finished; 0 for none."""
         consumed = self.round_row["requests_version"] if self.round_row else 0
         return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])
 
     def ranges(self, key: CursorKey) -> list[Range]:
-        """All ranges of a cursor, by page; which entries those of lanes mean is said by storage.lane_ranges."""
+        """All ranges of a cursor, by page; :attr:`lanes` says which entries those of a lane mean."""
         return [held for page in self.pages[key].values() for held in page]
 
     def _apply_row(self, row: dict) -> None:
@@ -239,16 +239,18 @@ class LatestRows:
 
 
 def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
-    """The latest row of a key wins: *fact* is in force, or nothing where the row says that it is removed."""
+    """Set the fact of a key, or remove it if the row says so."""
     facts.pop(key, None)
     if not row["is_removed"]:
         facts[key] = fact
 
 
 def concerned(rows: pa.Table) -> list[str] | None:
-    """Whom the *rows* of one round concern: consumers, and who waits for a reply, by :func:`concerned_name`; who
-    follows a kind of facts that is among them, by its name; and, by ``snapshot``, who looks for one. None where these
-    are so many that it would be a list of everybody."""
+    """The names that the *rows* of one round concern; None if there are too many.
+
+    These are clients, by :func:`concerned_name` of their consumers and requests; kinds of facts; and ``snapshot`` for a
+    snapshot.
+    """
     is_older = pc.fill_null(pc.not_equal(rows["delivery_round"], rows["round"]), False)
     is_new = pc.invert(is_older)
     ids = [*rows["consumer_id"].filter(is_new).chunks, *rows["request_id"].chunks]
@@ -263,20 +265,20 @@ def concerned(rows: pa.Table) -> list[str] | None:
 
 
 def concerned_name(name: str) -> str:
-    """Whom the id of a consumer or a request concerns: what stands before its last hyphen, which is the client in ids
-    that clients make up, and the id itself where there is none."""
+    """The name of the client in a consumer's or request's id: the text before the last hyphen, or the whole id without
+    one."""
     return name.rpartition("-")[0] or name
 
 
 def lane_hashes(row: dict) -> LaneHashes:
-    """The hashes of the lane whose page a row is about."""
+    """The hashes of the lane that a page's row belongs to."""
     of_axis = dict(row["properties"])
     axis = Axis(int(of_axis["axis_size"]), int(of_axis["axis_start"]))
     return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
 
 
 def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
-    """The rows of a round. Its ranges are packed part by part: the rows of millions take ten times as much memory."""
+    """The rows of a round; ranges are packed part by part, because unpacked millions need much memory."""
     return _round_of(rows_by_part(path, commit, kinds, columns))
 
 
@@ -290,15 +292,14 @@ def _round_of(tables: Iterable[pa.Table]) -> Round:
 
 
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:
-    """Cursor, page and ranges (by position) of rows of kind ``range``. Those of large pages are packed."""
+    """Cursor, page and ranges (by position) from rows of kind ``range``; ranges of large pages are packed."""
     for (*key, page), ranges in ranges_by_place(rows, (*_CURSOR, "page")):
         yield CursorKey(*key), page, ranges
 
 
 @uncollected()
 def read_latest(layout: Layout, *kinds: str) -> LatestRows:
-    """The state after the latest committed round, of all kinds or just of *kinds*. Empty for a bundle without
-    rounds."""
+    """The state after the latest committed round, of all kinds or only *kinds*; empty for a bundle without rounds."""
     latest = LatestRows(*kinds)
     latest.catch_up(layout.broker_table("cursor_ledger"))
     return latest

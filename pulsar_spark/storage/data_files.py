@@ -1,7 +1,7 @@
-"""The data files of tables: written, taken in from where they were staged, described for a commit, and read.
+"""The data files of tables: write them, take in staged ones, describe them for a commit, and read them.
 
-A file is a table's only once a commit names it (see commits). A writer that fails takes away what it has written; what
-a crash leaves is nobody's, until ``maintain vacuum`` removes it.
+A file belongs to a table only once a commit names it. A writer that fails removes its files; ``maintain vacuum``
+removes those that a crash leaves.
 """
 
 import contextlib
@@ -27,40 +27,38 @@ from pulsar_spark.storage.staged_files import StagedFile
 from pulsar_spark.storage.store import AnyPath, store_of
 
 ROW_GROUP_ROWS = 1 << 17
-"""So few that a reader with a filter passes over most of a large file."""
+"""Most rows of a row group, so that readers with a filter skip most of a large file."""
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-"""Bytes of payload in a row group at most, unless one message has more: a reader holds a row group as a whole."""
+"""Most bytes of payload in a row group, unless one message has more: a reader holds a whole row group in memory."""
 BY_KEY_OPTIONS = {"parquet.page.row.count.limit": "2000"}
-"""Options of Spark's Parquet writer for rows in order of their keys' hash: of these a reader wants some hundred
-stretches of a few thousand rows or less, one for each point that a consumer has on the ring of hashes, and reads whole
-pages, which else have 20,000 rows."""
+"""Options of Spark's Parquet writer for rows sorted by the hash of their keys: small pages, because a reader wants many
+short stretches of rows and reads whole pages."""
 MESSAGE_OPTIONS = {
     "parquet.enable.dictionary#entry_id": "false",
     "parquet.size.statistics.enabled": "false",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Options for messages: of numbers that count up none is there twice, so a dictionary of them is begun for nothing;
-nobody asks how large values are, or for the mark of a job that is done."""
+"""Options of Spark's Parquet writer for messages: no dictionary for unique numbers, no size statistics, no success
+file."""
 _ROWS_FOR_THREADS = 10_000
-"""Fewer rows take several threads twice the time of one, of the process and on the clock."""
+"""For fewer rows, one thread is faster than several."""
 SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _SYNCS_AT_ONCE = 8
 _COUNTING = ("first", "last")
-"""Positions that mostly count up: as differences they take a fiftieth of the bytes."""
+"""Positions that mostly count up, which are small when encoded as differences."""
 _PART_GROUPS = 2
 _PARTITION = "partition"
 
 
 def spark_writer_options(largest: int | None = None) -> dict[str, str]:
-    """Options of Spark's Parquet writer that keep row groups of payloads up to *largest* bytes (None: the maximum
-    message size) to a size that a reader can hold.
+    """Options of Spark's Parquet writer that limit row groups of payloads up to *largest* bytes (None: the maximum
+    message size).
 
-    It looks at the size of a row group so often that none outgrows :data:`ROW_GROUP_BYTES` by more than as much again,
-    whatever sizes follow each other; by itself it looks once in 100 to 10,000 rows, which of chunks of 5 MiB are half a
-    gigabyte and more. It counts pages that are done as they are compressed, so a page may be twice as large as a row
-    group, and none is done before the row group is: what compresses well is no larger for its readers then. Pages of
-    small messages are done at 20,000 rows all the same, so those groups are bounded by their rows."""
+    The writer checks the size of a row group so often that it exceeds :data:`ROW_GROUP_BYTES` at most twofold. Pages
+    may be twice as large as a row group, because the writer counts finished pages as compressed. Pages of small
+    messages end at 20,000 rows, so a limit of rows bounds their row groups.
+    """
     most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
     return {
         "parquet.block.size": str(ROW_GROUP_BYTES),
@@ -72,8 +70,10 @@ def spark_writer_options(largest: int | None = None) -> dict[str, str]:
 
 
 def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
-    """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants
-    that. They count as written now, however long ago that was: who removes files that no commit names goes by it."""
+    """Move staged files into the table, synced if the root demands it; their ``add`` actions.
+
+    Their modification time is now, because vacuuming of unnamed files goes by it.
+    """
     if is_durable(table):
         with ThreadPoolExecutor(max(1, min(len(staged), _SYNCS_AT_ONCE))) as pool:
             list(pool.map(sync_file, [file.source for file in staged]))
@@ -90,11 +90,10 @@ def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
 
 
 def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool, *, is_sparse: bool = False) -> list[dict]:
-    """Write *rows* as Parquet files, one per partition if the table has partitions, more where there are millions of
-    rows; their ``add`` actions. *is_sparse* leaves columns out of which all rows are null, which readers take a column
-    that is not there for: of the 52 of a round's rows a quarter are left, in half of the time.
+    """Write *rows* as Parquet files, at least one per partition, more for millions of rows; their ``add`` actions.
 
-    An error leaves no file behind, so that trying again on a full disk does not make it fuller."""
+    *is_sparse* leaves out columns that are null in all rows; readers fill them in. After an error no file is left.
+    """
     pieces = []
     for folder, values, part in _parts(rows, is_partitioned):
         (table / folder).mkdir(exist_ok=True)
@@ -113,7 +112,7 @@ def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool, *, is_spar
 
 @contextlib.contextmanager
 def removing(table: AnyPath, adds: list[dict]) -> Iterator[None]:
-    """Remove the files, of which some may not be there yet, where what is inside fails."""
+    """Remove the files, some of which may not exist yet, if the block fails."""
     is_done = False
     try:
         yield
@@ -124,7 +123,7 @@ def removing(table: AnyPath, adds: list[dict]) -> Iterator[None]:
 
 
 def remove_files(table: AnyPath, adds: Iterable[dict]) -> None:
-    """Take away files that no commit will name, as far as the file system lets them go."""
+    """Remove files that no commit will name, as far as possible."""
     store = store_of(table)
     for add in adds:
         with contextlib.suppress(OSError):
@@ -132,7 +131,7 @@ def remove_files(table: AnyPath, adds: Iterable[dict]) -> None:
 
 
 def _sync_folders_of(table: AnyPath, adds: list[dict]) -> None:
-    """The names of the files, and of the folders they lie in, on the disk where the root wants that."""
+    """Sync the files' folders if the root demands it."""
     if is_durable(table):
         folders = {(table / add["path"]).parent for add in adds}
         for folder in [*(folders - {table}), table]:
@@ -148,7 +147,7 @@ def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Ta
 
 
 def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-    """Write a file of *schema* in the table's folder, each of *parts* as a row group or, of many rows, several."""
+    """Write a file of *schema* in the table's folder; each of *parts* becomes one or more row groups."""
     with store_of(table).create(table / path) as sink, parquet_writer(sink, schema) as writer:
         for part in parts:
             writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
@@ -157,8 +156,7 @@ def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa
 
 
 def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = False) -> pq.ParquetWriter:
-    """Of a data file. In one that *is large* readers are told what lies in which page, so that who wants few rows of a
-    row group reads theirs."""
+    """The writer of a data file; *is_large* adds page indexes, with which readers of few rows skip pages."""
     counting = [name for name in _COUNTING if name in schema.names]
     return pq.ParquetWriter(
         sink,
@@ -173,8 +171,8 @@ def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = F
 
 
 def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of *tables* in their order, in parts each of which has at most :data:`ROW_GROUP_BYTES` of payload, or is
-    one row, and none much less where there are more."""
+    """The rows of *tables* in order, in parts of at most :data:`ROW_GROUP_BYTES` of payload (or one row), as large as
+    possible."""
     waiting: list[pa.Table] = []
     for rows in tables:
         waiting.append(rows)
@@ -189,7 +187,7 @@ def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def small_enough(rows: pa.Table) -> Iterator[pa.Table]:
-    """*rows* in parts of which each has at most :data:`ROW_GROUP_BYTES` of payload, or is one row."""
+    """*rows* in parts of at most :data:`ROW_GROUP_BYTES` of payload, or one row."""
     if SIZED not in rows.schema.names or rows[SIZED].nbytes <= ROW_GROUP_BYTES:
         yield rows
         return
@@ -202,7 +200,7 @@ def small_enough(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _leaves(schema: pa.Schema) -> Iterator[str]:
-    """Columns as Parquet knows them, where a map is two and a list another."""
+    """Names of Parquet's leaf columns; maps have two, lists one."""
     for field in schema:
         below = (
             ("key_value.key", "key_value.value")
@@ -235,19 +233,19 @@ def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str
 
 
 def file_add(table: AnyPath, path: str) -> dict:
-    """The ``add`` action of a file that lies in the table, with what its footer says."""
+    """The ``add`` action of a file in the table, with statistics from its footer."""
     return _add(table, path, partition_values(path), file_statistics(store_of(table).footer(table / path)))
 
 
 def partition_values(path: str) -> dict[str, str]:
-    """Partition columns of a data file, as the names of its folders say them."""
+    """Partition columns of a data file, from the names of its folders."""
     return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
 def read_file(
     table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
 ) -> pa.Table:
-    """One data file's rows in *schema*, partition columns filled in from its folder names; FileNotFoundError when it is
+    """One data file's rows in *schema*, with partition columns from its folder names; FileNotFoundError if it is
     gone."""
     return pa.concat_tables(read_parts(table, file, schema, columns))
 
@@ -255,7 +253,7 @@ def read_file(
 def read_parts(
     table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The same some row groups at a time, for who keeps less of them than they take."""
+    """The rows of :func:`read_file`, some row groups at a time."""
     path = file.path if isinstance(file, AddedFile) else file
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
@@ -273,8 +271,7 @@ def read_parts(
 
 
 def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
-    """*rows* with the columns and types of *schema*, whoever wrote them: those of *values* the same in every row, those
-    that are not there null."""
+    """*rows* with the columns and types of *schema*: *values* are constant columns, missing columns become null."""
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in values:
@@ -282,7 +279,7 @@ def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = Mappi
         if field.name not in names:
             return null_column(rows.num_rows, field.type)
         found = rows.column(field.name)
-        return found if found.type == field.type else found.cast(field.type)  # a cast to the same costs as much as any
+        return found if found.type == field.type else found.cast(field.type)  # a cast to the same type is no cheaper
 
     names = set(rows.column_names)
     return pa.Table.from_arrays([column(field) for field in schema], schema=schema)
@@ -291,6 +288,6 @@ def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = Mappi
 def read_added(
     table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None
 ) -> pa.Table:
-    """The rows that *commit* added, as :func:`read_file` gives them; none for a commit without, such as an OPTIMIZE."""
+    """The rows that *commit* added, as :func:`read_file` gives them; none for a commit such as OPTIMIZE."""
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     return pa.concat_tables([wanted.empty_table(), *(read_file(table, file, schema, columns) for file in commit.added)])

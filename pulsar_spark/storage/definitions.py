@@ -1,7 +1,7 @@
-"""What a table is, as the commit that creates it says, and that commit.
+"""Create tables, and read what their first commit says they are.
 
-Every table's description is a line of JSON with the layout version and what the table is, written by the commit that
-creates it, so creation is atomic and a table of another make or a newer release is known before a byte is read.
+That commit's description is a line of JSON with the table's name and layout version. So creation is atomic, and tables
+of other programs or newer releases are recognised before any data is read.
 """
 
 import json
@@ -32,7 +32,7 @@ FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
 
 
 class Definition(NamedTuple):
-    """What the creating commit says of a table."""
+    """What the creating commit says about a table."""
 
     table: str
     layout_version: int
@@ -49,9 +49,11 @@ def create_table(
     not_null: tuple[str, ...] = (),
     layout_version: int = LAYOUT_VERSION,
 ) -> bool:
-    """Create the table unless it is there, in *layout_version*; True for the caller whose commit created it.
-    *properties* go into its definition; Spark collects statistics of the columns *statistics_of*, or, without them, of
-    all; Delta refuses rows without the columns *not_null* (writer version 2, "Column Invariants")."""
+    """Create the table with *layout_version* unless it exists; whether this call's commit created it.
+
+    *properties* become part of its definition. Spark collects statistics of the columns *statistics_of* (none given: of
+    all). Delta refuses rows with nulls in *not_null* ("Column Invariants").
+    """
     if TableLog(path).latest() >= 0 and not is_rest(path):
         return False
     description = json.dumps(
@@ -85,7 +87,7 @@ def create_table(
 
 
 def _as_python_says(fault: OSError, table: AnyPath) -> OSError:
-    """A fault of the disk, which deltalake tells as coloured text without a number, as an OSError of the *table*.
+    """``deltalake``'s error for a fault of the disk, which has the number only in its text, as an OSError of *table*.
 
     >>> _as_python_says(OSError("No space left on device (os error 28)"), "orders")
     OSError(28, 'No space left on device')
@@ -95,11 +97,11 @@ def _as_python_says(fault: OSError, table: AnyPath) -> OSError:
 
 
 def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
-    """Make the table of a first commit that is *drawn* beside it."""
+    """Create the table from a first commit that is drawn in a folder beside it."""
     store, draft, log_folder = store_of(table), table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     check_there(table)
     try:
-        table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
+        table.parent.mkdir(parents=True, exist_ok=True)  # so that a failure is an OSError and not deltalake's error
         first = draw(draft)
         log_folder.mkdir(parents=True, exist_ok=True)
         if is_durable(table):
@@ -110,7 +112,7 @@ def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
             store.link(first, log_folder / first.name)
     except FileExistsError:
         if TableLog(table).latest() < 0:
-            raise  # something else lies in the way
+            raise  # something that is no table is in the way
         return False
     finally:
         store.remove_folder(draft)
@@ -120,11 +122,14 @@ def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
 
 
 def read_definition(path: str | os.PathLike) -> Definition:
-    """The table's definition. :class:`NotARoot` for a table of another make, :class:`NewerLayout` for one of a newer
-    release, FileNotFoundError without a table, :class:`CorruptState` for one half written."""
+    """The table's definition.
+
+    Raises FileNotFoundError without a table, :class:`NotARoot` for another program's, :class:`NewerLayout` for a newer
+    release's, and :class:`CorruptState` for an incomplete one.
+    """
     log = TableLog(path)
     if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
-        raise FileNotFoundError(path)  # also for the folder of one whose creation came to nothing
+        raise FileNotFoundError(path)  # also if creation failed and left only a folder
     description = table_id = None
     try:
         first = log.first_actions()
@@ -154,7 +159,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
 
 
 def parse_definition(path: str | os.PathLike, description: str | None, table_id: str) -> Definition:
-    """The definition that a table's *description* gives; refuses as :func:`read_definition` does."""
+    """The definition in a table's *description*; raises as :func:`read_definition` does."""
     try:
         properties = json.loads(description or "")
         is_ours = (

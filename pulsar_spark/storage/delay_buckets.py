@@ -1,8 +1,7 @@
-"""Buckets of the delay index, as they are asked: which of their entries are due, and when the next one is.
+"""Answer from buckets of the delay index which entries are due, and when the next one is.
 
-In memory are the statistics of their segments, and the segments that were read last: nothing for an entry that waits.
-So the next deliver time is known without a look at the disk, but where the instant asked about lies inside a segment:
-that one is being read anyway.
+Memory holds the statistics of segments and the segments read last. So the next deliver time is known without reading,
+unless the given instant lies inside a segment.
 """
 
 import threading
@@ -20,13 +19,13 @@ from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
 EVER = 1 << 62
-"""An instant behind all that a clock will say."""
+"""An instant later than any clock's."""
 _CACHED_BYTES = 64 << 20
 _OPEN_FILES = 64
 
 
 class BucketLost(CorruptState):
-    """A file of a bucket is gone, or its bytes are no longer what was written."""
+    """A file of a bucket is gone or damaged."""
 
     def __init__(self, bucket: "Bucket", path: AnyPath, cause: Exception):
         super().__init__(
@@ -37,8 +36,7 @@ class BucketLost(CorruptState):
 
 
 class Known(NamedTuple):
-    """What is known of a place in a bucket: its index there, its segments in order, and which of them hold nothing
-    else."""
+    """A place in a bucket: its index, its segments in order, and which of them hold no other place."""
 
     at: int
     segments: Statistics
@@ -46,7 +44,7 @@ class Known(NamedTuple):
 
 
 class Bucket:
-    """One bucket: *files* in *folder* by name, with their sizes, and what is in their segments."""
+    """One bucket: its *files* in *folder*, with sizes, and the statistics of their segments."""
 
     def __init__(self, number: int, folder: AnyPath, files: dict[str, int], found: Statistics):
         self.number, self.folder, self.files = number, folder, files
@@ -67,7 +65,7 @@ class Bucket:
         return Known(at, self.statistics.part(rows), self._is_alone[rows])
 
     def known_next(self, at: int, after: int) -> int | None:
-        """The first deliver time behind *after* of the place with that index, where it is known from the last look."""
+        """The first deliver time after *after* of the place with index *at*, if the last look found it."""
         return int(self._next[at]) if self._low[at] <= after < self._next[at] else None
 
     def note_next(self, at: int, after: int, found: int) -> None:
@@ -75,7 +73,7 @@ class Bucket:
 
 
 def _are_alone(found: Statistics) -> np.ndarray:
-    """Which rows are of segments that hold entries of one place only."""
+    """Which rows belong to segments with entries of one place only."""
     segments = found.files.astype(np.int64) << 32 | found.segments
     _, index, counts = np.unique(segments, return_inverse=True, return_counts=True)
     return counts[index] == 1
@@ -101,7 +99,7 @@ class _Decoded:
 
 
 class Segments:
-    """Reads segments; the last ones stay decoded, and the last files open. Safe for threads."""
+    """Reads segments; the last ones stay decoded, and the last files open. Thread-safe."""
 
     def __init__(self, places: Places, cached_bytes: int = _CACHED_BYTES):
         self._places, self._cached_bytes, self._bytes = places, cached_bytes, 0
@@ -112,8 +110,8 @@ class Segments:
         """How many were read from the disk."""
 
     def of(self, bucket: Bucket, file: int, segment: int, only: int | None = None) -> _Decoded:
-        """A segment of the bucket, *only* of one place where that is known; :class:`BucketLost` where it cannot be read
-        any more."""
+        """A segment of the bucket; *only* is its place, if it has just one. :class:`BucketLost` if it cannot be
+        read."""
         path = bucket.folder / bucket.names[file]
         with self._lock:
             found = self._decoded.get((path, segment))
@@ -141,7 +139,7 @@ class Segments:
 
 
 class Buckets:
-    """Some buckets, asked as one. *since* says from which bucket on they count for a place."""
+    """Several buckets as one; *since* maps a place to the first bucket that counts for it."""
 
     def __init__(self, segments: Segments, buckets: Sequence[Bucket], since: dict[int, int]):
         self.buckets, self.since = list(buckets), since
@@ -156,7 +154,7 @@ class Buckets:
                     yield bucket, known
 
     def next_due(self, place: int, after: int) -> int | None:
-        """The earliest deliver time behind *after*; None for none."""
+        """The earliest deliver time after *after*; None for none."""
         found = []
         for bucket, known in self._with(place):
             if bucket.lasts[known.at] > after:
@@ -183,7 +181,8 @@ class Buckets:
         )
 
     def count(self, place: int, after: int, until: int | None) -> int:
-        """How many those are, of all behind *after* without *until*: of whole segments their statistics say it."""
+        """How many entries have *after* < deliver time <= *until* (None: no limit); whole segments are counted by
+        statistics."""
         counted, latest = 0, MAX_LONG if until is None else until
         for bucket, known in self._with(place):
             first, end = _touched(known.segments, after, latest)
@@ -195,8 +194,10 @@ class Buckets:
         return counted
 
     def parts(self, place: int, after: int, until: int, most: int) -> Iterator[tuple[int, Due]]:
-        """The same as :meth:`due`, in parts of about *most* entries of a bucket, more where many are due at one
-        instant, each with the instant up to which it goes."""
+        """The entries of :meth:`due` in parts, each with the instant where it ends.
+
+        A part has about *most* entries of a bucket, more if many are due at one instant.
+        """
         while after < until:
             ends = [until]
             for _, known in self._with(place):
@@ -214,6 +215,6 @@ class Buckets:
 
 
 def _touched(found: Statistics, after: int, until: int) -> tuple[int, int]:
-    """Which segments may hold entries of an interval: from .. to, exclusive. They lie one behind the other in time."""
+    """Indexes from and to (exclusive) of segments that may hold entries of an interval; segments ascend in time."""
     first = int(np.searchsorted(found.lasts, after, "right"))
     return first, max(first, int(np.searchsorted(found.firsts, until, "right")))

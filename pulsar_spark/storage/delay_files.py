@@ -1,7 +1,7 @@
-"""Names of the delay index's files, which say what is in them, so that who reads one finds out that a byte has changed.
+"""Names of the delay index's files, which contain a digest, so that a reader detects a changed byte.
 
-Pages of Parquet have a checksum each; what says where they are, and what they mean, has none. So the name of a file
-with entries ends with a digest of its footer, that of a file with notes with a digest of all its bytes.
+Parquet pages have checksums, but its footer has none. So the name of a file with entries ends with a digest of its
+footer, and that of a file with notes with a digest of all its bytes.
 """
 
 import hashlib
@@ -33,9 +33,12 @@ def write_named(
     *,
     by_footer: bool = False,
 ) -> tuple[str, Written]:
-    """Have a file of *folder* written as a draft, in a store in memory, and name it for its bytes, or for those of its
-    footer; its name, and what *write* said. *note* is told of both names before there is a file of that name, for who
-    takes away what failed."""
+    """Write a file of *folder* and name it after its bytes, or those of its footer; its name, and what *write*
+    returned.
+
+    *write* gets a draft's path, or in a store a sink in memory. *note* gets each name before that file exists, so that
+    the caller can remove it after a failure.
+    """
     store = store_of(folder)
     if not store.is_local:
         sink = pa.BufferOutputStream()
@@ -55,13 +58,13 @@ def write_named(
 
 
 def check_name(path: AnyPath, content: bytes) -> None:
-    """OSError, as Arrow raises it for damaged bytes, where the file has not the *content* that its name says."""
+    """OSError, as Arrow raises for damaged bytes, if the *content* does not match the digest in the file's name."""
     if not path.name.endswith(f"-c{_digest(content)}.zstd.parquet"):
         raise OSError(f"the content of {str(path)!r} has changed since it was written")
 
 
 def footer_of(path: AnyPath) -> bytes:
-    """The footer of a Parquet file, or all bytes of one that is shorter than it says."""
+    """The footer of a Parquet file, or all bytes if the file is shorter than it says."""
     store = store_of(path)
     size = store.size(path)
     tail = store.last_bytes(path, min(_TAIL, size)) if size else b""

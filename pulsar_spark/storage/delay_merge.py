@@ -1,4 +1,4 @@
-"""Writing buckets: entries in order, cut into files, and several buckets made one without holding them in memory."""
+"""Write buckets, and merge several into one without holding them in memory."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -25,7 +25,7 @@ from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
 
 def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places) -> NewBucket:
-    """Write a bucket with *segments*, whose entries are in order; no commit names it yet."""
+    """Write a bucket from *segments*, whose entries are in order; no commit names it yet."""
     number, folder = table.new_folder()
     names, found, rest, written = [], [], iter(segments), []
     with removing(folder, written):
@@ -49,7 +49,7 @@ def _chained(first: Entries, others: Iterable[Entries]) -> Iterator[Entries]:
 
 
 def segments_of(entries: Entries) -> Iterator[Entries]:
-    """*entries*, which are in order, cut into segments."""
+    """The ordered *entries*, cut into segments."""
     for first in range(0, len(entries), SEGMENT_ENTRIES):
         yield entries.part(slice(first, first + SEGMENT_ENTRIES))
 
@@ -63,14 +63,17 @@ def write_entries(table: DelayTable, entries: Entries, places: Places) -> NewBuc
 def merge_buckets(
     table: DelayTable, buckets: Sequence[Bucket], places: Places, needed: Callable[[Bucket, Entries], np.ndarray]
 ) -> NewBucket:
-    """Write one bucket with the entries of *buckets* that *needed* says True of. What is in memory of each is a
-    segment; :class:`BucketLost` where one cannot be read."""
+    """Write one bucket with the entries of *buckets* for which *needed* is True; :class:`BucketLost` if one cannot be
+    read.
+
+    Memory holds one segment of each file.
+    """
     streams = [_Stream(bucket, file, places, needed) for bucket in buckets for file in range(len(bucket.names))]
     return write_bucket(table, _recut(_merged(streams, places)), places)
 
 
 class _Stream:
-    """The entries of a file of a bucket, in order, a segment at a time."""
+    """The entries of a bucket's file, in order, one segment at a time."""
 
     def __init__(self, bucket: Bucket, file: int, places: Places, needed: Callable[[Bucket, Entries], np.ndarray]):
         self._bucket, self._path = bucket, bucket.folder / bucket.names[file]
@@ -89,7 +92,7 @@ class _Stream:
         return self._segment < self._file.segments
 
     def fill(self) -> None:
-        """Hold the next segment, where nothing is held any more."""
+        """Hold the next segment if nothing is held any more."""
         while self.has_more and not (self.held is not None and len(self.held)):
             try:
                 entries = self._file.read(self._segment, self._places)
@@ -101,8 +104,11 @@ class _Stream:
 
 
 def _merged(streams: list[_Stream], places: Places) -> Iterator[Entries]:
-    """The entries of all streams, in order, in blocks. A stream is opened when what is held reaches the first time in
-    it; what lies behind the last entry held of a stream that has more may be followed by what it did not read yet."""
+    """The entries of all streams, in order, in blocks.
+
+    A stream is opened when the entries in memory reach its first time. A block ends at the last entry in memory of a
+    stream that has more, because unread entries may follow that one.
+    """
     waiting = sorted(streams, key=lambda stream: stream.first_time, reverse=True)
     ranks, opened = places.ranks(), []
     while waiting or opened:
@@ -131,7 +137,7 @@ def _key(entries: Entries, at: int, ranks: np.ndarray) -> tuple[int, int, int]:
 
 
 def _behind(entries: Entries, bound: tuple[int, int, int], ranks: np.ndarray) -> int:
-    """How many of *entries* do not lie behind *bound*."""
+    """How many of *entries* are not after *bound*."""
     time, rank, position = bound
     first, last = (int(np.searchsorted(entries.due.times, time, side)) for side in ("left", "right"))
     here = ranks[entries.places[first:last]]
@@ -140,7 +146,7 @@ def _behind(entries: Entries, bound: tuple[int, int, int], ranks: np.ndarray) ->
 
 
 def _recut(blocks: Iterable[Entries]) -> Iterator[Entries]:
-    """The entries of *blocks*, in the same order, in segments."""
+    """The entries of *blocks*, in their order, in segments."""
     kept, size = [], 0
     for block in blocks:
         kept.append(block)

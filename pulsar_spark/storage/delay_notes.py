@@ -1,5 +1,4 @@
-"""What the table of the delay index says beside its entries: what is in the segments of a bucket, and which positions
-of topic partitions are indexed. As it is held in memory, and as rows."""
+"""Notes in the delay index's table beside its entries: what each segment holds, and which positions are indexed."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -17,14 +16,13 @@ NO_BUCKET = -1
 
 
 class Indexed(NamedTuple):
-    """What is said of a topic partition: the positions whose delayed entries are in buckets, those from number
-    ``since`` on."""
+    """What is indexed of a topic partition: *positions*, in the buckets from number ``since`` on."""
 
     since: int
     positions: Positions
 
     def holds(self, first: int, last: int) -> bool:
-        """Are all positions *first*..*last* indexed?"""
+        """Whether all positions *first*..*last* are indexed."""
         return next(self.positions.gaps(first, last), None) is None
 
 
@@ -32,7 +30,7 @@ NOT_INDEXED = Indexed(0, Positions())
 
 
 class NewBucket(NamedTuple):
-    """A bucket that is written and that no commit names yet."""
+    """A bucket that is written, but named by no commit yet."""
 
     number: int
     folder: AnyPath
@@ -41,7 +39,7 @@ class NewBucket(NamedTuple):
 
 
 def schema_of(kind: str) -> pa.Schema:
-    """The columns that rows of a kind have."""
+    """The columns of rows of a kind."""
     names = {
         SEGMENT: ("topic_id", "partition", "due_time", "last_due_time", "entries", "path", "segment"),
         INDEXED: ("topic_id", "partition", "position", "last_position", "since_bucket"),
@@ -50,7 +48,7 @@ def schema_of(kind: str) -> pa.Schema:
 
 
 def segment_rows(new: NewBucket, places: Places) -> pa.Table:
-    """What is in the segments of a bucket."""
+    """The rows of a bucket's segment statistics."""
     found = new.statistics
     here = [places.known[number] for number in found.places.tolist()]
     return pa.Table.from_arrays(
@@ -68,7 +66,7 @@ def segment_rows(new: NewBucket, places: Places) -> pa.Table:
 
 
 def statistics_from(rows: pa.Table, files: Mapping[str, int], places: Places) -> Statistics:
-    """The same back; *files* are those of the bucket, numbered."""
+    """The statistics in *rows* of :func:`segment_rows`; *files* numbers the bucket's files."""
     of = [places.number(*of) for of in zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist())]
     firsts, lasts = (rows[name].cast(pa.int64()).to_numpy() for name in ("due_time", "last_due_time"))
     numbers = np.array([files[name] for name in rows["path"].to_pylist()], np.int32)
@@ -78,7 +76,7 @@ def statistics_from(rows: pa.Table, files: Mapping[str, int], places: Places) ->
 
 
 def indexed_rows(indexed: Mapping[int, Indexed], buckets: Iterable[int], places: Places) -> pa.Table:
-    """What is indexed, by the number of the place, and the numbers of the buckets that there are."""
+    """Rows of what is indexed, by the number of the place, and of the numbers of all buckets."""
     rows = [
         (*places.known[number], first, last, said.since)
         for number, said in indexed.items()
@@ -91,7 +89,7 @@ def indexed_rows(indexed: Mapping[int, Indexed], buckets: Iterable[int], places:
 
 
 def indexed_from(rows: pa.Table, places: Places) -> tuple[dict[int, Indexed], set[int]]:
-    """The same back."""
+    """What is indexed and the numbers of buckets, from the rows of :func:`indexed_rows`."""
     indexed: dict[int, Indexed] = {}
     buckets = set()
     for topic_id, partition, first, last, number in zip(*(column.to_pylist() for column in rows.columns)):

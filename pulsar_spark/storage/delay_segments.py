@@ -1,11 +1,8 @@
-"""Segments of the delay index: row groups of its files, written and read.
+"""Write and read segments of the delay index: row groups of its files.
 
-A file holds entries in order of (deliver time, topic, partition, position), :data:`SEGMENT_ENTRIES` a segment. What is
-known of a segment without reading it is a row of :class:`Statistics` for each topic partition in it.
-
-Deliver times and positions are written as differences (DELTA_BINARY_PACKED) and compressed (zstd); a column that says
-the same throughout costs next to nothing, so entries without keys take no byte for their hash. Times are whole
-milliseconds (protocol.delays.whole_ms) and written as such.
+Entries are in order of (deliver time, topic, partition, position), :data:`SEGMENT_ENTRIES` in a segment.
+:class:`Statistics` describes each topic partition in a segment. Times are whole milliseconds
+(protocol.delays.whole_ms). Constant columns cost almost nothing, such as the hashes of entries without keys.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +32,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Numbers for topic partitions, given as they are met."""
+    """Numbers for topic partitions, in the order of their first use."""
 
     def __init__(self):
         self.known: list[Place] = []
@@ -52,18 +49,18 @@ class Places:
         return found
 
     def find(self, topic_id: str, partition: int) -> int | None:
-        """The same for one that was met before; None for another."""
+        """The number of a known topic partition; None for another."""
         return self._numbers.get(Place(topic_id, partition))
 
     def ranks(self) -> np.ndarray:
-        """Of each number the rank of its topic partition, by which files are in order."""
+        """The rank of each number's topic partition in the order of files."""
         ranks = np.empty(len(self.known), np.int32)
         ranks[sorted(range(len(self.known)), key=self.known.__getitem__)] = np.arange(len(self.known))
         return ranks
 
 
 class Entries(NamedTuple):
-    """Entries of several topic partitions, ``places`` their numbers (int32)."""
+    """Entries of several topic partitions; ``places`` holds the numbers of these (int32)."""
 
     due: Due
     places: np.ndarray
@@ -79,7 +76,7 @@ NO_ENTRIES = Entries(NONE_DUE, np.empty(0, np.int32))
 
 
 def together(parts: Iterable[Entries], ranks: np.ndarray) -> Entries:
-    """Entries of *parts*, in order of (deliver time, topic partition by its rank, position)."""
+    """The entries of *parts*, in order of (deliver time, rank of the topic partition, position)."""
     parts = [NO_ENTRIES, *parts]
     due = Due(*(np.concatenate(columns) for columns in zip(*(part.due for part in parts))))
     found = Entries(due, np.concatenate([part.places for part in parts]))
@@ -87,8 +84,8 @@ def together(parts: Iterable[Entries], ranks: np.ndarray) -> Entries:
 
 
 class Statistics(NamedTuple):
-    """Of each topic partition in each segment of a bucket, in arrays: its number, file (by its place among the
-    bucket's) and segment, the first and the last deliver time (microseconds) and the number of its entries there."""
+    """Arrays that describe each topic partition in each segment of a bucket: its number, the file's number in the
+    bucket, the segment, the first and last deliver time (microseconds) and the number of entries."""
 
     places: np.ndarray
     files: np.ndarray
@@ -112,7 +109,7 @@ class Statistics(NamedTuple):
 
 
 def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
-    """Those of one segment with *entries*, which are in order."""
+    """The statistics of one segment with the ordered *entries*."""
     order = np.argsort(entries.places, kind="stable")
     places, times = entries.places[order], entries.due.times[order]
     starts = np.flatnonzero(np.diff(places, prepend=-1))
@@ -124,7 +121,7 @@ def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
 def write_segments(
     path: AnyPath | pa.NativeFile, segments: Iterable[Entries], places: Sequence[Place], *, file: int
 ) -> Statistics:
-    """Write *segments*, whose entries are in order, to a new file, or a sink; *file* is its number in the bucket."""
+    """Write *segments*, whose entries are in order, to a new file or sink; *file* is its number in the bucket."""
     found = []
     schema = pa.schema(
         [
@@ -172,7 +169,7 @@ def _table_of(entries: Entries, places: Sequence[Place], schema: pa.Schema) -> p
 
 
 class SegmentFile:
-    """A file of a bucket, open for reading; an OSError, or one of Arrow's, where it cannot be read."""
+    """An open file of a bucket; an OSError, or one of Arrow's, if it cannot be read."""
 
     def __init__(self, path: AnyPath):
         check_name(path, footer_of(path))
@@ -180,7 +177,7 @@ class SegmentFile:
         self.segments = self._file.num_row_groups
 
     def read(self, segment: int, places: Places, only: int | None = None) -> Entries:
-        """The entries of a segment, in order; *only* is the place that all of them are known to be of."""
+        """The entries of a segment, in order; *only* is their place, if it is known to be one."""
         columns = ["due_time", "position", "sticky_key_hash"] + (["topic_id", "partition"] if only is None else [])
         rows = self._file.read_row_group(segment, columns=columns)
         times = rows["due_time"].cast(pa.int64()).to_numpy() * _MS
@@ -189,7 +186,7 @@ class SegmentFile:
         return Entries(due, np.full(len(due), only, np.int32) if only is not None else _places_of(rows, places))
 
     def bounds(self) -> Iterator[tuple[int, int, int, int]]:
-        """(segment, first deliver time, last, entries) of each segment, as the file's footer says."""
+        """(segment, first deliver time, last, entries) of each segment, from the file's footer."""
         metadata = self._file.metadata
         paths = footer_columns(metadata)
         for segment in range(self.segments):

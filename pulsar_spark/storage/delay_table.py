@@ -1,13 +1,11 @@
-"""The table ``delay_index`` of a bundle: what its log says of buckets, and commits to it.
+"""The table ``delay_index`` of a bundle: load its buckets, and commit changes.
 
-Partitioned by ``bucket`` and ``kind``. A bucket is the files below ``bucket=N/kind=entry``; beside them one file says
-what is in their segments, so that who opens the index reads none of them. One more file for the whole table says which
-positions of each topic partition are indexed, and from which bucket on buckets count for it: each commit replaces it.
-So one commit takes buckets in, lets others go, and says what is indexed from then on.
+It is partitioned by ``bucket`` and ``kind``. A bucket has files with entries and one file with its segments'
+statistics. One more file says which positions are indexed, and each commit replaces it. So one commit adds and removes
+buckets and says what is indexed.
 
-A bucket's number is that of the version behind which it was written, so it is higher than all before it. What a crash
-leaves are files that no commit names. A commit is made directly behind the one that is known, or not at all
-(:class:`BrokerFenced`): whoever took the bundle over goes on from what is there.
+A bucket's number is the version after which it was written, plus one. A commit directly follows the known version or
+raises :class:`BrokerFenced`: another broker took over.
 """
 
 import os
@@ -58,7 +56,7 @@ _PATH = re.compile(rf"bucket=-?\d+/kind=({ENTRY}|{SEGMENT}|{INDEXED})/[^/]+")
 
 
 class LostBucket(NamedTuple):
-    """A bucket of which a file is gone, the places it has entries of, None where nobody can tell, and why."""
+    """A bucket with a missing or damaged file, the places that it has entries of (None: unknown), and the cause."""
 
     number: int
     places: set[int] | None
@@ -66,7 +64,7 @@ class LostBucket(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What the table says: its buckets, what is indexed by the number of the place, and what is lost."""
+    """The content of the table: buckets, what is indexed by the number of the place, and what is lost."""
 
     buckets: list[Bucket]
     indexed: dict[int, Indexed]
@@ -74,7 +72,7 @@ class Loaded(NamedTuple):
 
 
 class DelayTable:
-    """The table of one bundle, which need not be there."""
+    """The table of one bundle, which may not exist."""
 
     def __init__(self, layout: Layout):
         self.path = layout.broker_table(DELAY_INDEX.name)
@@ -85,14 +83,14 @@ class DelayTable:
 
     @property
     def is_there(self) -> bool:
-        """Has it a log?"""
+        """Whether it has a log."""
         return self._log.latest() >= 0
 
     def folder(self, bucket: int, kind: str = ENTRY) -> AnyPath:
         return self.path / f"bucket={bucket}" / f"kind={kind}"
 
     def new_folder(self) -> tuple[int, AnyPath]:
-        """The number of the next bucket, and the folder for its files."""
+        """The number of the next bucket, and the folder for its files; creates the table if necessary."""
         if self.version < 0:
             create_table(self.path, DELAY_INDEX, partition_by=("bucket", "kind"))
             self.version = max(0, self._log.latest())
@@ -103,28 +101,28 @@ class DelayTable:
         return number, folder
 
     def remove(self) -> None:
-        """Remove the table, at once: nobody meets half of it."""
+        """Remove the table in one step."""
         with suppress(FileNotFoundError):
             drop_table(self.path)
         self._live, self.version = {}, -1
 
     def remove_staged(self) -> None:
-        """Remove what a crash left of a bucket that Spark was writing."""
+        """Remove files of a bucket that Spark was writing at a crash."""
         remove_staged(self.path)
 
     def unnamed(self) -> list[AnyPath]:
-        """Files in the table's folders that are not the table's: what left it, and what a crash left."""
+        """Files in the table's folders that are no longer, or never were, part of it."""
         live = {self._relative(*key, name) for key, files in self._live.items() for name in files}
         there = store_of(self.path).below(self.path, without="_")
         return [self.path / name for name in there if name.endswith(".parquet") and name not in live]
 
     def paths_of(self, numbers: Iterable[int]) -> list[AnyPath]:
-        """The files of buckets."""
+        """The files of these buckets."""
         keys = [(number, kind) for number in numbers for kind in (ENTRY, SEGMENT)]
         return [self.folder(*key) / name for key in keys for name in self._live.get(key, {})]
 
     def load(self, places: Places) -> Loaded:
-        """What the table says now; nothing where there is none."""
+        """Load the table's current content; empty if there is none."""
         self.version, self._live = self._log.latest(), {}
         if self.version < 0:
             return Loaded([], {}, [])
@@ -154,7 +152,7 @@ class DelayTable:
         self._live.setdefault((int(values["bucket"]), values["kind"]), {})[name] = size
 
     def _indexed(self, places: Places) -> tuple[dict[int, Indexed], set[int], list[LostBucket]]:
-        """What is indexed, the numbers of the buckets that it is in, and what is lost."""
+        """What is indexed, the numbers of all buckets, and what is lost."""
         files = list(self._live.get((NO_BUCKET, INDEXED), {}))
         if not self.version:
             return {}, set(), []
@@ -191,9 +189,11 @@ class DelayTable:
     def commit(
         self, new: NewBucket | None, gone: Iterable[int], indexed: dict[int, Indexed], places: Places
     ) -> Bucket | None:
-        """Take in *new*, let those with the numbers *gone* go and say what is *indexed*, in one step; the new bucket,
-        None without one that has entries. :class:`BrokerFenced` where somebody else has changed the table since it was
-        loaded."""
+        """Add *new*, remove the buckets numbered *gone* and set what is *indexed*, in one commit.
+
+        Returns the new bucket, None if there is none or it is empty. :class:`BrokerFenced` if another writer changed
+        the table since it was loaded.
+        """
         is_empty = new is None or not new.files
         there = {number for number, _ in self._live} - {NO_BUCKET, *gone} | (set() if is_empty else {new.number})
         files = [] if is_empty else [self._relative(new.number, ENTRY, name) for name in new.files]
@@ -222,7 +222,7 @@ class DelayTable:
         return Bucket(new.number, new.folder, {name: sizes[name] for name in new.files}, new.statistics)
 
     def _sync(self, files: list[str]) -> None:
-        """The files, and the folders that name them, on the disk where the root wants that."""
+        """Sync the files and their folders if the root demands it."""
         if is_durable(self.path):
             for path in files:
                 sync_file(self.path / path)
@@ -231,7 +231,8 @@ class DelayTable:
                 sync_folder(folder)
 
     def _versions(self) -> Iterator[int]:
-        """The next version; one behind commits of others only if these changed nothing, as that of a vacuum does."""
+        """The next version; a later one only if other writers' commits before it changed no data, such as a
+        vacuum's."""
         version = self.version + 1
         while True:
             is_taken_long_ago = self._log.is_shortened(version - 1)
@@ -245,7 +246,7 @@ class DelayTable:
             version += 1
 
     def _write(self, bucket: int, kind: str, rows: pa.Table, written: list[dict]) -> str:
-        """Write a file of notes, and note it as *written*; its path."""
+        """Write a file of notes, and add it to *written*; its path."""
         folder = self.folder(bucket, kind)
         check_there(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -268,7 +269,8 @@ def _has_size(path: AnyPath, size: int) -> bool:
 
 
 def remove_index(layout: Layout) -> None:
-    """Remove the delay index, which the next broker makes anew; :class:`NotAllowedError` while one serves the root."""
+    """Remove the delay index, which the next broker rebuilds; :class:`NotAllowedError` while a broker serves the
+    bundle."""
     lease = BundleLease(layout, f"repair-{os.getpid()}")
     if lease.sure_holder() is not None or not lease.take():
         raise NotAllowedError(f"a broker began to serve {str(layout.root)!r} meanwhile: try again")

@@ -1,5 +1,4 @@
-"""Deliver times read from their topic (semantics 5.1), and delayed entries in arrays: what the delay index is made
-of."""
+"""Delayed entries in arrays, and their deliver times as read from the topic (semantics 5.1)."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -18,8 +17,8 @@ from pulsar_spark.storage.store import AnyPath
 
 
 class Due(NamedTuple):
-    """Delayed entries of a topic partition in order of (deliver time, position): their positions (int64), deliver times
-    in microseconds (int64) and sticky-key hashes (int32)."""
+    """Delayed entries of a topic partition in order of (deliver time, position), as positions (int64), deliver times in
+    microseconds (int64) and sticky-key hashes (int32)."""
 
     positions: np.ndarray
     times: np.ndarray
@@ -29,22 +28,22 @@ class Due(NamedTuple):
         return len(self.positions)
 
     def part(self, places: slice | np.ndarray) -> "Due":
-        """Those at these places."""
+        """The entries at these indexes."""
         return Due(*(column[places] for column in self))
 
     def between(self, after: int, until: int | None) -> "Due":
-        """Those with *after* < deliver time <= *until*; all behind *after* without it."""
+        """The entries with *after* < deliver time <= *until* (None: no limit)."""
         return self.part(slice(*places_between(self.times, after, until)))
 
 
 NO_TIME = np.iinfo(np.int64).min
-"""In the place of a deliver time, where there is none: earlier than any."""
+"""The deliver time of entries without one: earlier than any."""
 
 NONE_DUE = Due(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 class CheckpointEntries:
-    """The entries of checkpoints, as *read* gives them; those of the last *most* are kept, at 20 bytes an entry."""
+    """The entries of checkpoints, as *read* gives them; those of the last *most* checkpoints are kept."""
 
     def __init__(self, read: Callable[[Checkpoint], Due], most: int):
         self._read, self._most = read, most
@@ -69,13 +68,13 @@ class CheckpointEntries:
 
 
 def places_between(times: np.ndarray, after: int, until: int | None) -> tuple[int, int]:
-    """Where in *times*, which ascend, those behind *after* up to *until* begin, and end."""
+    """Indexes in the ascending *times* where those after *after* and up to *until* begin and end."""
     first = int(np.searchsorted(times, after, "right"))
     return first, len(times) if until is None else max(first, int(np.searchsorted(times, until, "right")))
 
 
 def in_order(parts: Iterable[Due]) -> Due:
-    """Entries of *parts*, in one order."""
+    """The entries of *parts*, in order."""
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
         found = parts[0] if parts else NONE_DUE
@@ -86,18 +85,17 @@ def in_order(parts: Iterable[Due]) -> Due:
 
 
 def has_delayed(run: Run) -> bool:
-    """May any entry of the run be in the index?"""
+    """Whether any entry of the run may be in the index."""
     return run.has_delayed and run.delayed_after is not None
 
 
 def deliver_times(table: AnyPath, runs: Iterable[Run]) -> np.ndarray:
-    """The deliver time of each entry of *runs*, in their order, as its producer gave it, in microseconds
-    (protocol.delays.whole_ms), :data:`NO_TIME` without one. An entry's first message decides. Files that have none are
-    not read.
+    """The deliver time of each entry of *runs*, in order, in microseconds (whole milliseconds); :data:`NO_TIME` without
+    one.
 
-    What waits is decided once, and counted by everybody who reads it, at whatever time: so an entry that is deleted
-    meanwhile waits all the same, and comes due with nothing in it. Only what is lost, or was deleted and vacuumed,
-    waits for nothing."""
+    An entry's first message decides. Files without deliver times are not read. Entries deleted since count too, as long
+    as VACUUM keeps their file, because every reader must count alike.
+    """
     runs = list(runs)
     is_delayed = np.repeat(np.array([run.has_delayed for run in runs], bool), [run.entries for run in runs])
     rows = read_slice(table, [run for run in runs if run.has_delayed], ["deliver_at_time"], as_published=True)
@@ -108,9 +106,10 @@ def deliver_times(table: AnyPath, runs: Iterable[Run]) -> np.ndarray:
 
 
 def read_delayed(table: AnyPath, runs: Iterable[Run], chunks: ChunkGroups) -> Due:
-    """The delayed entries of *runs* of a topic partition in *table*, which ascend: the deliver times and hashes of all
-    are read together. Every chunk of a message says its deliver time: the one that completes it counts. *chunks* are
-    those of the topic partition."""
+    """The delayed entries of the ascending *runs* of a topic partition in *table*.
+
+    *chunks* are the topic partition's groups: of a chunked message only the chunk that completes it counts.
+    """
     runs = [run for run in runs if has_delayed(run)]
     if not runs:
         return NONE_DUE
@@ -126,7 +125,7 @@ def read_delayed(table: AnyPath, runs: Iterable[Run], chunks: ChunkGroups) -> Du
 
 
 def are_parts(chunks: ChunkGroups, positions: np.ndarray, may_be: np.ndarray) -> np.ndarray:
-    """Which of *positions*, which ascend, are parts of chunked messages, of those that *may be* any."""
+    """Which of the ascending *positions* are chunks that complete no message; only where they *may be* chunks."""
     found = np.zeros(len(positions), bool)
     found[may_be] = chunks.are_parts(positions[may_be])
     return found
