@@ -1,12 +1,8 @@
-"""Hashes of the sticky keys of entries: what decides whose an entry is on Key_Shared.
+"""Hashes of entries' sticky keys, which decide the owner on Key_Shared.
 
-Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). The entry's hash is that of its first message's key, for a
-batch too (2.22). A producer that computed it stored it with every message of the entry; where nobody did, in files of
-layout 1 or of a foreign writer, it is computed here. An entry that is deleted or lost has no key to tell: whoever is
-sent it finds out.
-
-Measured on 10^6 entries in one file: 40 ms where the hash is stored, 6 ms where its row groups are still decoded; 0.2 s
-to compute it from their keys.
+Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). An entry has the hash of its first message's key, also for a
+batch (2.22). Producers store it; for files of layout 1 or of foreign writers it is computed here. A deleted or lost
+entry has no key.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,8 +27,9 @@ from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 
 def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
-    """The 31-bit hash of each entry of *runs*, in their order: int32, that of ``NONE_KEY`` for an entry that has no
-    key, is deleted or lost. A run of a file that is known to hold no keys is not read."""
+    """The 31-bit hash of each entry of *runs*, in order, as int32; that of ``NONE_KEY`` for an entry without key,
+    deleted or lost. Files known to have no keys are not read.
+    """
     runs = list(runs)
     entries = np.array([run.entries for run in runs], np.int64)
     has_keys = np.repeat(np.array([run.has_keys for run in runs], bool), entries)
@@ -43,9 +40,10 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
 
 
 def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
-    """The columns of keys from which hashes are to be computed of *runs*: those that have a value in any of the files,
-    as footers say, all where a file is no longer as it was published; None where the hash is stored with every
-    row."""
+    """The key columns from which hashes of *runs* must be computed; None if all are stored.
+
+    These are columns with values in any file, by its footer; all columns if a file is no longer as published.
+    """
     by_path = {run.path: run for run in runs}
     files = [
         _key_columns(f"{table}/{path}") if is_in_table(table, run) else KEY_COLUMNS for path, run in by_path.items()
@@ -55,8 +53,9 @@ def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
 
 
 def is_by_hash(table, run: Run) -> bool:
-    """Do the rows of the file of *run* lie in order of the hash that is stored with them, as far as its footer can
-    tell? Row groups that follow each other have greater hashes each then."""
+    """Are the file's rows in order of stored hash, as far as its footer shows? Each next row group then has greater
+    hashes.
+    """
     return _is_by_hash(f"{table}/{run.path}")
 
 
@@ -82,17 +81,16 @@ def _is_by_hash(path: str) -> bool:
 def sent_by_lane(
     index: LedgerIndex, table, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
 ) -> np.ndarray:
-    """The positions, ascending, that a range of a *lane* sent, which counts so many *entries*: of a *place* (topic id
-    and partition) those of a *span* (first, last) that have the lane's hashes; of what is gone all that may have been
-    among them (protocol.lanes.sent_entries)."""
+    """The positions, ascending, that a lane's range of *entries* entries sent: those of *span* (first, last) in *place*
+    (topic id, partition) with the lane's hashes. Missing entries are attributed by protocol.lanes.sent_entries.
+    """
     runs = list(index.runs(*place, *span))
     is_of_lane = lane.holds(read_hashes(table, runs))
     return span[0] + np.flatnonzero(sent_entries(is_of_lane, entries, lambda: are_missing(table, runs)))
 
 
 def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The hash of each entry of *spans* (first, last; in order, none overlaps the next) of a topic partition: what lies
-    near each other is read in one stretch."""
+    """The hash of each entry of the ordered, disjoint *spans* (first, last); near spans are read together."""
     firsts, lasts = as_array(spans)
     hashes = [np.empty(0, np.int32)]
     for start, end in clusters(firsts, lasts):
@@ -122,8 +120,7 @@ def _hashes_of(table, runs: Sequence[Run]) -> np.ndarray:
 
 
 def hashes_in(rows: pa.Table) -> np.ndarray:
-    """The hash of each of *rows*, of entries of one message each, by the columns of keys that they have: stored, or
-    computed where it is not."""
+    """The hash of each of *rows*, all single messages, by their key columns: stored or computed."""
     stored = rows[HASH] if HASH in rows.column_names else pa.nulls(rows.num_rows, pa.int32())
     hashes = stored.fill_null(NO_KEY_HASH).to_numpy(zero_copy_only=False) & np.int32(MAX_HASH)
     if stored.null_count:
@@ -138,7 +135,7 @@ def hashes_in(rows: pa.Table) -> np.ndarray:
 
 
 def _computed(keys: pa.Table) -> np.ndarray:
-    """The hash of each row's sticky key. Keys are taken as the bytes they are: a foreign writer's may be no UTF-8."""
+    """The hash of each row's sticky key, taken as bytes: foreign keys may be no UTF-8."""
     return np.concatenate([_of_batch(*batch.select(KEY_COLUMNS).columns) for batch in keys.to_batches()])
 
 

@@ -1,11 +1,8 @@
-"""The lease of a bundle: who serves it, as a file renewed every few seconds (see lease_file).
+"""The lease of a bundle: which broker serves it, as a file renewed every few seconds (see lease_file).
 
-The lease only says who is alive; what keeps two brokers apart is the fenced commit of a round. So a file is enough, and
-an idle broker writes no table.
-
-Who wants the bundle of a broker that serves it says so in the file, which that broker reads whenever it renews its
-lease. One that hands bundles over leaves the wish there, ends its round, and lets its lease be the other's, so that no
-third one is quicker; one that does not renews it without the wish, by which who asked knows.
+It only shows which broker is alive; the fenced commit of a round keeps brokers apart. A broker that wants the bundle
+writes so into the file, which the holder reads at renewal. A holder that hands over ends its round and passes the lease
+on, so no third broker gets it; one that does not, renews without the wish.
 """
 
 import os
@@ -22,8 +19,9 @@ _LOOK_SECONDS = 0.5
 
 
 class Holder(NamedTuple):
-    """Who holds a lease, on which machine and process, until when (Unix time; of no matter in an object store). A
-    broker's sign that it is there is a lease, too, which it holds on itself."""
+    """The holder of a lease, or a broker's sign that it is present; ``until`` is Unix time, unused in an object
+    store.
+    """
 
     broker_id: str
     host: str
@@ -45,12 +43,11 @@ class BundleLease:
         self._file = LeaseFile(self.path, Holder, lambda: LEASE_SECONDS)
 
     def holder(self) -> Holder | None:
-        """Who holds the lease now; None when nobody alive does."""
+        """The live holder, or None."""
         return self._held(self._file.read())
 
     def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
-        """The same for who has not looked before: in an object store, where a lease that nobody renews is told by
-        looking, after that."""
+        """The live holder for a first look: in an object store this waits to see whether the lease is renewed."""
         holder = first = self.holder()
         while holder is not None and holder == first and not self._file.is_told_at_once:
             pause(_LOOK_SECONDS)
@@ -58,8 +55,9 @@ class BundleLease:
         return holder
 
     def take(self, *, hands_over: bool = False) -> bool:
-        """Take or renew the lease; False when another broker holds it. That it is wanted stays in it if this broker
-        *hands_over*."""
+        """Take or renew the lease; False if another broker holds it. If this broker *hands_over*, another's wish stays
+        in it.
+        """
 
         def taken(said: Holder | None) -> dict | None:
             self.is_wanted = False
@@ -72,7 +70,7 @@ class BundleLease:
         return self._file.change(taken)
 
     def let_go(self) -> None:
-        """End the lease, if it is this broker's; then it is of who wanted it."""
+        """End this broker's lease, or pass it to the broker that wants it."""
 
         def ended(said: Holder | None) -> dict | None:
             if not self._held(said) or self._is_others(said):
@@ -82,7 +80,9 @@ class BundleLease:
         self._file.change(ended)
 
     def ask(self) -> bool:
-        """Ask the broker that has the lease for it; False where none has it, or another has asked."""
+        """Write into the holder's lease that this broker wants it; False if there is no holder, or another asked
+        first.
+        """
         me = {"broker_id": self.broker_id, "host": socket.gethostname(), "pid": os.getpid()}
 
         def asked(said: Holder | None) -> dict | None:
@@ -93,7 +93,7 @@ class BundleLease:
         return self._file.change(asked)
 
     def withdraw(self) -> None:
-        """Want it no more."""
+        """Withdraw that wish."""
 
         def withdrawn(said: Holder | None) -> dict | None:
             if not self._is_others(said) or not self.is_asked(said):
@@ -103,7 +103,7 @@ class BundleLease:
         self._file.change(withdrawn)
 
     def is_asked(self, holder: Holder) -> bool:
-        """Does the lease say still that this broker wants it?"""
+        """Does the lease still have this broker's wish?"""
         return holder.wanted is not None and holder.wanted.get("broker_id") == self.broker_id
 
     def _held(self, said: Holder | None) -> Holder | None:

@@ -1,13 +1,11 @@
-"""A file that says who holds something, on which machine and in which process, and until when (Unix time).
+"""A file with the holder of something: machine, process, and end of the lease (Unix time).
 
-It is renewed by its holder and replaced whole, so whoever reads it finds one holder or none. On a local disk who
-decides by it holds a lock, and a holder on this machine whose process is gone has let go, whatever the file says. In an
-object store it is replaced if it still says what was read, and neither clocks nor processes are compared: a holder is
-gone when it has let go, or when nothing was renewed for as long as a lease lasts, as seen on the clock of who looks,
-which therefore has to look for that long.
+The holder renews it by replacing it whole. On a local disk decisions are made under a lock, and a holder here whose
+process is gone has ended. In an object store clocks are not compared: a holder is gone once it says so, or if nothing
+changes for a lease's length by the reader's clock.
 
-A file that cannot be read as a lease counts as one that has ended. That is logged, and the next holder keeps the file
-under another name (see small_file).
+An unreadable file counts as an ended lease, is logged, and is kept under another name by the next holder (see
+small_file).
 """
 
 import json
@@ -39,8 +37,9 @@ FARTHEST_SECONDS = 24 * 60 * 60
 
 
 class LeaseFile(Generic[Said]):
-    """The file at *path*, whose fields are those of *kind*, with ``host``, ``pid`` and ``until`` among them. A lease
-    lasts *seconds()* from when it was renewed."""
+    """The file at *path* with the fields of *kind*, among them ``host``, ``pid`` and ``until``. A lease lasts
+    *seconds()* from its renewal.
+    """
 
     def __init__(
         self, path: AnyPath, kind: type[Said], seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
@@ -52,14 +51,14 @@ class LeaseFile(Generic[Said]):
         """Does one look tell whether a holder is there, by a clock and by its process?"""
 
     def read(self) -> Said | None:
-        """What it says, alive or not; None for no file, and for one that says nothing."""
+        """The content, alive or not; None if missing or unreadable."""
         try:
             return self._parsed(read_small(self.path))[0]
         except FileNotFoundError:
             return None
 
     def is_held(self, said: Said | None) -> bool:
-        """Is what its holder has held still?"""
+        """Is the lease *said* still alive?"""
         if said is None or said.until == 0:
             return False
         if self._store.is_local:
@@ -69,8 +68,9 @@ class LeaseFile(Generic[Said]):
         return self._clock() - self._seen[1] < self._seconds()
 
     def change(self, decide: Callable[[Said | None], dict[str, Any] | None]) -> bool:
-        """Let it say what *decide* makes of what it says: the fields but for ``host``, ``pid`` and ``until``, and
-        whether it ``is_held`` from now on. False where that is None, and then nothing changes."""
+        """Replace the content by what *decide* makes of it: the fields without ``host``, ``pid`` and ``until``, and
+        ``is_held``. False, and no change, if that is None.
+        """
 
         def text(content: bytes | None) -> str | None:
             found, is_readable = (None, True) if content is None else self._parsed(content)
@@ -85,7 +85,7 @@ class LeaseFile(Generic[Said]):
         return self._store.change(self.path, text)
 
     def _parsed(self, content: bytes) -> tuple[Said | None, bool]:
-        """What the bytes say, and whether they say anything that can be read."""
+        """The content, and whether it is readable."""
         try:
             return self._fields(parse_object(content)), True
         except ValueError as why:
@@ -93,7 +93,7 @@ class LeaseFile(Generic[Said]):
             return None, False
 
     def _fields(self, said: dict[str, Any]) -> Said:
-        """The fields of the kind; others, which a newer release may write, are ignored."""
+        """The kind's fields; a newer release's others are ignored."""
         given: dict[str, Any] = {}
         for name, of_type in self._kind.__annotations__.items():
             if name in self._kind._field_defaults:
@@ -125,7 +125,7 @@ class LeaseFile(Generic[Said]):
 
 
 def _holder_of(said: object, name: str) -> dict[str, Any]:
-    """The broker that a lease names in another field than its holder."""
+    """A broker named in a field other than the holder."""
     if not isinstance(said, dict):
         raise ValueError(f"{name!r} is {said!r:.60}, not an object")
     return {"broker_id": text_of(said, "broker_id"), "host": text_of(said, "host"), "pid": process_id_of(said)}

@@ -1,10 +1,9 @@
-"""Taking out of the way what stops a topic, and what was added to it that is no publish.
+"""Repair commits that stop a topic, and remove added rows that are no publish.
 
-A commit that cannot be read, by Delta neither, is written again from its data files where these tell what it said, as
-``repair`` does (see repair); where they do not, or it did more than add files, it is replaced by what can be read of
-it. The damaged file stays in the log under a hidden name, and a crash leaves either. An ``add`` whose statistics are
-nonsense gets those of its file. Nobody has numbered anything behind such a commit, so no position changes. Foreign rows
-leave the table with one commit that removes their files, which stay on the disk until ``vacuum``.
+An unreadable commit is rewritten from its data files if these show what it said (see repair); else, or if it did more
+than add files, from its readable lines. The damaged file stays under a hidden name; a crash leaves either. Impossible
+statistics are replaced by the file's. Nothing after such a commit is numbered yet, so no position changes. One commit
+removes foreign files, which stay on the disk until ``vacuum``.
 """
 
 import itertools
@@ -31,7 +30,7 @@ from pulsar_spark.storage.topics import Topic
 
 
 class Mended(NamedTuple):
-    """What was done, or would be: a commit that was mended, or files of foreign rows that were removed."""
+    """A repaired commit, or removed files of foreign rows."""
 
     version: int
     what: str
@@ -40,8 +39,9 @@ class Mended(NamedTuple):
 
 
 def mend_topic(layout: Layout, topic: Topic, *, dry_run: bool = False) -> list[Mended]:
-    """Mend what stops *topic* and remove foreign rows; what was done, or with *dry_run* would be. Nothing for a topic
-    that is well."""
+    """Repair *topic* and remove foreign rows; returns what was (with *dry_run*: would be) done, nothing for a sound
+    topic.
+    """
     layout = layout_of(layout, topic.name)
     numbered = read_latest(layout, "topic").numbered_until(topic.topic_id)
     with lock_where_there_is_one(topic.path):
@@ -72,14 +72,14 @@ def _mend_commits(topic: Topic, numbered: int, dry_run: bool) -> list[Mended]:
 
 
 def _may_be_publish(kept: list[dict], text: bytes) -> bool:
-    """Whether all that is left of a commit is what a publish of ours says: files, and who put them there."""
+    """Could the rest of a commit be a publish of this package?"""
     return b'"remove"' not in text and all(
         action.keys() <= {"txn", "add"} or action.get("commitInfo", {}).get("engineInfo") == ENGINE for action in kept
     )
 
 
 def _readable(topic: Topic, version: int, text: bytes) -> tuple[list[dict], int]:
-    """The actions of a commit that can be believed, and the number of lines that cannot."""
+    """The plausible actions of a commit, and the number of other lines."""
     kept, dropped = [], 0
     for line in text.split(b"\n"):
         if not line.strip():
@@ -113,13 +113,13 @@ def _believable(topic: Topic, version: int, line: bytes) -> dict | None:
 
 
 def _with_true_statistics(topic: Topic, action: dict) -> dict:
-    """An ``add`` with the statistics that its file gives."""
+    """An ``add`` with its file's own statistics."""
     path = action["add"]["path"]
     return {"add": file_add(topic.path, unquote(path)) | {"path": path}}
 
 
 def _text_of(kept: list[dict]) -> str:
-    """What a commit's file holds of the actions that were *kept*: what was done comes first."""
+    """A commit's text of *kept* actions, commitInfo first."""
     actions = [action for action in kept if "commitInfo" in action]
     actions = actions or [{"commitInfo": {"operation": "MEND", "operationParameters": {}}}]
     actions += [action for action in kept if "commitInfo" not in action]
@@ -127,7 +127,7 @@ def _text_of(kept: list[dict]) -> str:
 
 
 def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: bool) -> list[Mended]:
-    """Remove the files of foreign rows that the table still has."""
+    """Remove those files of foreign rows that the table still has."""
     if not foreign:
         return []
     table = open_as_far_as_it_goes(topic.path)

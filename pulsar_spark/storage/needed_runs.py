@@ -1,8 +1,6 @@
-"""Reading of the ``ledgers`` table what a broker needs to begin: the runs that no cursor has passed, and of others
-how many there are, where they end, and a hash of each publish id.
+"""Read from ``ledgers`` what a starting broker needs: the runs that no cursor has passed, and a summary of the others.
 
-The table is read a part at a time, so that a start takes little more memory than the broker keeps: all that 10^6 single
-publishes have left are 230 MB.
+The table is read in parts, so a start takes little more memory than the broker keeps.
 """
 
 from collections import defaultdict
@@ -34,7 +32,7 @@ Place = tuple[str, int]
 
 
 class NeededRuns:
-    """What the table at *path* says of each topic partition, of which nobody needs what lies before a position."""
+    """The runs of each topic partition from its first needed position on; of earlier runs only a summary."""
 
     def __init__(self, path: AnyPath, first_needed: Callable[[str, int], int]):
         opened = open_table(path)
@@ -68,12 +66,12 @@ class NeededRuns:
 
 
 def stored_runs(path: AnyPath, topic_id: str, partition: int, below: int = MAX_LONG, first: int = 0) -> pa.Table:
-    """The rows of those runs of a topic partition that have positions from *first* on and begin below another."""
+    """The rows of a topic partition's runs that have positions from *first* on and begin below *below*."""
     return stored_rows(open_table(path), LEDGERS.schema.names, _between(topic_id, partition, first, below))
 
 
 def runs_from(path: AnyPath, topic_id: str, partition: int, first: int = 0, below: int = MAX_LONG) -> PartitionLedgers:
-    """Those runs in order; of others nothing is known."""
+    """:func:`stored_runs` as ledgers, without a summary of others."""
     rows = stored_runs(path, topic_id, partition, below, first)
     found = PartitionLedgers(Past(end_position=pc.min(rows["first_position"]).as_py() or 0))
     found.extend(rows)
@@ -81,8 +79,9 @@ def runs_from(path: AnyPath, topic_id: str, partition: int, first: int = 0, belo
 
 
 def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among: set[str]) -> set[str]:
-    """Those *among* some of a topic's files of which all runs, of partitions that have a first position that counts,
-    end before it."""
+    """Files *among* a topic's whose runs all end before their partition's first needed position; partitions not in
+    *firsts* do not count.
+    """
     passed, needed = set(), set()
     for partition, runs in _runs_of_topic(open_table(path), topic_id, ["path", "first_position", "entries"]):
         runs = runs.filter(pc.is_in(runs["path"], pa.array(among, pa.string())))
@@ -96,8 +95,9 @@ def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among:
 def first_position_from(
     layout: Layout, topic_id: str, partition: int, ledger_id: int, published_since: datetime | None = None
 ) -> int | None:
-    """Position of the first run of a topic partition of publish commit *ledger_id* or a later one, and with a message
-    that was *published_since*; None where there is none."""
+    """Position of the partition's first run from commit *ledger_id* on that may have a message *published_since*; else
+    None.
+    """
     if ledger_id <= 1 and published_since is None:
         return 0
     wanted = [*_between(topic_id, partition, 0, MAX_LONG), term("ledger_id", ">=", ledger_id)]
@@ -113,20 +113,19 @@ def first_position_from(
 
 
 def delayed_runs(layout: Layout, topic_id: str, partition: int, first: int = 0, last: int = MAX_LONG - 1) -> list[Run]:
-    """The runs of a topic partition, of those that hold positions *first*..*last*, that may have entries in the delay
-    index, as numbered so far, in order."""
+    """The runs that hold positions *first*..*last* and may have entries in the delay index, in order."""
     wanted = _between(topic_id, partition, first, last + 1)
     return _runs_with(layout, [*wanted, term("delayed_after", ">=", -MAX_LONG - 1)])
 
 
 def runs_with_chunks(layout: Layout, topic_id: str, partition: int) -> list[Run]:
-    """The runs of a topic partition that may have chunks, likewise."""
+    """The runs of a topic partition that may have chunks."""
     wanted = _between(topic_id, partition, 0, MAX_LONG)
     return _runs_with(layout, [*wanted, term("has_chunks", "==", True), term("batch_size", "==", 1)])
 
 
 def _runs_with(layout: Layout, wanted: list[Term]) -> list[Run]:
-    """Those of one topic partition, each once, however often it was written."""
+    """The wanted runs of one topic partition, each once even if stored twice."""
     rows = stored_rows(open_table(layout.broker_table(LEDGERS.name)), LEDGERS.schema.names, wanted)
     return list({run.first_position: run for _, _, run in runs_of(rows)}.values())
 
@@ -138,7 +137,7 @@ def _between(topic_id: str, partition: int, first: int, below: int) -> list[Term
 
 
 def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, PartitionLedgers]:
-    """Of each partition of a topic the last runs, so many or up to twice as many; all where some are missing."""
+    """The last *count* to twice as many runs of each of a topic's partitions; all if some are missing."""
     path, found = path_of(folder_of(opened)), {}
     begins, passed = _begins(opened, topic_id, count), defaultdict(_Passed)
     for partition, runs in _runs_of_topic(opened, topic_id, _NUMBERS):
@@ -153,8 +152,9 @@ def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, Partit
 
 
 def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
-    """Of each partition of a topic the position from which on there are that many runs; 0 for all, where these are no
-    more than twice as many."""
+    """For each partition of a topic, the position where its last *count* runs begin; 0 for all runs, if at most twice
+    as many.
+    """
     firsts = defaultdict(list)
     for partition, runs in _runs_of_topic(opened, topic_id, ["first_position"]):
         firsts[partition].append(numbers(runs["first_position"].combine_chunks()))
@@ -166,14 +166,14 @@ def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
 
 
 def _runs_of_topic(opened: DeltaTable, topic_id: str, columns: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
-    """Some columns of the runs of a topic, by partition, so many at a time."""
+    """*columns* of a topic's runs, by partition, in parts."""
     wanted = [term("topic_id", "==", topic_id), term("first_position", ">", NO_POSITION)]
     for some in _steps(opened, ["partition", *columns], wanted, ROWS_A_STEP):
         yield from groups(some, "partition")
 
 
 def published(path: AnyPath, topic_id: str) -> PublishIds:
-    """The publish ids of a topic, none so far."""
+    """A topic's publish ids, none so far."""
 
     def is_there(publish_id: str) -> bool:
         wanted = [term("topic_id", "==", topic_id), term("publish_id", "==", publish_id)]
@@ -185,7 +185,7 @@ def published(path: AnyPath, topic_id: str) -> PublishIds:
 def _steps(
     opened: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = (), part_rows: int | None = None
 ) -> Iterator[pa.Table]:
-    """Some columns of the rows that are *wanted*, so many at a time, read in parts (see read_parts)."""
+    """*columns* of the *wanted* rows, in steps, read in parts (see read_parts)."""
     waiting, count = [], 0
     for rows in read_parts(opened, LEDGERS.schema, columns, wanted, part_rows):
         waiting.append(rows)
@@ -198,8 +198,7 @@ def _steps(
 
 
 class _Passed:
-    """What is known of the runs before a position, of which any number are taken in a part at a time, in any order: no
-    more than where each begins and ends is kept of one."""
+    """Summarises runs, added in parts and any order; it keeps only their begins and ends."""
 
     def __init__(self):
         self._firsts, self._ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -207,7 +206,7 @@ class _Passed:
         self._last_chunk = self._last_delayed = -1
 
     def add(self, runs: pa.Table) -> None:
-        """Take in some more."""
+        """Add runs."""
         if not runs.num_rows:
             return
         firsts, entries, batch_sizes, ledger_ids = (
@@ -225,7 +224,7 @@ class _Passed:
         self._last_delayed = max(self._last_delayed, int(ends[is_delayed].max(initial=0)) - 1)
 
     def past(self) -> Past | None:
-        """None where the runs do not follow each other from the first position on. It ends the taking in."""
+        """The summary; None unless the runs join from position 0 on. Nothing may be added afterwards."""
         firsts, ends = np.concatenate(self._firsts), np.concatenate(self._ends)
         if not len(firsts):
             return Past()

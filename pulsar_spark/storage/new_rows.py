@@ -1,10 +1,8 @@
-"""What of staged files is no duplicate (see protocol.deduplication), as files that an append may move into the table.
+"""The rows of staged files that are no duplicates (see protocol.deduplication), as files that an append may move.
 
-A frame has no order of sending, so of its rows those are duplicates that are stored already, and all but the first of
-those with the same name and sequence id on a partition. They are looked for file by file, by these columns alone. A
-file without duplicates is linked, not moved (in a store the store copies it), because what an append takes is gone
-where it must be tried again; of another the rest is written anew, its entry ids dense again. What is kept of the rows
-meanwhile is a number each.
+Duplicates are rows stored already, and all but the first with one name and sequence id on a partition. Files are
+searched one by one, by these columns alone. A file without duplicates is linked (copied in a store), since an append
+may be retried; others are rewritten with dense entry ids.
 """
 
 import contextlib
@@ -27,7 +25,7 @@ _CHUNK_ID = "chunk_id"
 
 
 class NewRows(NamedTuple):
-    """Files with what is no duplicate, and the highest sequence ids when they are stored, by transaction."""
+    """Files of new rows, and the highest sequence ids once they are stored, by transaction."""
 
     files: list[StagedFile]
     transactions: dict[str, int]
@@ -35,8 +33,9 @@ class NewRows(NamedTuple):
 
 @contextlib.contextmanager
 def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
-    """What of *files*, in their order, is new where *highest* is stored; it stays until the end of the ``with`` unless
-    it was moved into the table. Rows without a name or a sequence id are always new."""
+    """The new rows of *files*, in order, where *highest* is stored; files not moved into the table are deleted after
+    the block. Rows without name or sequence id are always new.
+    """
     folder, search, left = StagedFolder(table), _Search(highest, since), []
     try:
         for file in files:
@@ -56,7 +55,7 @@ def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, 
 
 
 class _Search:
-    """Goes through the files of one publish."""
+    """Searches the files of one publish."""
 
     def __init__(self, highest: Mapping[str, int], since: int):
         self._highest, self._since = highest, since
@@ -64,7 +63,7 @@ class _Search:
         self.transactions: dict[str, int] = {}
 
     def are_new(self, file: StagedFile) -> np.ndarray:
-        """Of each row of the next file, whether it is new."""
+        """Which rows of the next file are new."""
         opened = pq.ParquetFile(store_of(file.source).parquet(file.source))
         there = opened.schema_arrow.names
         rows = opened.read(columns=[name for name in (*NAMED_BY, _CHUNK_ID) if name in there])
@@ -80,7 +79,7 @@ class _Search:
         return is_new[np.maximum.accumulate(np.where(starts, np.arange(rows.num_rows), 0))]
 
     def _starts(self, rows: pa.Table) -> np.ndarray:
-        """Which rows begin a message: the chunks behind the first go as it goes."""
+        """Which rows begin a message; later chunks share the first one's result."""
         if _CHUNK_ID not in rows.column_names:
             return np.ones(rows.num_rows, bool)
         return pc.equal(pc.fill_null(rows[_CHUNK_ID], 0), 0).to_numpy()
@@ -96,7 +95,7 @@ class _Search:
         return is_new
 
     def _of_name(self, name: str, ids: np.ndarray) -> np.ndarray:
-        """Of one producer's *ids* in a file, in ascending order."""
+        """Which of one producer's ascending *ids* are new."""
         is_new = np.concatenate(([True], ids[1:] != ids[:-1]))
         highest, seen = self._highest.get(name), self._seen.setdefault(name, [])
         if highest is not None:
@@ -112,7 +111,7 @@ class _Search:
 
 
 def _write_some(file: StagedFile, is_new: np.ndarray, folder: AnyPath) -> None:
-    """Write the new rows of a file under its name in *folder*; their entry ids count up from its first."""
+    """Write a file's new rows under its name in *folder*, with entry ids counted from its first."""
     source = pq.ParquetFile(store_of(file.source).parquet(file.source))
     first = file.statistics["minValues"]["entry_id"]
 

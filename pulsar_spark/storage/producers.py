@@ -1,12 +1,11 @@
-"""Which producers clients have on a topic: a file each in the table's folder, held by the producer's process.
+"""The producers that clients have on a topic: one file each in the table's folder, held by its process.
 
-Rule: AbstractTopic.addProducer of Apache Pulsar: a name is one producer's on a topic, and one that wants the topic for
-itself has to know whether others are there. ``_producers/<id>`` says the producer's name, the partitions it publishes
-to, and whether it still waits. It goes with the producer; one whose process is gone is removed by who looks next. What
-Spark publishes is not among them: a DataFrame has no connection.
+Rule: AbstractTopic.addProducer of Apache Pulsar: a name belongs to one producer, and an exclusive one must see others.
+``_producers/<id>`` has the producer's name, its partitions, and whether it waits; the next reader removes it if the
+process is gone. Spark's publishes have none.
 
-Nothing is decided by these files that would lose or double a message: a claim on a topic is held by its log (see
-storage.exclusive), and what a name has sent already by the log, too (see protocol.deduplication).
+These files decide nothing that could lose or double a message: the topic's log holds exclusive claims (see
+storage.exclusive) and sequence ids (see protocol.deduplication).
 """
 
 import contextlib
@@ -34,8 +33,7 @@ _APPLICATION = "pulsar_spark.waiting_producer"
 
 
 class Connected(NamedTuple):
-    """A producer that is there; ``is_waiting`` while it has not got the topic for itself, ``waits_since`` the version
-    of the topic's log since which it does."""
+    """A present producer; ``is_waiting`` for exclusive access, since version ``waits_since`` of the topic's log."""
 
     name: str
     partitions: list[int]
@@ -44,13 +42,13 @@ class Connected(NamedTuple):
 
 
 def connected(table: AnyPath) -> list[Connected]:
-    """The producers that clients have on a topic, those that wait for it too, by name."""
+    """The producers on a topic, waiting ones included, by name."""
     found = map(_read, _files(path_of(table) / _FOLDER))
     return sorted((each for each in found if each), key=lambda each: each.name)
 
 
 class TopicProducers:
-    """The producers of one topic as one of them sees them: itself once it has entered, and the others."""
+    """The producers of one topic as one of them sees them: itself, once entered, and the others."""
 
     def __init__(self, table: AnyPath, name: str, partitions: Sequence[int]):
         self._folder = path_of(table) / _FOLDER
@@ -62,8 +60,9 @@ class TopicProducers:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else enters meanwhile. A disk that takes no file keeps nobody from being made, who then is not seen by
-        others: it sends nothing before the disk takes files again."""
+        """Keep others from entering. A disk that takes no file prevents nobody: such a producer is unseen, and sends
+        nothing until the disk works.
+        """
         with contextlib.ExitStack() as locked:
             with _but_for_the_disk():
                 self._folder.mkdir(exist_ok=True)
@@ -72,8 +71,9 @@ class TopicProducers:
             yield
 
     def enter(self, *, is_waiting: bool = False) -> None:
-        """Let others see this producer from now on; a second call ends the waiting. A waiting producer has a place in
-        the topic's log, which it keeps however often it enters."""
+        """Become visible to others; a second call ends the waiting. A waiting producer keeps its first place in the
+        topic's log.
+        """
         self.leave()
         with _but_for_the_disk():
             if is_waiting and self._waits_since is None:
@@ -82,51 +82,51 @@ class TopicProducers:
             self._held = hold(self._folder / uuid.uuid4().hex, {**self._said, **more})
 
     def is_first(self) -> bool:
-        """Whether no other producer has waited longer."""
+        """Has no other producer waited longer?"""
         mine = float("inf") if self._waits_since is None else self._waits_since
         return all(other.waits_since > mine for other in self.others() if other.is_waiting)
 
     def go_on_waiting(self) -> None:
-        """Renew the sign that it waits, every :data:`SAYS_SO_SECONDS`."""
+        """Renew the sign of waiting, every :data:`SAYS_SO_SECONDS`."""
         if time.monotonic() >= self._said_so + SAYS_SO_SECONDS:
             self._said_so = time.monotonic()
             self.renew()
 
     @property
     def has_entered(self) -> bool:
-        """Is it there for others, and was not told to leave?"""
+        """Is it visible, and was not sent away?"""
         return self._held is not None and self._held.path.exists()
 
     def grow(self, partitions: Sequence[int]) -> None:
-        """Be there on all these *partitions* from now on; nothing where it has not entered."""
+        """Publish to all these *partitions*; nothing unless entered."""
         if self.has_entered:
             self._said["partitions"] = list(partitions)
             self.enter()
 
     @property
     def needs_renewal(self) -> bool:
-        """Is it told by its age alone, as in an object store, whether a producer of another machine is there?"""
+        """Does only age show whether a producer lives, as in an object store?"""
         return not self._store.is_local
 
     def renew(self) -> None:
-        """Say that it is there still; nothing where it has not entered, or was sent away."""
+        """Renew the sign of life; nothing unless entered."""
         held = self._held
         if held is not None:
             held.touch()
 
     def leave(self) -> None:
-        """Be there no more. A second call does nothing."""
+        """Remove the file. A second call does nothing."""
         held, self._held = self._held, None
         if held is not None:
             held.end()
 
     def others(self) -> list[Connected]:
-        """Those on the same partitions, or some of them."""
+        """Producers that share a partition with this one."""
         found = map(_read, self._files())
         return [each for each in found if each and not set(self._said["partitions"]).isdisjoint(each.partitions)]
 
     def send_away(self) -> None:
-        """The others are there no more."""
+        """Remove the others' files."""
         for path in self._files():
             with contextlib.suppress(IsADirectoryError):  # a folder is no producer
                 path.unlink(missing_ok=True)

@@ -1,8 +1,7 @@
-"""Which commits of a topic's log are publishes, and the runs that their files make up.
+"""Which commits of a topic's log are publishes, and the runs of their files.
 
-Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6); a publish that was retried counts once.
-Rows that are no publish number nothing either: a topic is a Delta table, so people may write to it, and what they write
-stops nobody.
+Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6), nor do rows that are no publish. A
+retried publish counts once.
 """
 
 from collections.abc import Callable
@@ -37,12 +36,11 @@ def number_commit(
     *,
     delayed_after: Callable[[int], int] | None = None,
 ) -> dict[int, list[Run]]:
-    """Runs per partition of one commit; none for a commit that is no publish, or a retried one. Adds to
-    *seen_publish_ids*. *delayed_after* says of a partition from when on its delayed entries wait (see :class:`Run`).
+    """Runs per partition of one commit; none if it is no publish or a retried one. Adds to *seen_publish_ids*.
+    *delayed_after* gives, by partition, from when on delayed entries wait (see :class:`Run`).
 
-    A publish only adds files, all of one publish id, and their entry ids are dense. Somebody else's rows are no publish
-    (see :func:`foreign_files`): they number nothing, and what comes behind them is numbered as if they were not there.
-    :class:`CorruptState` for what tells nonsense of a file.
+    A publish only adds files, all with one publish id and dense entry ids. Other rows (see :func:`foreign_files`)
+    number nothing and stop nothing. :class:`CorruptState` for impossible statistics.
     """
     files = published_files(table, commit, partitions)
     publish_ids = {file.publish_id for file in files}
@@ -65,7 +63,7 @@ def number_commit(
 
 
 def published_files(table: AnyPath, commit: Commit, partitions: int | None = None) -> list[PublishedFile]:
-    """The files of a commit that is a publish, as far as the log tells; none of any other."""
+    """The files of a commit that is a publish, as far as the log shows; else none."""
     if not commit.added or commit.removed or commit.is_overwrite:
         return []
     files = [
@@ -80,11 +78,10 @@ def published_files(table: AnyPath, commit: Commit, partitions: int | None = Non
 
 
 def foreign_files(table: AnyPath, commit: Commit, is_publish: bool, partitions: int | None = None) -> list[AddedFile]:
-    """The files of a commit that hold rows nobody is sent; *is_publish* says that the commit was numbered.
+    """The files of a commit with rows that nobody receives; *is_publish* says whether it was numbered.
 
-    They are no publish, or a publish again that counts once: then they say that they have no rows. Where a commit
-    removes files, what it adds are mostly the rows that stay of them: then only files with rows that name no publish
-    are foreign.
+    They are no publish, or a repeated one: then they are given with no rows. If the commit removes files, what it adds
+    are mostly remaining rows: only files with rows without publish id are foreign.
     """
     if is_publish:
         return []
@@ -95,15 +92,16 @@ def foreign_files(table: AnyPath, commit: Commit, is_publish: bool, partitions: 
 
 
 def check_statistics(table: AnyPath, commit: Commit) -> None:
-    """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files. What a commit
-    says of rows that it rewrote is never asked: whatever values they were given, they are no publish."""
+    """:class:`CorruptState` for a commit at which numbering would stop, without reading its files. Statistics of
+    rewritten rows are ignored.
+    """
     if not commit.removed and not commit.is_overwrite:
         for file in commit.added:
             _published_file(table, commit.version, file)
 
 
 def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int | None) -> bool:
-    """Whether the files are of partitions that the topic has; it may have more by now than the *partitions* known."""
+    """Does the topic have the files' partitions? It may have grown beyond *partitions*."""
     if not partitions or not files:
         return partitions is None or all(file.partition == -1 for file in files)
     highest = max(file.partition for file in files)
@@ -111,7 +109,7 @@ def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int 
 
 
 def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedFile | None:
-    """What numbering needs of a file; None where it holds rows that are not of one publish, or that cannot be told."""
+    """What numbering needs of a file; None if its rows are not, or not surely, of one publish."""
     try:
         said = _said(file)
     except (TypeError, ValueError) as broken:
@@ -148,8 +146,7 @@ def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedF
 
 
 class _Said(NamedTuple):
-    """What a commit says of a file: the lowest and the highest entry id and batch size, publish id and publish time, as
-    far as it does, and how many rows have nothing in a column."""
+    """A file's statistics: bounds of entry id and batch size, publish id and time as far as known, and null counts."""
 
     partition: int
     bounds: list[int]
@@ -159,7 +156,7 @@ class _Said(NamedTuple):
 
 
 def _said(file: AddedFile) -> _Said:
-    """TypeError or ValueError for what nothing can be."""
+    """Parse a file's statistics; TypeError or ValueError if impossible."""
     low, high, nulls = file.min_values, file.max_values, file.null_counts
     partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
     if nulls.get("batch_size") == file.rows:
@@ -190,8 +187,9 @@ def _number(value: object, name: str, most: int) -> int:
 
 
 def _entry_batch_sizes(table: AnyPath, file: PublishedFile, ledger_id: int) -> list[int]:
-    """Messages of each entry, in order. Of entries that were deleted or lost before they were numbered, and whose file
-    is gone, only the sum is known: the first of them stands for what is left over."""
+    """Messages of each entry, in order. If a file is gone, entries deleted or lost before they were numbered have only
+    a known sum: the first of them gets the excess.
+    """
     names, entries = ["entry_id", "batch_size"], file.entries
     try:
         sizes = _sizes(read_file(table, file.path, MESSAGES.schema, names))

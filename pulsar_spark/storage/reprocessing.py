@@ -1,12 +1,9 @@
-"""The ``reprocessing`` table: what jobs that send dead letters back have chosen and sent. Dead letters themselves are
-never touched.
+"""The ``reprocessing`` table: which dead letters jobs have selected and sent back. Letters themselves stay.
 
-A job's ``job`` row and its ``claim`` rows are one commit, so a job has its whole selection or none. A ``chunk`` row and
-the ``sent`` rows of its letters are one commit, after the chunk's messages were published. A letter is **taken** once a
-job claims it, and stays so when it was sent; a claim whose chunk is done without sending the letter (the job's function
-dropped it) is over, and the letter is there for the next job. No two jobs claim a letter: a selection is recorded only
-if nobody has recorded another since the table was read for it; on a local disk who makes one holds :func:`planning`, so
-that nobody makes it in vain.
+A ``job`` row and its ``claim`` rows are one commit; so are a ``chunk`` row and its ``sent`` rows, after the chunk's
+messages were published. A letter is **taken** from claim to sending, and afterwards; it is free again if its chunk is
+done without it. A selection is recorded only if no other was since the table was read, so no two jobs claim a letter;
+on a local disk :func:`planning` avoids such losses.
 """
 
 import contextlib
@@ -33,7 +30,7 @@ SELECTION = "selection"
 
 
 class Claim(NamedTuple):
-    """A letter a job is to send."""
+    """A letter that a job will send."""
 
     destination: str
     chunk: int
@@ -47,7 +44,7 @@ class Claim(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A job as recorded. ``left`` counts what was not claimed, by cause and reason."""
+    """A job as recorded. ``left`` counts unclaimed letters by cause and reason."""
 
     job_id: str
     topic: str
@@ -59,7 +56,7 @@ class Job(NamedTuple):
 
 
 class Reprocessing:
-    """The table of one root; made with :meth:`create`, and empty where nobody has."""
+    """The table of one root; empty until :meth:`create`."""
 
     def __init__(self, layout: Layout):
         self._layout = layout
@@ -73,12 +70,12 @@ class Reprocessing:
 
     @contextlib.contextmanager
     def planning(self) -> Iterator[None]:
-        """Let nobody else make a selection meanwhile, where that can be."""
+        """Exclude other selections meanwhile, if the place has locks."""
         with lock_where_there_is_one(self._layout.root_table(f"{REPROCESSING.name}-plan")):
             yield
 
     def read_job(self, job_id: str) -> Job | None:
-        """The job; None when it has no selection yet."""
+        """The job; None without a selection."""
         found = self._rows(_of_job("job", job_id)).to_pylist()
         if not found:
             return None
@@ -93,7 +90,7 @@ class Reprocessing:
         return sorted(Claim(**row) for row in rows.to_pylist())
 
     def read_chunks(self, job_id: str) -> dict[tuple[str, int], int]:
-        """Letters sent per (destination, chunk) that is done."""
+        """Letters sent per finished (destination, chunk)."""
         return {
             (row["destination"], row["chunk"]): row["letters"]
             for row in self._rows(_of_job("chunk", job_id)).to_pylist()
@@ -104,7 +101,7 @@ class Reprocessing:
         return self._rows(_of_job("sent", job_id))
 
     def read_taken(self, topic_id: str) -> set[str]:
-        """Message ids of the letters of a topic that a job has sent or is to send."""
+        """Message ids of a topic's letters that jobs have sent or will send."""
         rows = self._rows(pc.field("topic_id") == topic_id)
         steps = {
             kind: rows.filter(pc.equal(rows["kind"], kind))
@@ -123,8 +120,7 @@ class Reprocessing:
         return TableLog(self.path).latest()
 
     def record_job(self, job: Job, claims: list[Claim], known: int) -> None:
-        """Record a job and its selection, in one commit; nothing where a selection was recorded behind version
-        *known*."""
+        """Record a job with its selection in one commit, unless a selection was recorded after version *known*."""
         common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=job.job_time)
         text = json.dumps({"settings": job.settings, "left": job.left}, sort_keys=True)
         rows = [
@@ -137,7 +133,7 @@ class Reprocessing:
     def record_chunk(
         self, job: Job, destination: str, chunk: int, publish_id: str, sent: list[Claim], now: datetime
     ) -> None:
-        """Record that a chunk is done and which of its letters were sent; nothing where that is recorded."""
+        """Record, once, that a chunk is done and which letters were sent."""
         common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=now, publish_id=publish_id)
         rows = [
             dict(common, kind="chunk", destination=destination, chunk=chunk, letters=len(sent)),

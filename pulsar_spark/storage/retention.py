@@ -1,13 +1,11 @@
-"""How long a table's own properties promise that files stay which left it, and which left it lately.
+"""How long a table's properties promise to keep removed files, and which files left lately.
 
-A table's state forgets who left it when ``delta.deletedFileRetentionDuration`` is over; who promises more finds it in
-the commits. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup"; the properties'
-values are intervals of Spark.
+The table's state forgets removed files after ``delta.deletedFileRetentionDuration``; for a longer promise the commits
+are read. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup".
 
-Delta's default of that is a week, and each checkpoint repeats who left the table for so long: of the broker's own
-tables, which lose files with every few rounds, that would be nearly all that it holds. So these are told how long their
-files stay at least (:func:`tell_promise`), which is minutes (see kept_tables). Under many rounds they make versions
-faster than anybody looks back to, so there so many versions are enough (:func:`looked_back`).
+Delta's default is a week, for which every checkpoint repeats removed files: too many for the broker's tables. So these
+promise minutes (:func:`tell_promise`, kept_tables), and with many rounds a number of versions is enough
+(:func:`looked_back`).
 """
 
 import re
@@ -39,15 +37,17 @@ _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
 
 def promised_seconds(table: DeltaTable) -> float:
-    """How long the table's properties say that files and commits stay, 0 where they say nothing;
-    :class:`InvalidConfiguration` for what is no interval."""
+    """How long the properties promise to keep files and commits, 0 if unset; :class:`InvalidConfiguration` for no
+    interval.
+    """
     said = table.metadata().configuration
     return max((_seconds(name, said[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in said), default=0)
 
 
 def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float) -> float:
-    """For how many seconds before *now* versions of the table stay: so many *seconds*, or where *versions* are enough
-    and were made within these, as long as these took, but :data:`LEAST_SECONDS`."""
+    """How many seconds before *now* versions stay: *seconds*, or the age of the last *versions* if less, but at least
+    :data:`LEAST_SECONDS`.
+    """
     if versions is None:
         return seconds
     log = TableLog(table)
@@ -59,8 +59,9 @@ def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float
 
 
 def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> set[str]:
-    """Paths of the files that left the *table* at *path* after the instant *before* (in seconds), but so long ago that
-    its state may not say so, or before the instant *told*."""
+    """Paths of files that left the table after *before* (in seconds), but before *told* or what its state still
+    lists.
+    """
     said = table.metadata().configuration
     known = time.time() - (_seconds(FILES_PROPERTY, said[FILES_PROPERTY]) if FILES_PROPERTY in said else _FILES_SECONDS)
     known = max(known, told)
@@ -75,11 +76,9 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> 
 
 
 def tell_promise(path: AnyPath, seconds: int) -> bool:
-    """Let the property of the table at *path* say that files stay for so many *seconds*, by a commit to its log that
-    changes no data, unless it does or somebody else has said how long. Was it said now? Not where others append so
-    quickly that no version was free.
-
-    A crash leaves the table as it was, or told."""
+    """Set the table's promise to keep files for *seconds*, by a commit that changes no data, unless it is set so or by
+    another program. Was it set now? Not if appends take every version.
+    """
     opened = open_table(path)
     for _ in range(_TRIES):
         if not _is_untold(opened, seconds):

@@ -1,9 +1,8 @@
-"""Values of columns from the statistics in publish commits, without opening the data files.
+"""Column values from the statistics in publish commits, without opening data files.
 
-Statistics have the least and the greatest value of a column. In a file of one message, or of one batch, they are often
-equal, and then they are the value of all rows. Reading a commit costs a tenth of opening a Parquet file, which counts
-where very many messages were sent one at a time. Only commits of this package are believed: where it rounds, the two
-differ, while those of another writer may be equal and rounded. Source: the Delta protocol, "Per-file Statistics".
+If a file's least and greatest value are equal, all its rows have that value, as in a file of one message or batch. A
+commit is read in a tenth of the time of a Parquet file. Only this package's commits count: others may round both
+bounds. Source: the Delta protocol, "Per-file Statistics".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,8 +32,9 @@ T, R = TypeVar("T"), TypeVar("R")
 
 
 def said_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
-    """For each of *runs* the values of *columns* that all rows of its file have, by its commit. None where the commit
-    does not tell, or the file is not there in that size. Later changes of the rows are not looked at."""
+    """For each of *runs*, the values of *columns* common to its file's rows, by its commit; None if unknown, or if the
+    file is missing or has another size. Later changes of rows are ignored.
+    """
 
     def of_commit(members: list[Run]) -> list[Values | None]:
         files = _files_of(TableLog(table), members[0].ledger_id)
@@ -46,8 +46,7 @@ def said_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> 
 
 
 def least_said(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetime | None]:
-    """For each of *runs* a lower bound of the instants in *column* of its file, by its commit; None where the commit
-    does not tell."""
+    """For each of *runs*, a lower bound of *column*'s instants in its file, by its commit; None if unknown."""
 
     def of_run(run: Run) -> datetime | None:
         file = _files_of(TableLog(table), run.ledger_id).get(run.path)
@@ -57,7 +56,7 @@ def least_said(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetim
 
 
 def _each(table: AnyPath, read: Callable[[T], R], asked: Sequence[T]) -> Iterator[R]:
-    """The result of *read* for each of *asked*, several at a time in an object store."""
+    """*read* of each of *asked*, several at once in an object store."""
     if store_of(table).is_local or len(asked) < 2:
         yield from map(read, asked)
         return
@@ -66,7 +65,7 @@ def _each(table: AnyPath, read: Callable[[T], R], asked: Sequence[T]) -> Iterato
 
 
 def _files_of(log: TableLog, version: int) -> dict[str, AddedFile]:
-    """The files that a commit added, by path; none where the commit left the log, or is of another writer."""
+    """Files a commit added, by path; none if the commit is gone or foreign."""
     try:
         commit = log.commit(version)
     except CorruptState:
@@ -92,7 +91,7 @@ def _values(file: AddedFile, columns: Iterable[str]) -> Values | None:
 
 
 def _value(file: AddedFile, name: str) -> object | None:
-    """The value of a column in all rows; None for null, and where the file has no such column."""
+    """The column's value in all rows; None for null or a missing column."""
     kind = MESSAGES.schema.field(name).type
     nulls = file.null_counts.get(name, _UNKNOWN if pa.types.is_string(kind) else file.rows)
     if not file.rows or nulls not in (0, file.rows):
@@ -113,7 +112,7 @@ def _value(file: AddedFile, name: str) -> object | None:
 
 
 def _instant(said: str) -> datetime:
-    """The instant; ValueError where it may stand for one beyond Python's calendar."""
+    """The instant; ValueError if it may be beyond Python's calendar."""
     found = instant_of(said)
     if found is None or is_beyond_calendar(found):
         raise ValueError(said)

@@ -1,6 +1,6 @@
-"""Opening Delta tables, and reading their rows, without a JVM.
+"""Open Delta tables and read their rows without a JVM.
 
-Datasets of Arrow are imported where one is made: pandas comes with them, and most clients never make one.
+Arrow datasets are imported on use: they load pandas, which most clients never need.
 """
 
 import contextlib
@@ -34,12 +34,11 @@ _LOOK_BACK = 10_000
 
 
 def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTable:
-    """The table at a path, in its latest version or a given one; :class:`CorruptState`, which says what is broken, for
-    one that cannot be opened, TableNotFoundError without one.
+    """The table at a path, in its latest or a given version; :class:`CorruptState` with the cause if it cannot be
+    opened, TableNotFoundError without one.
 
-    A log that is listed while others commit may lack a commit that others in the list follow, because a folder's list
-    promises nothing of files that come meanwhile. ``deltalake`` takes that for a broken log; the next list has the
-    commit. An empty commit ``deltalake`` passes over, and its files with it.
+    A list of the log made during commits may have a gap, which ``deltalake`` takes for a broken log: the list is
+    repeated. It also skips empty commits with their files; these are reported.
     """
     forks.use()
     place, options = store_of(path).delta(path_of(path))
@@ -61,8 +60,9 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
 
 
 def check_opens(path: str | os.PathLike) -> None:
-    """Raise :class:`CorruptState` where the log of a table is torn, before Spark reads the table. Features that only
-    Spark knows are no fault."""
+    """:class:`CorruptState` if a table's log is broken, before Spark reads it. Features that only Spark knows are no
+    fault.
+    """
     try:
         open_table(path)
     except CorruptState:
@@ -70,7 +70,7 @@ def check_opens(path: str | os.PathLike) -> None:
 
 
 def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
-    """The error to raise for a table that ``deltalake`` cannot open; a fault of the disk is raised as it is."""
+    """The error to raise if ``deltalake`` cannot open a table; disk faults stay as they are."""
     if is_fault_of_disk(error):
         return error
     try:
@@ -84,8 +84,9 @@ def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
 
 @contextlib.contextmanager
 def reading(table: str | os.PathLike) -> Iterator[None]:
-    """Turn errors of the block that a torn log or data file of *table* causes into :class:`CorruptState`, which names
-    it. Faults of the disk, and a missing file that is no longer the table's, are raised as they are."""
+    """Turn errors of the block that a broken log or data file causes into :class:`CorruptState`, which names it. Disk
+    faults, and a missing file that is no longer the table's, are raised as they are.
+    """
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -116,8 +117,9 @@ def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
 
 
 def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
-    """The table in its latest version that can be read: where a commit cannot, or asks for what we do not know, as it
-    was before that. :class:`CorruptState` when none can, TableNotFoundError without a table."""
+    """The table in its latest readable version, before any commit that is broken or has unknown requirements.
+    :class:`CorruptState` if none is readable, TableNotFoundError without a table.
+    """
     try:
         return open_table(path)
     except CorruptState:
@@ -134,7 +136,7 @@ def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
 
 
 def metadata_of(opened: DeltaTable) -> dict:
-    """What a ``metaData`` action says of an open table as it is; for who commits another."""
+    """The ``metaData`` action of an open table, for its next one."""
     found = opened.metadata()
     return {
         "id": str(found.id),
@@ -149,18 +151,16 @@ def metadata_of(opened: DeltaTable) -> dict:
 
 
 def folder_of(opened: DeltaTable) -> str:
-    """Where an open table lies, as its files are named."""
+    """The folder of an open table, as files are named by."""
     uri = named(opened.table_uri)
     return fs.FileSystem.from_uri(uri)[1] if store_of(uri).is_local else uri.rstrip("/")
 
 
 def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
-    """The rows of a table in the version it is open at, or the latest of the one at a path; filters pass over files by
-    their statistics.
+    """The rows of an open table, or of the latest version at a path; filters skip files by statistics.
 
-    Its files are opened by Arrow itself. ``to_pyarrow_dataset`` would open them through Python, whose lock Arrow's
-    threads then wait for, and where the interpreter ends meanwhile they abort the process (apache/arrow issue 34314),
-    so it is for tables in a store alone.
+    Arrow opens local files itself: ``to_pyarrow_dataset`` opens them through Python, where threads may abort the
+    process at its end (apache/arrow issue 34314).
     """
     opened = table if isinstance(table, DeltaTable) else open_table(table)
     if not store_of(named(opened.table_uri)).is_local:
@@ -170,6 +170,6 @@ def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
 
 
 def read_rows(path: str | os.PathLike, columns: list[str] | None = None, only: "Expression | None" = None) -> pa.Table:
-    """*columns* of the rows of a table in its latest version; *only* is a filter."""
+    """*columns* of a table's latest rows, filtered by *only*."""
     with reading(path):
         return dataset_of(path).to_table(columns=columns, filter=only)

@@ -1,8 +1,7 @@
-"""Entries with a deliver time, as whoever looks at a root from outside finds them: no broker is asked.
+"""Delayed entries as a reader of the root finds them, without the broker.
 
-Which entries of a topic partition are delayed, and until when, the delay index says, and the files. What a subscription
-has made of them its rows say: of those that came due by their number, of those that it keeps apart by position; the
-others wait (protocol.delays). Everything goes in parts, so that what waits costs no memory here either.
+The delay index and the files show which entries are delayed, and until when. A subscription's rows show their states:
+due ones by number, those apart by position; others wait (protocol.delays). All is read in parts.
 """
 
 from collections.abc import Iterator
@@ -38,7 +37,7 @@ _MOST_CHECKPOINTS = 16
 
 
 class Delayed:
-    """The delayed entries of one topic partition, as far as a broker has numbered them."""
+    """The delayed entries of one topic partition that are numbered so far."""
 
     def __init__(self, index: LedgerIndex, topic: Topic, partition: int):
         self._index, self.topic, self.partition = index, topic, partition
@@ -50,22 +49,22 @@ class Delayed:
         return self._index.end(self.topic.topic_id, self.partition)
 
     def by_position(self, first: int, last: int) -> Due:
-        """Those at positions *first*..*last*, by position."""
+        """Delayed entries at positions *first*..*last*, by position."""
         runs = list(self._runs(first, last))
         found = read_delayed(self.topic.path, runs, chunks_of(self._index.layout, self.topic, self.partition, runs))
         return found.part(np.argsort(found.positions))
 
     def first_position(self) -> int | None:
-        """Before it nothing is delayed; None where nothing is at all."""
+        """Nothing before it is delayed; None if nothing is."""
         runs = self._runs(0, self.end - 1) if self.end else ()
         return next((run.first_position for run in runs if has_delayed(run)), None)
 
     def count(self, after: int, until: int = MAX_LONG) -> int:
-        """How many are due behind *after*, and at *until* at the latest."""
+        """How many are due after *after*, up to *until*."""
         return self._delayed.count(after, until)
 
     def between(self, after: int, until: int = MAX_LONG) -> Iterator[Due]:
-        """Those in the order they come due, in parts: see storage.delay_index."""
+        """Delayed entries in due order, in parts: see storage.delay_index."""
         return self._delayed.between(after, until)
 
     def _runs(self, first: int, last: int) -> Iterator[Run]:
@@ -73,7 +72,7 @@ class Delayed:
 
 
 class DueEntries:
-    """What the latest rows say of the delayed entries of a cursor that has a due lane (:func:`has_due_lane`)."""
+    """States of a cursor's delayed entries by the latest rows; the cursor has a due lane (:func:`has_due_lane`)."""
 
     def __init__(self, latest: LatestRows, key: CursorKey, delayed: Delayed):
         cursor, place = latest.cursors[key], (key.topic_id, key.partition)
@@ -97,13 +96,14 @@ class DueEntries:
 
     @property
     def apart(self) -> list[Range]:
-        """The ranges that are kept apart, with positions."""
+        """The ranges of entries apart, by position."""
         kept = (held for held in self.ranges if held.first >= APART_BASE)
         return [held._replace(first=position_of(held.first), last=position_of(held.last)) for held in kept]
 
     def look(self, entries: Due) -> np.ndarray:
-        """What became of delayed entries: of each the index of its range in ``ranges``, or one of :data:`WAITS`,
-        :data:`DONE` and :data:`OTHER`. What is kept apart goes before what its number says, which is passed over."""
+        """For each entry, its range's index in ``ranges``, or :data:`WAITS`, :data:`DONE` or :data:`OTHER`. An entry
+        apart counts by position, not by number.
+        """
         numbers = self._numbers_of(entries)
         found = np.where(numbers < 0, numbers, self._places(virtual(numbers)))
         found[(numbers >= 0) & (numbers <= self.done_until)] = DONE
@@ -115,8 +115,9 @@ class DueEntries:
         return found
 
     def unfinished(self, after: int = 0, until: int = MAX_LONG) -> Iterator[tuple[Due, np.ndarray]]:
-        """The entries with *after* < deliver time <= *until* that are not acknowledged, nor kept apart, in the order
-        they come due, and what became of each (see :meth:`look`)."""
+        """Entries with *after* < deliver time <= *until* that are neither acknowledged nor apart, in due order, with
+        their states (see :meth:`look`).
+        """
         lowest = next((each.after for each in self.checkpoints if each.last > self.done_until), self.promoted_until)
         for part in self.delayed.between(max(after, self.since, lowest), until):
             found = self.look(part)
@@ -125,7 +126,7 @@ class DueEntries:
                 yield part.part(is_left), found[is_left]
 
     def at_numbers(self, numbers: np.ndarray) -> Due:
-        """The entries with these numbers, which ascend, in order of number."""
+        """The entries of these ascending numbers, in order."""
         found = [NONE_DUE]
         for each, places in cut(self.checkpoints, numbers):
             entries = self._entries.of(each)
@@ -138,7 +139,7 @@ class DueEntries:
         return Due(*map(np.concatenate, zip(*found)))
 
     def _numbers_of(self, entries: Due) -> np.ndarray:
-        """The number of each entry; WAITS of one that has none yet, DONE where nobody needs it any more."""
+        """Each entry's number; WAITS if not yet numbered, DONE if finished."""
         numbers = np.where(entries.times > self.promoted_until, WAITS, DONE)
         for each in self.checkpoints:
             here = np.flatnonzero((entries.times > each.after) & (entries.times <= each.until))
@@ -150,7 +151,7 @@ class DueEntries:
         return numbers
 
     def _places(self, axis: np.ndarray) -> np.ndarray:
-        """The index of the range that each virtual position is in, WAITS for none."""
+        """The range index of each virtual position, else WAITS."""
         firsts, lasts = self._bounds
         at = np.searchsorted(firsts, axis, "right") - 1
         return np.where((at >= 0) & (axis <= np.append(lasts, -1)[at]), at, WAITS)
@@ -160,12 +161,12 @@ class DueEntries:
 
 
 def has_due_lane(latest: LatestRows, key: CursorKey) -> bool:
-    """Does the cursor keep what came due by number?"""
+    """Does the cursor keep due entries by number?"""
     return latest.cursors[key].get("due_mark_delete") is not None
 
 
 def due_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> DueEntries | None:
-    """The delayed entries of a cursor; None of one without a due lane."""
+    """The delayed entries of a cursor; None without a due lane."""
     if not has_due_lane(latest, key):
         return None
     topic = read_topic(index.layout, latest.cursors[key]["topic"])

@@ -1,10 +1,8 @@
-"""Jars that a Spark session needs beside Spark's own: Delta's, and for a root in a store Hadoop's client of it.
+"""Jars that a Spark session needs: Delta's, and Hadoop's client of a root's object store.
 
-They come from Spark's own resolver the first time, and are given as local files from then on: no look at a package
-registry at each start. Of Delta only two are resolved (``delta-spark`` and ``delta-storage``; the rest of what its
-artifact names is in Spark or serves other catalogs), because Spark puts every resolved jar on the Python workers'
-``sys.path``, where each Python task reads all their directories again: 0.5 s a task with all forty, 0.2 s with two. Of
-Amazon's library come only the parts that Hadoop's client calls; Hadoop names all of it, 600 MB.
+Spark's resolver fetches them once; later starts use the local files. Only two jars of Delta are resolved, because every
+Python task reads all resolved jars' directories. Of Amazon's library only the parts that Hadoop calls are fetched,
+since all of it is 600 MB.
 """
 
 import re
@@ -40,8 +38,9 @@ has."""
 
 
 class ClientJars(NamedTuple):
-    """Hadoop's client of a store: its artifact, what else is to be fetched by name, how the names of jars begin that a
-    resolver brings with these, and how many megabytes all have with Delta's."""
+    """Hadoop's client of a store: artifact, further artifacts, name prefixes of jars that come with them, and megabytes
+    with Delta's.
+    """
 
     artifact: str
     parts: tuple[str, ...]
@@ -62,13 +61,13 @@ _CLIENTS = {
 
 
 def delta_artifact() -> str:
-    """Delta's artifact for the installed Spark, as a resolver names it: ``group:artifact:version``."""
+    """Delta's ``group:artifact:version`` for the installed Spark."""
     spark_version = ".".join(pyspark.__version__.split(".")[:2])
     return f"io.delta:delta-spark_{spark_version}_2.13:{version('delta-spark')}"
 
 
 def store_artifacts(kind: Kind) -> list[str]:
-    """What a resolver is to fetch for roots in a store, in the version of the Hadoop that is in the installed Spark."""
+    """Artifacts for roots in a store, in the installed Spark's Hadoop version."""
     in_spark = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     hadoop_version = next(re.sub(r".*-([\d.]+)\.jar", r"\1", jar.name) for jar in in_spark)
     client = _CLIENTS[kind]
@@ -76,8 +75,7 @@ def store_artifacts(kind: Kind) -> list[str]:
 
 
 def jar_settings(given: Mapping[str, str], *, store: Kind | None = None) -> dict[str, str]:
-    """Settings that say where the jars come from, beside those that are *given*; *store* is of a root that is in
-    one."""
+    """Settings that name the jars, added to *given*; *store* is the root's, if in one."""
 
     def also(name: str, values: Sequence[object]) -> dict[str, str]:
         return {name: ",".join(filter(None, (given.get(name), *map(str, values))))}
@@ -99,7 +97,7 @@ def jar_settings(given: Mapping[str, str], *, store: Kind | None = None) -> dict
 
 
 def _resolved(folder: Path, store: Kind | None) -> list[Path] | None:
-    """The jars, None where some are missing: what these name in turn a resolver brings with them."""
+    """The local jars; None if some are missing."""
     _, artifact, delta_version = delta_artifact().split(":")
     jars = [folder / f"io.delta_{name}-{delta_version}.jar" for name in (artifact, "delta-storage")]
     named = [folder / "{}_{}-{}.jar".format(*each.split(":")) for each in store_artifacts(store)] if store else []
@@ -111,5 +109,5 @@ def _resolved(folder: Path, store: Kind | None) -> list[Path] | None:
 
 
 def _is_of_other_sdk(jar: str) -> bool:
-    """Did another release bring it, of which the same classes lie there in another version?"""
+    """Is it the same library in another release's version?"""
     return jar.startswith("software.amazon.awssdk_") and not jar.endswith(f"-{SDK_VERSION}.jar")

@@ -1,12 +1,9 @@
-"""Taking the oldest commits, and their checkpoints, out of a table's log: what a checkpoint stands in for.
+"""Remove the oldest commits of a table's log, and their checkpoints, which a later checkpoint replaces.
 
-A log begins at a checkpoint then, as after Delta's own clean-up, so that every reader finds its earliest version. The
-first commit, by which a table is known, is kept under a name that only we read (see log.TableLog.life). Who follows the
-log and comes after that begins again with the table as it is (see log.TableLog.commits); a reader of a version before
-it is refused by Delta. The oldest go first, and the table is held alone meanwhile, so that what is left is whole at any
-moment, and nobody takes a version that was another's. In an object store, where nobody can be kept out, a writer that
-was held up between its look and its put finds that out behind it (see object_store). Source: the Delta protocol,
-"Metadata Cleanup".
+As after Delta's own clean-up, the log then begins at a checkpoint. The first commit is kept under our own name
+(log.TableLog.life). A follower that comes late begins again with the present table (log.TableLog.commits); Delta
+refuses earlier versions. The oldest go first, with the table held alone, so every moment leaves a whole log. In a store
+late writers notice afterwards (see object_store). Source: the Delta protocol, "Metadata Cleanup".
 """
 
 import time
@@ -29,9 +26,12 @@ _OF_A_COMMIT = (".json", ".crc")
 def shorten(
     table: AnyPath, followed: int, before: float, clear: Callable[[range], object] = lambda doomed: None
 ) -> Iterator[int]:
-    """Let the log begin at the last checkpoint of a version that is older than the instant *before* (in seconds), and
-    up to which everybody who must has *followed*; the number of commits that went, some at a time. *clear* is called
-    with their versions before they go, and again where a crash has left them."""
+    """Let the log begin at the last checkpoint whose version is older than *before* (in seconds) and *followed* by all
+    who must.
+
+    Yields the numbers of commits removed in each step. *clear* is called with their versions first, again after a
+    crash.
+    """
     log = TableLog(table)
     begins = _new_beginning(table, followed, before)
     if begins is None:
@@ -53,8 +53,9 @@ def shorten(
 
 
 def _new_beginning(table: AnyPath, followed: int, before: float) -> int | None:
-    """The version of that checkpoint; None where no commit can go. One that is new does not count: who chose the one
-    before may still read it, and the commits behind it, for as long as anybody may look back, but hours at most."""
+    """That checkpoint's version; None if no commit can go. A new checkpoint does not count: readers that chose the one
+    before may still need it, for hours at most.
+    """
     before = before if store_of(table).is_local else min(before, time.time() - LEAST_SECONDS)
     log, chosen = TableLog(table), max(time.time() - CHOSEN_SECONDS, before)
     for each in reversed(checkpoints(table)):

@@ -1,8 +1,7 @@
-"""Small JSON files of a root: reading them, and what to do with one that cannot be read.
+"""Read small JSON files of a root, and set unreadable ones aside.
 
-Anything may lie under such a name: a folder, a pipe, half a text, an impossible number. Readers get a JSON object, or a
-ValueError with the cause in words. Then they go on as if there were no file, and log that once. The next writer keeps
-the unreadable file under another name (:func:`keep_aside`).
+Anything may lie under the name, even a folder. Readers get a JSON object or a ValueError with the cause; then they go
+on without a file, and log it once. The next writer keeps the unreadable file under another name (:func:`keep_aside`).
 """
 
 import json
@@ -19,13 +18,12 @@ log = logging.getLogger(__name__)
 
 
 def read_small(path: AnyPath) -> bytes:
-    """The bytes of the file, at most :data:`MOST_BYTES` and one; no bytes of a folder or a pipe. FileNotFoundError
-    without it."""
+    """The file's bytes, at most :data:`MOST_BYTES` + 1; none for a folder or pipe. FileNotFoundError if missing."""
     return store_of(path).read_small(path, MOST_BYTES)
 
 
 def parse_object(content: bytes) -> dict:
-    """The JSON object in the bytes of a file; ValueError, with the cause in words, for anything else.
+    """The JSON object in a file's bytes; ValueError with the cause for anything else.
 
     >>> parse_object(b'{"durability": "none"}')
     {'durability': 'none'}
@@ -50,7 +48,7 @@ def parse_object(content: bytes) -> dict:
 
 
 def text_of(said: dict, name: str) -> str:
-    """The text that a field holds; ValueError for another value, and for one that cannot be written again."""
+    """A field's text; ValueError for another value, or one that cannot be encoded."""
     value = said.get(name)
     if not isinstance(value, str):
         raise ValueError(f"{name!r} is {value!r:.60}, not a text")
@@ -59,7 +57,7 @@ def text_of(said: dict, name: str) -> str:
 
 
 def whole_number_of(said: dict, name: str, least: int, most: int) -> int:
-    """The whole number from *least* to *most* that a field holds; ValueError for another value."""
+    """A field's whole number from *least* to *most*; ValueError for another value."""
     value = said.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name!r} is {value!r:.60}, not a whole number from {least} to {most}")
@@ -67,20 +65,21 @@ def whole_number_of(said: dict, name: str, least: int, most: int) -> int:
 
 
 def process_id_of(said: dict) -> int:
-    """The process that a file names as ``pid``; ValueError for a number that no process has."""
+    """The ``pid`` field; ValueError if it is no process id."""
     return whole_number_of(said, "pid", 1, MOST_PROCESS_ID)
 
 
 def say_unreadable(path: AnyPath, content: bytes, why: object, instead: str) -> None:
-    """Log *why* the file cannot be read and what holds *instead*, once for each content."""
+    """Log, once per content, *why* a file is unreadable and what applies *instead*."""
     if _said.get(str(path)) != hash(content):
         _said[str(path)] = hash(content)
         log.warning("%r cannot be read (%s): %s", str(path), why, instead)
 
 
 def keep_aside(path: AnyPath) -> AnyPath:
-    """Keep what lies at *path* under another name, which is returned. A folder is moved; a file has both names until
-    the caller replaces it."""
+    """Keep what is at *path* under another, returned name. A folder is moved; a file has both names until it is
+    replaced.
+    """
     store, aside = store_of(path), path.with_name(f"{path.name}.broken-{time.time_ns()}")
     if store.is_local and (path.is_symlink() or not path.is_file()):
         path.rename(aside)

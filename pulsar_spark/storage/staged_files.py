@@ -1,5 +1,5 @@
-"""Files that are written for a table before a commit takes them in: beside it, from where they are moved, or in a store
-within it, where they stay.
+"""Files written for a table before a commit takes them in: moved from beside it, or, in a store, left in place within
+it.
 """
 
 import os
@@ -18,8 +18,9 @@ STAGED_WITHIN, _UNDER_WAY = "publish-", "/_temporary"
 
 
 class StagedFile(NamedTuple):
-    """A file that was written elsewhere on the table's file system, or in a store where it may stay; *name* is to be
-    its path in the table, whose folders name values of partition columns. *taken* is told of one that stays."""
+    """A file outside a table, or within it in a store; *name* is its path in the table. *taken* collects files that
+    stay in place.
+    """
 
     source: AnyPath
     name: str
@@ -32,14 +33,13 @@ class StagedFile(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Its name with no other folders than those of partitions."""
+        """Its name with only the folders of partitions."""
         *folders, name = self.name.split("/")
         return "/".join([*(folder for folder in folders if "=" in folder), name])
 
 
 class StagedFolder:
-    """A folder for files that one commit is to take in: beside the table, from where they are moved, in a store within
-    it, where they stay, because there nothing can be moved. What is not taken goes with the folder."""
+    """A folder of files for one commit; files that it does not take are deleted with the folder."""
 
     def __init__(self, table: AnyPath):
         self._store, unique, self._taken = store_of(table), uuid.uuid4().hex, set()
@@ -47,28 +47,29 @@ class StagedFolder:
         self.path: AnyPath = staging_folder(table) / unique if self._store.is_local else table / self._within
 
     def file(self, place: str, footer: pq.FileMetaData | None = None) -> StagedFile:
-        """The file at a *place* in the folder, of which the *footer* may be known."""
+        """The file at *place* in the folder; its *footer* may be passed."""
         source = self.path / place
         found = staged_statistics(footer or self._store.footer(source))
         return StagedFile(source, self._within + place, found, self._taken)
 
     def files(self) -> Iterator[StagedFile]:
-        """All Parquet files in it, by name."""
+        """All its Parquet files, by name."""
         return (self.file(name) for name in sorted(self._store.below(self.path)) if name.endswith(".parquet"))
 
     def remove(self) -> None:
-        """What is in it still, and no commit has taken."""
+        """Delete the files that no commit has taken."""
         self._store.remove_folder(self.path, self._taken)
 
 
 def staging_folder(table: str | os.PathLike) -> AnyPath:
-    """Where files for the table are written that an append is to move into it."""
+    """The folder beside the table where files are staged."""
     return beside(table, STAGED)
 
 
 def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
-    """Where writers have staged files that no commit has taken, or not yet, and when something last changed there. In a
-    store what Spark is done with counts as any file of the table's: it is what a task left under way."""
+    """Folders with staged, uncommitted files, and their last change. In a store finished files count as the table's;
+    the folders are those of running tasks.
+    """
     if store_of(table).is_local:
         return {
             folder: max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
@@ -84,8 +85,7 @@ def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
 
 
 def remove_staged(table: AnyPath) -> None:
-    """Remove all that was staged for a table that nobody writes to: what a crash left. In a store what Spark was done
-    with is left, which is the table's, or is no file of it."""
+    """Delete what a crash staged for a table without writers. In a store only unfinished files are deleted."""
     store = store_of(table)
     for folder in [staging_folder(table)] if store.is_local else staged_folders(table):
         store.remove_folder(folder)

@@ -1,12 +1,8 @@
-"""Files that a Spark job writes for a table, beside it (in a store: within it) and without its lock; one commit takes
-them in, as :meth:`AppendTable.append_staged` does. Spark's writer makes them, or the job's tasks (see task_files).
+"""Files that a Spark job writes for a table, outside of it (in a store: within) and without its lock; one commit takes
+them in (:meth:`AppendTable.append_staged`). Spark's writer or the tasks (see task_files) write them.
 
-Why not Delta's own writer: on a local file system its commit checks and then renames, so the whole write, however long,
-would have to hold the lock that every append takes, and clients would wait for it. It also collects statistics row by
-row, which takes a fifth of an append; here they come from the files' footers.
-
-A crash leaves the folder of the files, which nobody reads; ``maintain vacuum`` takes it away when nothing in it has
-changed for as long as other files are kept.
+On a local disk Delta's own writer would hold the lock that every append needs during the whole write. It also collects
+statistics by row; here footers give them. Files that a crash leaves are unread, and ``maintain vacuum`` removes them.
 """
 
 import contextlib
@@ -47,7 +43,7 @@ _waiting: dict[object, deque[object]] = {}
 
 
 class _Held(NamedTuple):
-    """A setting: its value, what it was before, and how many write with it."""
+    """A setting: its value, the one before, and how many writers use it."""
 
     value: str
     before: str | None
@@ -64,11 +60,13 @@ def staged(
     are_ms: bool = False,
     by_tasks: ByTasks | None = None,
 ) -> Iterator[list[StagedFile]]:
-    """Run *rows* and write them, with *options* of Spark's writer; the files, none for no rows, stay until the end of
-    the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds. Spark
-    sorts each task's rows by partition, unless they are in that order. FileNotFoundError where the driver does not see
-    what tasks wrote. With *by_tasks* tasks write theirs themselves,
-    nothing is sorted, and *rows* lack what is constant (see task_files)."""
+    """Run *rows* and write them, with *options* of Spark's writer; files that were not moved into the table are deleted
+    after the block.
+
+    No rows make no file. Tasks sort rows by partition, unless they are in order. *are_ms* writes timestamps in
+    milliseconds. *by_tasks* lets tasks write, unsorted, with constants left out of *rows* (see task_files).
+    FileNotFoundError if the driver does not see the tasks' files.
+    """
     folder = StagedFolder(table)
     try:
         if by_tasks is not None:
@@ -88,9 +86,10 @@ def staged(
 
 @contextlib.contextmanager
 def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings that Spark takes from the session only, set back when the last one who writes with them is done. Whoever
-    needs another value of one waits until then, and who comes later waits behind him: else he would wait for ever
-    beside writers that overlap."""
+    """Set session-wide settings until the last writer that uses them is done.
+
+    A writer that needs other values waits, and later ones queue after it, so that overlapping writers cannot starve it.
+    """
     session = getattr(spark, "_jsparkSession", spark)
     with _writing:
         _await_turn(session, settings)
@@ -116,7 +115,7 @@ def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
 
 
 def _await_turn(session: object, settings: Mapping[str, str]) -> None:
-    """Wait until everybody who came before has begun, and *settings* fit those that are held."""
+    """Wait until earlier writers have begun and *settings* fit those in use."""
     line, me = _waiting.setdefault(session, deque()), object()
     line.append(me)
     try:

@@ -1,9 +1,8 @@
-"""The sign of a broker that is starting: which process, since when, and what it is doing.
+"""The sign of a starting broker: its process, since when, and what it does.
 
-Before a broker serves it starts Spark, reads its tables and begins its query, which takes ten seconds to minutes. Spark
-may also end the query, which is then started again. The sign is a lease beside that of the root's first bundle. A
-thread renews it, so it ends with its process. Where several brokers start at once it names one of them. It never says
-whether a broker serves: the lease of a bundle says that.
+A start, or a restart of the query, takes seconds to minutes. The sign is a lease beside that of the root's first
+bundle, renewed by a thread, and ends with its process. It names one of several starting brokers, and says nothing about
+serving: the bundle's lease does.
 """
 
 import datetime
@@ -34,7 +33,7 @@ _lock = forks.module_lock()
 
 
 class Starting(NamedTuple):
-    """The content of the sign: ``what`` goes on, since ``since_ms`` (Unix time), and in which process of which host."""
+    """The sign's content: ``what`` goes on since ``since_ms`` (Unix time), on which host and in which process."""
 
     what: str
     since_ms: int
@@ -43,15 +42,16 @@ class Starting(NamedTuple):
     until: float
 
     def told(self) -> str:
-        """The same as a text for people."""
+        """The sign as text."""
         began = datetime.datetime.fromtimestamp(self.since_ms / 1000, datetime.UTC)
         seconds = max(0, round(time.time() - self.since_ms / 1000))
         return f"{self.what} (since {began:%H:%M:%S} UTC, {shown_seconds(seconds)}; process {self.pid} on {self.host})"
 
 
 def starting(layout: Layout) -> Starting | None:
-    """The starting broker of the root; None without one. It compares clocks, also in an object store, because nothing
-    is decided by it."""
+    """The root's starting broker, or None. Clocks are compared, also in an object store, because nothing depends
+    on it.
+    """
     said = _file(layout).read()
     if said is None or said.until <= time.time():
         return None
@@ -59,7 +59,7 @@ def starting(layout: Layout) -> Starting | None:
 
 
 class StartingSign:
-    """The sign of this process for one root. A thread writes it, so that a slow disk does not delay the start."""
+    """This process's sign for one root, written by a thread so that a slow disk delays no start."""
 
     def __init__(self, layout: Layout, what: str):
         self._file, self._what, self._since_ms = _file(layout), what, time.time_ns() // 1_000_000
@@ -88,8 +88,9 @@ class StartingSign:
 
 
 def announce_start(root: str | os.PathLike) -> None:
-    """Make the root and put up the sign, before Spark is there. A folder that can be no root is refused at once; with
-    a disk that fails for now the broker deals later."""
+    """Make the root and the sign before Spark starts. An impossible root is refused; passing disk faults are left to
+    the broker.
+    """
     layout = Layout(root)
     try:
         prepare_root(layout)
@@ -100,7 +101,7 @@ def announce_start(root: str | os.PathLike) -> None:
 
 
 def begin_starting(layout: Layout, what: str = STARTS) -> None:
-    """Put up the sign of this process until :func:`end_starting`; one that is there stays as it is."""
+    """Make this process's sign, unless it exists, until :func:`end_starting`."""
     if layout.bundle_folder().is_dir():
         with _lock:
             if str(layout.root) not in _signs:
@@ -108,7 +109,7 @@ def begin_starting(layout: Layout, what: str = STARTS) -> None:
 
 
 def end_starting(layout: Layout) -> None:
-    """Withdraw the sign of this process, if there is one."""
+    """Withdraw this process's sign, if any."""
     with _lock:
         sign = _signs.pop(str(layout.root), None)
     if sign is not None:

@@ -1,10 +1,8 @@
-"""Appending until it is known that the rows are there, once.
+"""Append until the rows are surely there, once.
 
-An append that raised may have committed all the same: the fault may have come behind the link that puts the commit in
-place. So the log behind the last version that was known is searched for the rows, by the one column that names a
-commit; only where they are not is the same append tried again. Publishes and requests both go into their tables so. A
-store's write that got no answer may even take place behind that search: a try that follows one looks again when it
-knows which version is next, and wherever it finds that taken.
+An append that raised may have committed. So the log after the last known version is searched for the rows, by the
+column that identifies a commit, before the append is repeated. A store's unanswered write may even take place after
+that search: the next try searches again at each version it tries. Publishes and requests use this.
 """
 
 import os
@@ -24,8 +22,9 @@ T = TypeVar("T")
 
 
 class SureAppend:
-    """Appends to one table, for one thread at a time. *identity* is the column whose smallest value no other commit of
-    the table has; *check* and *makes_checkpoints* are AppendTable's."""
+    """Appends to one table, from one thread at a time. No other commit has the smallest value of column *identity*;
+    *check* and *makes_checkpoints* are AppendTable's.
+    """
 
     def __init__(
         self,
@@ -45,20 +44,21 @@ class SureAppend:
         return self._table.path
 
     def exists(self) -> bool:
-        """Is there a table still, or is its root only away?"""
+        """Does the table exist, or is its root only away?"""
         return self._log.exists() or is_away(self.path)
 
     def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
-        """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
-        raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
-        again."""
+        """Append *rows* in order; returns the version. *wait* is called with each error before the next try: it pauses,
+        or raises to give up. FileNotFoundError if the table was deleted or made again.
+        """
         return self._append(rows, lambda *more: self._table.append(rows, *more), wait)
 
     def append_behind(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
-        """The same, with *transactions* that were chosen by the table as it was in version *known*; None where somebody
-        else has committed one of them since."""
+        """:meth:`append`, with *transactions* chosen from version *known*; None if another writer has committed one of
+        them since.
+        """
         return self._append(rows, lambda *more: self._table.append_behind(known, rows, transactions, *more), wait)
 
     def _append(
@@ -96,7 +96,7 @@ class SureAppend:
         return found
 
     def _find(self, named: str) -> int | None:
-        """The commit whose rows begin with this name; None where it did not arrive."""
+        """The commit with this smallest identity; None if it did not arrive."""
         check_there(self.path)
         for commit in self._log.commits(after=self._known):
             if any(file.min_values.get(self._identity) == named for file in commit.added):
@@ -105,7 +105,7 @@ class SureAppend:
 
 
 def _patiently(read: Callable[[], T], wait: Callable[[Exception], None]) -> T:
-    """What *read* gives, once the disk or the store lets it."""
+    """The result of *read*, once the disk or store permits."""
     while True:
         try:
             return read()

@@ -1,11 +1,8 @@
-"""Reading a table of the broker's a part at a time, in the thread that asks: for who stays in memory long after.
+"""Read a broker's table in parts, in the calling thread, for processes that live long.
 
-Arrow's datasets read ahead with threads of their own, each of which keeps what it had: of a table of 10^6 rows 50 MB
-stayed with a client that wanted some thousands of them. Here no more than a part of a row group is decoded at a time,
-and files and row groups whose statistics rule out what is wanted are not read, nor columns of which these say that all
-rows are wanted. What threads have freed Arrow and the C library keep for them, and it is in pieces: of what reading
-10^6 rows took for a moment half stays in the process (``python -m tests.benchmarks --only past``), unless it is asked
-back.
+Threads of Arrow's datasets read ahead and keep memory. Here at most a part of a row group is decoded at once, and
+files, row groups and columns that statistics rule out are not read. Freed memory stays with Arrow and the C library
+until it is returned to the system (``python -m tests.benchmarks --only past``).
 """
 
 import contextlib
@@ -56,25 +53,25 @@ _MUST: dict[str, Callable] = {
 
 
 class Term(NamedTuple):
-    """What must hold of a row that is wanted: a column, or the sum of several, beside a value (``in``: some)."""
+    """A condition on rows: a column, or a sum of several, compared with a value (``in``: several)."""
 
     columns: tuple[str, ...]
     is_: str
     value: object
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Of which rows it holds."""
+        """The rows that satisfy it."""
         found = rows.column(self.columns[0])
         for name in self.columns[1:]:
             found = pc.add(found, rows.column(name).cast(found.type))
         return _MASKS[self.is_](found, self.value)
 
     def may_hold(self, bounds: Sequence[tuple | None]) -> bool:
-        """Whether it may hold of a row between these least and greatest values of its columns; None for unknown."""
+        """Can a row within these bounds of its columns satisfy it? None is unknown."""
         return self._of_bounds(_MAY, bounds, True)
 
     def must_hold(self, bounds: Sequence[tuple | None]) -> bool:
-        """Whether it holds of every row between them, none of which is null."""
+        """Does every row within them, without nulls, satisfy it?"""
         return self._of_bounds(_MUST, bounds, False)
 
     def _of_bounds(self, rules: dict[str, Callable], bounds: Sequence[tuple | None], unknown: bool) -> bool:
@@ -86,7 +83,7 @@ class Term(NamedTuple):
 
 
 def term(columns: str | tuple[str, ...], is_: str, value: object) -> Term:
-    """The term of a column's name, or of those whose sum it is about."""
+    """The term of a column or of a sum of columns."""
     return Term((columns,) if isinstance(columns, str) else columns, is_, value)
 
 
@@ -97,9 +94,9 @@ def read_parts(
     wanted: Iterable[Term] = (),
     part_rows: int | None = None,
 ) -> Iterator[pa.Table]:
-    """*columns* of the rows of a table, in the version it is open at, of which all of *wanted* holds: as *schema*, that
-    of the table, has them, in no order, at most *part_rows*, or :data:`PART_ROWS`, at a time. What a file does not have
-    is null."""
+    """*columns* of an open table's rows that satisfy all of *wanted*, in no order, at most *part_rows* (or
+    :data:`PART_ROWS`) at a time. Types are those of *schema*; columns that a file lacks are null.
+    """
     _check_readable(opened)
     columns, wanted = list(columns), list(wanted)
     folder = folder_of(opened)
@@ -109,8 +106,7 @@ def read_parts(
 
 
 def _check_readable(opened: DeltaTable) -> None:
-    """DeltaProtocolError for a table whose files do not hold its rows as they are, such as one with deletion
-    vectors."""
+    """DeltaProtocolError if files do not hold the table's rows as they are (deletion vectors, for example)."""
     protocol = opened.protocol()
     unknown = set(protocol.reader_features or ()) - SUPPORTED_READER_FEATURES
     if protocol.min_reader_version == 2 or unknown:
@@ -121,7 +117,7 @@ def _check_readable(opened: DeltaTable) -> None:
 
 
 def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
-    """The files that may hold rows that are wanted, as the table's statistics say."""
+    """The files that may hold wanted rows, by the table's statistics."""
     files = pa.table(opened.get_add_actions(flatten=True))
     for each in wanted:
         names = [f"{bound}.{name}" for name in each.columns for bound in ("min", "max")]
@@ -135,7 +131,7 @@ def _files(opened: DeltaTable, wanted: Iterable[Term]) -> list[str]:
 def _rows_of(
     path: str, schema: pa.Schema, columns: list[str], wanted: list[Term], part_rows: int
 ) -> Iterator[pa.Table]:
-    """Those of one file, without the row groups that can hold none that is wanted."""
+    """One file's wanted rows; row groups without any are skipped."""
     values = partition_values(path)
     with pq.ParquetFile(store_of(path).parquet(path), pre_buffer=False) as file:
         names = {name for each in wanted for name in each.columns}
@@ -160,8 +156,9 @@ def _rows_of(
 
 
 def give_memory_back() -> None:
-    """Let Arrow and the C library return to the system what is free; nothing with a library that has no such call.
-    Some milliseconds, without Python's lock."""
+    """Return free memory of Arrow and the C library to the system, if the library can. Takes milliseconds, without
+    Python's lock.
+    """
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,12 +1,7 @@
-"""Files that the tasks of a frame write themselves, in Python workers: each task its rows in their order, those of each
-partition into a file of their own, side by side.
+"""Files that a frame's tasks write in Python workers, one per task and partition, in the order of its rows.
 
-Why not Spark's writer: it makes Parquet three times as slowly, which is more than the way to a worker costs; and it
-either sorts a task's rows by partition or changes between its files with every row, where a worker takes a partition's
-rows out of a whole batch at once. 10^6 x 100 B are published at 0.98 of the rate of a plain Delta append by key to 4
-partitions, where it was 0.60, and at 1.10 without, where it was 0.85 (quiet machine, medians of eleven).
-
-A task tells which files it wrote, so what a lost or repeated attempt leaves in the folder is taken in by nobody.
+Spark's writer makes Parquet three times as slowly, and sorts by partition or changes files with every row; a worker
+takes a partition's rows out of a whole batch. Each task reports its files, so those of lost attempts are ignored.
 """
 
 import uuid
@@ -27,25 +22,26 @@ _TOLD = pa.schema([("file", pa.string())])
 
 
 class ByTasks(NamedTuple):
-    """How tasks write: how many files *at_once* at most, one for each value of the column to partition by, and which
-    columns have the same value in all rows. These need not travel to the workers: that took a tenth of the time."""
+    """How tasks write: at most *at_once* files, one per partition value; *constants* are columns with one value, which
+    workers add.
+    """
 
     at_once: int
     constants: Mapping[str, pa.Scalar]
 
 
 def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[str], how: ByTasks) -> list[str]:
-    """Run *rows* and write them into *folder*, on a disk that tasks see. With a column to partition by each value's
-    rows of a task are a file in a folder of the value's, else all of a task's. The names of the files within *folder*,
-    sorted.
+    """Run *rows* and write them into *folder*, which tasks must see; one file per task, or per partition value in a
+    folder of that value. Returns sorted relative names.
 
-    A worker holds a batch of Spark's and, of all its files together, as many bytes of payload as a row group has."""
+    A worker holds one batch and, over all its files, a row group's bytes of payload.
+    """
     told = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
     return sorted(row.file for row in told)
 
 
 def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Callable:
-    """What a task does with its batches: it says which files it wrote."""
+    """The function that a task runs on its batches; it returns file names."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files: dict[str, _File] = {}
@@ -67,7 +63,7 @@ def _write_into(folder: str, partition_by: Sequence[str], how: ByTasks) -> Calla
 
 
 def _by_place(rows: pa.Table, partition: str | None = None) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each value of the column, without it, by the folder where their file lies."""
+    """Rows per value of the column, without it, by their file's folder."""
     if partition is None:
         yield "", rows
         return
@@ -77,7 +73,7 @@ def _by_place(rows: pa.Table, partition: str | None = None) -> Iterator[tuple[st
 
 
 class _File:
-    """A file that a task writes: rows are held until they are a row group, of so many bytes of payload at most."""
+    """A file that a task writes, a row group at a time, with a limit of payload bytes."""
 
     def __init__(self, folder: AnyPath, place: str, schema: pa.Schema, group_bytes: int, opened: ExitStack):
         store = store_of(folder)
@@ -97,7 +93,7 @@ class _File:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the buffered rows."""
         for part in small_enough(pa.concat_tables(self._held)) if self._held else ():
             self._writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
         self._held, self._rows, self._bytes = [], 0, 0

@@ -1,10 +1,9 @@
-"""Volumes of Unity Catalog as places for roots: where one lies in an object store, and what lets a process in there.
+"""Volumes of Unity Catalog as roots: where one lies in an object store, and credentials for it.
 
-A volume is a folder of a store that a catalog lends. As platforms mount it, below ``/Volumes``, it has neither hard
-links nor conditional puts, on one of which every commit rests; the store beneath it has them. So the catalog is asked
-where the volume lies, and for credentials of an hour, as who the environment says (``DATABRICKS_HOST`` and
-``DATABRICKS_TOKEN``, or another way that the catalog's own client knows). All else is as in a bucket of one's own (see
-object_store), but that a path begins with the volume's name, which Spark reads on that platform.
+A mounted volume (``/Volumes``) has neither hard links nor conditional puts, but the store beneath has. The catalog says
+where the volume lies and lends credentials for an hour, to the user of the environment (``DATABRICKS_HOST`` and
+``DATABRICKS_TOKEN``, or the client's other ways). Paths begin with the volume's name, which Spark reads there; else see
+object_store.
 """
 
 import errno
@@ -43,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Lent(NamedTuple):
-    """Credentials of a store, as ``obstore`` calls them, and until when they are good, in seconds since 1970."""
+    """A store's credentials, as ``obstore`` names them, valid until (seconds since 1970)."""
 
     credentials: dict[str, str]
     until: float
@@ -53,8 +52,9 @@ class Lent(NamedTuple):
 
 
 class Volume:
-    """One volume: its *url*, such as ``dbfs:/Volumes/main/ops/pulsar``, and the ``location`` in a store where it lies.
-    Safe for threads. :class:`NotARoot` where there is none, :class:`ConnectError` where the catalog lets nobody in."""
+    """A volume by *url*, such as ``dbfs:/Volumes/main/ops/pulsar``, and its ``location`` in a store. Safe for threads.
+    :class:`NotARoot` if it does not exist, :class:`ConnectError` if the catalog refuses access.
+    """
 
     def __init__(self, url: str):
         self.url = url
@@ -68,8 +68,9 @@ class Volume:
         return f"{type(self).__name__}({self.url!r})"
 
     def lent(self) -> Lent:
-        """What is good for a while at least; the catalog is asked well before it ends, and nobody waits for that, nor
-        minds that it does not answer, as long as it is good. OSError once it is not."""
+        """Valid credentials, renewed early and without blocking; a catalog outage matters only once they expire, as
+        OSError.
+        """
         lent = self._lent
         left = 0.0 if lent is None else lent.until - time.time()
         is_good = left > LEFT_SECONDS
@@ -90,12 +91,12 @@ class Volume:
         return self._lent
 
     def for_obstore(self) -> dict[str, str | datetime]:
-        """A credential provider of ``obstore``, which asks again before they end."""
+        """Credentials with their expiry, for ``obstore``."""
         lent = self.lent()
         return {**lent.credentials, "expires_at": datetime.fromtimestamp(lent.until, timezone.utc)}
 
     def for_delta(self) -> dict[str, str]:
-        """Storage options of ``deltalake``, for a table that is opened now."""
+        """Storage options of ``deltalake``, for a table opened now."""
         return {_OF_DELTA[name]: value for name, value in self.lent().credentials.items()}
 
     def _where(self) -> tuple[str, str]:
@@ -157,14 +158,14 @@ _opened: dict[str, str] = {}
 
 @lru_cache
 def volume_at(url: str) -> Volume:
-    """The volume of that URL, one for each process."""
+    """The process's volume of that URL."""
     found = Volume(url)
     _opened[found.location] = url
     return found
 
 
 def named(place: str) -> str:
-    """A place in a store by its volume's URL, where it is in one that this process uses; else as it is."""
+    """A place by its volume's URL if it lies in one that this process uses; else as it is."""
     for location, url in tuple(_opened.items()):
         if place.startswith(f"{location}/"):
             return url + place.removeprefix(location)
@@ -213,5 +214,5 @@ def _no_answer(url: str, fault: Exception) -> ConnectError:
 
 
 def _said(error: Exception) -> str:
-    """In the catalog's own words, without how its client was set up."""
+    """The catalog's own message, without its client's configuration."""
     return re.split(r"\.? Config: |\n", str(error))[0][:300]
