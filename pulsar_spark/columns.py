@@ -11,7 +11,8 @@ from pulsar_spark.protocol.sticky_key import sticky_key_hash as hash_of
 
 
 def unacked_messages(ack_set: Column, batch_size: Column) -> Column:
-    """Messages of an entry still to be acknowledged: the bits of its ack set, all of the batch where it has none.
+    """The number of messages of an entry that are not acknowledged: the bits of its ack set, or the batch size without
+    one.
 
     >>> sets = spark.sql("select array(5L, -1L) as s")  # doctest: +SKIP
     >>> sets.select(unacked_messages(F.col("s"), F.lit(100)).alias("n")).first().n  # doctest: +SKIP
@@ -24,11 +25,11 @@ def unacked_messages(ack_set: Column, batch_size: Column) -> Column:
 def sticky_key_hash(
     partition_key: Column, ordering_key: Column, is_base64: Column, is_ordering_key_base64: Column | None = None
 ) -> Column:
-    """The 31-bit hash that Key_Shared goes by (semantics 2.21, 0.1): of the ordering key if there is one, else of the
-    partition key, each decoded where it is said to be base64, else of ``NONE_KEY``. Never null. The keys are texts or
-    bytes.
+    """The 31-bit hash for Key_Shared (semantics 2.21, 0.1): of the ordering key, else of the partition key, else of
+    ``NONE_KEY``.
 
-    Where no key is in base64, transforms.key_hashes does the same without a Python worker.
+    Keys are texts or bytes, decoded first where flagged as base64. Never null. If no key is in base64,
+    transforms.key_hashes needs no Python worker.
 
     >>> keys = spark.sql("select 'Order-3459134' as k, cast(null as string) as o, false as b")  # doctest: +SKIP
     >>> keys.select(sticky_key_hash(F.col("k"), F.col("o"), F.col("b")).alias("h")).first().h  # doctest: +SKIP

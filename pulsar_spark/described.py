@@ -5,12 +5,12 @@ from html import escape
 
 
 class Described:
-    """Shown by its class and by the facts that matter; :meth:`_facts` reads what is in memory and waits for nothing."""
+    """Shown by class and by :meth:`_facts`, which read only memory and never wait."""
 
     __slots__ = ()
 
     def _facts(self) -> dict[str, object]:
-        """What matters, by name."""
+        """The facts to show, by name."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

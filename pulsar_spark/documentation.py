@@ -1,8 +1,7 @@
 """Parts of pages that are printed from the code: the map, who decides what, the states of an entry, tables and views.
 
-``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes each part between its markers in that file. The marker
-before a part names it, ``<!-- printed: layers -->``, and the next ``<!-- end -->`` ends it. What a package says of
-itself is the first paragraph of its docstring. ``docs/generate.py`` makes whole pages of the parts.
+``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes each part between ``<!-- printed: layers -->``, with its
+name, and the next ``<!-- end -->``. ``docs/generate.py`` makes whole pages.
 """
 
 import argparse
@@ -56,7 +55,7 @@ _PLAIN_TYPES = {
 
 
 def sql_type(held: pa.DataType) -> str:
-    """An Arrow type by its name in SQL; KeyError for one that no table has.
+    """The SQL name of an Arrow type; KeyError for one that no table has.
 
     >>> sql_type(pa.map_(pa.string(), pa.string())), sql_type(pa.list_(pa.int64()))
     ('map<string, string>', 'array<bigint>')
@@ -84,12 +83,12 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def layers() -> str:
-    """What belongs in each package and module of the top level, in their own words."""
+    """What belongs in each top-level package and module: the first paragraph of its docstring."""
     return table(["package", "what belongs in it"], ((f"`{_shown(name)}`", _first_paragraph(name)) for name in LAYERS))
 
 
 def decisions() -> str:
-    """Which rule decides what, and where, as the broker says it of itself."""
+    """Which rule decides what, and where, from the docstring of ``broker``."""
     return _as_markdown(_docstring("broker").partition("\n\n")[2].strip())
 
 
@@ -99,7 +98,7 @@ def states() -> str:
 
 
 def transitions() -> str:
-    """The events an entry meets, and what becomes of it."""
+    """The events of an entry, and the resulting states."""
     events = table(["event", "meaning"], EVENTS.items())
     made = table(
         ["state", "event", "where", "next state", "rule"],
@@ -129,7 +128,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def refreshed(page: str) -> str:
-    """*page* with every part between its markers as it is printed now; ValueError for a part there is none of."""
+    """*page* with every part between its markers printed anew; ValueError for an unknown part."""
 
     def part(found: re.Match) -> str:
         if found[1] not in PARTS:
@@ -168,7 +167,7 @@ def _as_markdown(said: str) -> str:
 
 
 def main() -> None:
-    """Print all parts, or write them into the page that is named."""
+    """Print all parts, or write them into the given page."""
     parser = argparse.ArgumentParser(prog="python -m pulsar_spark.documentation", description=__doc__)
     parser.add_argument("page", nargs="?", type=Path, help="the file whose parts are to be written")
     page = parser.parse_args().page

@@ -1,7 +1,6 @@
-"""Is a broker there? What the bundle's lease says, looked at once a second, and said when it changes.
+"""Watch for a broker: look at the bundle's lease once a second and log changes.
 
-Requests go to a table and wait there, so a client without a broker works on in silence; a call that waits for a message
-should know why none comes.
+Requests wait in a table, so a client without a broker would otherwise wait silently.
 """
 
 import logging
@@ -16,11 +15,11 @@ from pulsar_spark.storage.starting import Starting, starting
 LOOK_SECONDS = 1.0
 
 NAME = "pulsar_spark.client"
-"""The logger of clients."""
+"""The name of the clients' logger."""
 
 
 class BrokerWatch:
-    """For one thread that looks; ``is_there`` may be asked by any."""
+    """One thread looks; any thread may read ``is_there``."""
 
     def __init__(self, layout: Layout, logger: logging.Logger, clock: Callable[[], float] = time.monotonic):
         self._root, self._lease, self._logger, self._clock = layout.root, BundleLease(layout, ""), logger, clock
@@ -34,15 +33,16 @@ class BrokerWatch:
 
     @property
     def is_there(self) -> bool:
-        """Whether one was there at the last look; one that keeps no lease shows itself by what it says."""
+        """Whether there was a broker at the last look. A broker without a lease counts once it has committed
+        something."""
         return not self.is_away and (self._holder is not None or (self._has_no_lease and self._was_heard))
 
     def heard(self) -> None:
-        """A broker committed something."""
+        """Note that a broker committed something."""
         self._was_heard = True
 
     def look(self) -> None:
-        """Look again, if it is time to."""
+        """Look again, at most once a second."""
         now = self._clock()
         if now < self._next_look:
             return

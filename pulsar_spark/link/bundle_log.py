@@ -1,10 +1,8 @@
-"""What the clients of one process hear of a bundle's rounds: one thread looks whether there is another one and tells
-them all, and a round that concerns several of them is read once.
+"""Follow a bundle's rounds for all clients of the process: one thread looks, and each round is read once.
 
-Looking is what idle clients do, and two hundred that looked a hundred times a second each would take what the few that
-work need. So the system tells the thread of new files (see folder_events). As it need not (of a file system that other
-machines write to), the thread looks by itself as well: often, until three rounds in a row were told, and once a second
-from then on, for as long as no look finds what nobody told.
+Where the system reports new files (see folder_events), idle clients cost little. Reports may be missing, for instance
+on file systems that other machines write to. So the thread looks often until three rounds in a row were reported, then
+once a second, until a look finds an unreported round.
 """
 
 import contextlib
@@ -27,23 +25,23 @@ from pulsar_spark.storage.store import AnyPath, path_of, store_of
 FAST_POLL = 0.01
 SLOW_POLL = 0.05
 LOOK_SHARE = 9
-"""How many times longer than a look that found nothing the pause behind it is at least, up to :data:`SLOW_POLL`."""
+"""The pause after a look that found nothing is at least this many times its duration, up to :data:`SLOW_POLL`."""
 TOLD_POLL = 1.0
-"""Between two looks where the system tells."""
+"""Seconds between looks while the system reports files."""
 FAULT_SECONDS = 1.0
-"""Between two looks at a log that cannot be read for now."""
+"""Seconds between looks at a log that cannot be read at the moment."""
 TRUSTED_AFTER = 3
 ENDS_WITHIN = 5.0
-"""Seconds in which its thread ends, unless a disk hangs."""
+"""Seconds within which its thread ends, unless a disk hangs."""
 KEPT_ROUNDS, KEPT_BYTES = 8, 1 << 20
-"""Of the latest rounds the rows are kept for others, where they are no more than that."""
+"""How many of the latest rounds keep their rows for other clients, and their largest size."""
 
 _logs: dict[tuple, "BundleLog"] = {}
 _logs_lock = forks.module_lock()
 
 
 class BundleLog(Worker):
-    """One for each bundle that clients of the process have consumers or questions in; :func:`bundle_log` gives it."""
+    """Follows the rounds of a bundle; :func:`bundle_log` returns it."""
 
     def __init__(self, path: AnyPath):
         super().__init__("rounds", threading.Condition())
@@ -56,7 +54,7 @@ class BundleLog(Worker):
         self._seen, self._events, self._tells = -1, None, 0
 
     def follow(self, who: object, told: Callable[[], None]) -> None:
-        """From now on *told* is called, on the log's thread, when there may be another round."""
+        """Call *told* on the log's thread whenever there may be another round."""
         if not self._told:
             self._seen = self._log.latest()
             if not self._least_poll:
@@ -67,7 +65,7 @@ class BundleLog(Worker):
             self._told[who] = told
 
     def leave(self, who: object) -> bool:
-        """Tell it nothing more; was it the last one?"""
+        """Stop calling; return whether *who* was the last."""
         with self._condition:
             self._told.pop(who, None)
             self._eager.discard(who)
@@ -76,7 +74,7 @@ class BundleLog(Worker):
             return self._is_stopping
 
     def hurry(self, who: object, is_waiting: bool) -> None:
-        """While somebody waits for what a round says, looks that nobody need be told of are frequent."""
+        """Look more often while *who* waits for a reply or message."""
         with self._condition:
             if is_waiting == (who in self._eager):
                 return
@@ -85,7 +83,7 @@ class BundleLog(Worker):
                 self._wake()
 
     def rows(self, commit: Commit) -> pa.Table:
-        """What a round says, in the columns that clients want."""
+        """A round's rows, in the columns that clients need."""
         return self._round(commit.version).rows(lambda: inbox.read_rows(self._path, commit))
 
     def _round(self, version: int) -> "_Round":
@@ -101,7 +99,7 @@ class BundleLog(Worker):
             return found
 
     def _wake(self) -> None:
-        """End the thread's wait. The caller holds the condition, without which nobody closes what it waits for."""
+        """End the thread's wait. The caller holds the condition, so that what it waits for stays open."""
         self._condition.notify_all()
         if self._events is not None:
             self._events.wake()
@@ -121,7 +119,7 @@ class BundleLog(Worker):
             began = time.monotonic()
             try:
                 is_new = self._look()
-            except OSError:  # who asks the log himself says it
+            except OSError:  # readers of the log report it themselves
                 is_new, pause = True, FAULT_SECONDS
             else:
                 pause = self._pause(time.monotonic() - began)
@@ -130,7 +128,7 @@ class BundleLog(Worker):
             is_told = self._is_told(pause)
 
     def _tell(self, is_told: bool) -> None:
-        """Tell all that there may be another round, of which the system *told* or did not."""
+        """Notify all clients; note whether the system reported the round."""
         self._tells = self._tells + 1 if is_told or self._is_told(0.0) else 0
         for told in list(self._told.values()):
             told()
@@ -148,7 +146,7 @@ class BundleLog(Worker):
         return max(poll, self._least_poll)
 
     def _is_told(self, seconds: float) -> bool:
-        """Wait so long at most; did the system say that there is something?"""
+        """Wait at most *seconds*; return whether the system reported a file."""
         if self._events is not None:
             return self._events.wait(seconds)
         with self._condition:
@@ -158,7 +156,7 @@ class BundleLog(Worker):
 
 
 class _Round:
-    """What was read of one round, for several who want it."""
+    """One round, read once for several clients."""
 
     def __init__(self):
         self._lock, self._commit, self._rows, self._is_large = threading.Lock(), None, None, False
@@ -180,7 +178,7 @@ class _Round:
 
 
 class _ReadOnce(TableLog):
-    """The log, of which a commit that several read is read once."""
+    """A log that reads each commit once for several readers."""
 
     def __init__(self, path: AnyPath, round_of: Callable[[int], _Round]):
         super().__init__(path)
@@ -191,8 +189,7 @@ class _ReadOnce(TableLog):
 
 
 def bundle_log(path: AnyPath, who: object, told: Callable[[], None]) -> BundleLog:
-    """The one at the path of a bundle's ``cursor_ledger``, as it is now, followed by *who* until :func:`leave`.
-    FileNotFoundError without a table."""
+    """Follow the rounds of the ``cursor_ledger`` at *path* until :func:`leave`. FileNotFoundError without a table."""
     with _logs_lock:
         key = forks.generation, str(path), TableLog(path).life()
         found = _logs.get(key)
@@ -203,7 +200,7 @@ def bundle_log(path: AnyPath, who: object, told: Callable[[], None]) -> BundleLo
 
 
 def leave(log: BundleLog, who: object) -> None:
-    """*who* follows it no longer; the last one ends it, and waits for that. A second call does nothing."""
+    """Stop following; the last one ends the log's thread and waits for that. May be repeated."""
     with _logs_lock:
         is_last = log.leave(who)
         if is_last:

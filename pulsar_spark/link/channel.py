@@ -1,11 +1,9 @@
-"""The line between a client and the broker: one background thread that writes ``requests`` and follows
-``cursor_ledger``, of which it is told by what all clients of the process share (see bundle_log).
+"""A client's connection to the broker: a background thread writes ``requests`` and follows ``cursor_ledger``.
 
-Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (acknowledgements)
-start a commit at most every 50 ms (see request_writer). In: every commit of the broker is one round, whose rows go to
-those they concern (see inbox). A client that says nothing else gives a sign of life (see storage.presence), three times
-in the time its lease lasts. Any failure that is not of the moment (the log is broken, the root is gone) ends the
-thread, and everybody who waits or asks is told.
+Out: requests that arrive during a commit go into the next one. Those that nobody waits for (acknowledgements) start a
+commit at most every 50 ms (see request_writer). In: each commit of the broker is a round; its rows go to those they
+concern (see inbox). An idle client sends a sign of life three times per lease (see storage.presence). A permanent
+failure ends the thread and is reported to all waiting callers.
 """
 
 import heapq
@@ -35,14 +33,17 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 SPACING = 0.05
 LOOK_SECONDS = 10.0
-"""After so long the log is looked at though nobody said that there is another round."""
+"""Seconds until the log is looked at without any report of a round."""
 FAULT_SECONDS = 1.0
-"""Between two looks at a log that cannot be read for now."""
+"""Seconds between looks at a log that cannot be read at the moment."""
 
 
 class Channel(Worker):
-    """One per client and bundle. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long a broker
-    waits for a sign of life; *maker* makes the requests of all channels of a client."""
+    """The connection of one client to one bundle.
+
+    ``clock`` counts monotonic seconds. ``lease_ms`` is how long a broker waits for a sign of life. *maker* makes the
+    requests of all channels of a client.
+    """
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Channel(Worker):
         self._log = self._rounds.log
         self._start()
 
-    # What consumers ask for, from any thread.
+    # For consumers, from any thread.
 
     def submit(
         self,
@@ -94,8 +95,8 @@ class Channel(Worker):
     ) -> None:
         """Send *rows* in one commit, in order.
 
-        *committed* is told the version, -1 if the line went down before, and 0 at once where there are no rows;
-        *replied* has a callback per request id that gets a reply.
+        *committed* is called with the version: -1 if the connection failed before, 0 at once without rows. *replied*
+        has a callback for each request id that gets a reply.
         """
         if not rows:
             if committed is not None:
@@ -119,8 +120,10 @@ class Channel(Worker):
         *,
         followed_by: Sequence[dict] = (),
     ) -> list[Reply]:
-        """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout*
-        seconds. In the same commit they are *followed_by* rows that get no reply."""
+        """Send *rows* and wait for all replies; :class:`Timeout` if one is missing after *timeout* seconds.
+
+        Rows in *followed_by* go into the same commit and get no reply.
+        """
         if not rows:
             return []
         rows, all_there = valid_for(rows, timeout), threading.Event()
@@ -138,8 +141,8 @@ class Channel(Worker):
     def ask_then(
         self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
     ) -> None:
-        """As :meth:`ask`, for who does not wait: *done* gets the replies, or the error in their place, once and on the
-        channel's thread; at once where there are no rows."""
+        """Like :meth:`ask`, without waiting: *done* is called once, with the replies or an error, on the channel's
+        thread; at once without rows."""
         if not rows:
             done([], None)
             return
@@ -156,7 +159,7 @@ class Channel(Worker):
         self.call_later(timeout, is_late)
 
     def post(self, rows: list[dict], timeout: float) -> None:
-        """Send *rows* and wait until they are committed; :class:`Timeout` when that takes longer."""
+        """Send *rows* and wait until they are committed; :class:`Timeout` after *timeout* seconds."""
         versions: list[int] = []
         is_done = threading.Event()
 
@@ -175,17 +178,17 @@ class Channel(Worker):
             )
 
     def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
-        """Dispatch to *subscriber* what the broker has for the consumer on this partition."""
+        """Dispatch what the broker has for the consumer on this partition to *subscriber*."""
         with self._condition:
             self._inbox.attach(consumer_id, topic, partition, subscriber)
 
     def detach(self, consumer_id: str, topic: str, partition: int) -> None:
-        """Dispatch nothing more to it."""
+        """Stop dispatching to the consumer."""
         with self._condition:
             self._inbox.detach(consumer_id, topic, partition)
 
     def expect(self, replied: dict[str, Callable[[Reply], None]]) -> None:
-        """Call these back when the requests of these ids are answered; for a source, whose rows are on their way."""
+        """Register callbacks for replies to requests that a source is about to send."""
         with self._condition:
             failure = self._failure
             if failure is None:
@@ -195,15 +198,13 @@ class Channel(Worker):
             callback(Reply(failure, None))
 
     def when_committed(self, committed: Callable[[int], None]) -> None:
-        """Tell *committed* the version of the next commit, as :meth:`submit` does; for a source, whose rows go with
-        it."""
+        """Call *committed* with the version of the next commit; for a source whose rows go with it."""
         with self._condition:
             if self._failure is None:
                 self._committed.append(committed)
 
     def gather(self, source: Callable[[], list[dict]], delay: float, *, is_urgent: bool = False) -> None:
-        """Ask *source* for its rows *delay* seconds from now, or with the next commit if that is sooner; at once if
-        that is urgent."""
+        """Call *source* for its rows after *delay* seconds, or with an earlier commit; at once if urgent."""
         with self._condition:
             self._is_urgent |= is_urgent
             due = self._clock() + delay
@@ -218,14 +219,15 @@ class Channel(Worker):
             self._condition.notify_all()
 
     def hurry(self, change: int) -> None:
-        """+1 while somebody waits for a message, -1 afterwards: the log is looked at more often."""
+        """Count waiting callers: +1 when one begins to wait for a message, -1 afterwards. While there are any, the log
+        is looked at more often."""
         with self._condition:
             self._eager += change
             self._hurry()
 
     @property
     def failure(self) -> PulsarSparkError | None:
-        """Why no request can be sent any more; None while they can."""
+        """Why no more requests can be sent; None while they can."""
         return self._failure
 
     def is_alive(self) -> bool:
@@ -233,7 +235,7 @@ class Channel(Worker):
         return self._failure is None
 
     def has_broker(self) -> bool:
-        """Whether a broker was there a second ago."""
+        """Whether there was a broker a second ago."""
         return self._failure is None and self._broker.is_there
 
     # The thread.
@@ -249,7 +251,7 @@ class Channel(Worker):
                     self._receive()
                     self._is_bearing = False
                     self._pause()
-                except OSError as fault:  # what was heard is heard; the rest is when the disk or the store answers
+                except OSError as fault:  # received rounds count; the rest comes when the disk or store is back
                     is_missing = isinstance(fault, FileNotFoundError) and is_away(self._root)
                     self._bear(root_away(self._root) if is_missing else fault)
             failure = AlreadyClosed("the client is closed")
@@ -262,14 +264,14 @@ class Channel(Worker):
             self._fail(failure)
 
     def _gives_up(self) -> bool:
-        """Whether to give up a request that cannot be written; logs why it cannot."""
+        """Whether to give up a request that cannot be written; logs the reason."""
         self._broker.look()
         return self._is_stopping
 
     def _bear(self, fault: OSError) -> None:
         if not is_fault_of_disk(fault):
             raise fault
-        if not self._is_bearing and not isinstance(fault, RootAway):  # which the look for a broker says
+        if not self._is_bearing and not isinstance(fault, RootAway):  # the watch for a broker logs that
             self.logger.warning("root %r cannot be read for now: %s", str(self._root), fault)
         self._is_bearing = self._is_told = True
         with self._condition:
@@ -297,7 +299,7 @@ class Channel(Worker):
             function()
 
     def _has_come(self) -> None:
-        """There may be another round."""
+        """Note that there may be another round."""
         with self._condition:
             self._is_told = True
             self._condition.notify_all()
@@ -361,7 +363,7 @@ class Channel(Worker):
                 callback(version)
 
     def _receive(self) -> None:
-        """Hear what is new, where somebody said that there may be something, or nobody said anything for a while."""
+        """Receive new rounds, if one was reported or after some time without reports."""
         if not self._is_told and self._clock() < self._next_look:
             return
         self._is_told, self._next_look = False, self._clock() + LOOK_SECONDS
@@ -374,15 +376,18 @@ class Channel(Worker):
                 self._seen = commit.version
         except LogShortened:
             self._begin_again()
-        except FileNotFoundError:  # joined with others so long ago that it is gone: its commit is there longer
+        except FileNotFoundError:  # joined so long ago that the file is gone; its commit stays longer
             if self._log.latest() <= self._seen:
                 raise
             check_there(self._root)
             self._begin_again()
 
     def _begin_again(self) -> None:
-        """Follow the log from its end: what the rounds said that are gone, nobody will. Where the client's lease is not
-        over, the broker is asked to let go of its consumers, so that what they were dealt meanwhile comes again."""
+        """Continue at the end of the log after rounds were lost.
+
+        If the client's lease still holds, the broker is asked to close its consumers, so that their messages come
+        again.
+        """
         self._seen = self._log.latest()
         if self._inbox.has_consumers:
             self.submit([self.make("close")])

@@ -1,8 +1,7 @@
-"""The lines of one client to the brokers of its topics: a channel to each bundle that it has a topic in.
+"""One client's connections to the brokers of its topics: a channel to each bundle.
 
-A topic's bundle is looked up by its name when somebody connects to it; who is told that it is in another by now
-(:class:`ServiceUnitNotReady`) is connected again, as clients of Pulsar look up a topic again whose bundle was unloaded.
-On a root of one bundle this is its channel, and nothing more.
+A topic's bundle is looked up by name when a client connects to it. If the broker refuses because the topic moved
+(:class:`ServiceUnitNotReady`), the client looks it up again, as Pulsar's clients do after an unload.
 """
 
 import logging
@@ -22,8 +21,8 @@ from pulsar_spark.storage.layout import Layout
 
 
 class Channels:
-    """One per client. What is said of :class:`Channel` holds here, topic by topic: rows go to the bundle of the topic
-    they name, and in one commit where that is one bundle."""
+    """One per client, with the methods of :class:`Channel`. Rows go to the bundle of the topic that they name; one
+    commit per bundle."""
 
     def __init__(
         self, layout: Layout, client_id: str, *, lease_ms: int = DEFAULT_LEASE_MS, logger: logging.Logger | None = None
@@ -36,12 +35,12 @@ class Channels:
         self.logger = self._first.logger
 
     def follow(self, topic: str) -> Channel:
-        """The same for who is told that his topic is in no bundle of this channel's any more, or may not be."""
+        """The channel of a topic whose bundle may have changed."""
         look_again(self._layout)
         return self.of(topic)
 
     def of(self, topic: str) -> Channel:
-        """The channel to the bundle that a topic, by its full name without a partition, is in now."""
+        """The channel to the current bundle of a topic, given its full name without a partition."""
         return self._to(layout_of(self._layout, topic))
 
     def _to(self, layout: Layout) -> Channel:
@@ -59,14 +58,15 @@ class Channels:
     def submit(
         self, rows: list[dict], *, is_urgent: bool = False, committed: Callable[[int], None] | None = None
     ) -> None:
-        """*committed* is told one of the versions, -1 if any line went down before."""
+        """Send *rows*; *committed* is called with the version of the last commit, -1 if any connection failed
+        before."""
         groups = self._by_channel(rows)
         told = committed and _Countdown(len(groups), committed)
         for channel, group in groups:
             channel.submit(group, is_urgent=is_urgent, committed=told)
 
     def ask(self, rows: list[dict], timeout: float) -> list[Reply]:
-        """The replies to *rows*, in their order. Topics that went to another bundle meanwhile are looked for there."""
+        """The replies to *rows*, in order. Requests for topics that moved meanwhile are repeated."""
         deadline, sleep = time.monotonic() + timeout, interrupts.sleeper()
         places = {row["request_id"]: place for place, row in enumerate(rows)}
         replies: list[Reply | None] = [None] * len(rows)
@@ -83,7 +83,7 @@ class Channels:
     def ask_then(
         self, rows: list[dict], timeout: float, done: Callable[[list[Reply] | None, PulsarSparkError | None], None]
     ) -> None:
-        """As :meth:`ask`, for who does not wait."""
+        """Like :meth:`ask`, without waiting."""
         deadline = time.monotonic() + timeout
         places = {row["request_id"]: place for place, row in enumerate(rows)}
         replies: list[Reply | None] = [None] * len(rows)
@@ -125,11 +125,11 @@ class Channels:
             channel.post(group, max(0.0, deadline - time.monotonic()))
 
     def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
-        """Dispatch to *subscriber* what the broker of the topic has for the consumer on this partition."""
+        """Dispatch what the topic's broker has for the consumer on this partition to *subscriber*."""
         self.of(topic).attach(consumer_id, topic, partition, subscriber)
 
     def detach(self, consumer_id: str, topic: str, partition: int) -> None:
-        """Dispatch nothing more to it."""
+        """Stop dispatching to the consumer."""
         for channel in self._channels.values():
             channel.detach(consumer_id, topic, partition)
 
@@ -138,7 +138,7 @@ class Channels:
         self._first.call_later(delay, function)
 
     def hurry(self, change: int) -> None:
-        """+1 while somebody waits for a message, -1 afterwards."""
+        """Count waiting callers: +1 when one begins to wait for a message, -1 afterwards."""
         with self._lock:
             self._eager += change
             channels = self._channels.values()
@@ -147,19 +147,19 @@ class Channels:
 
     @property
     def failure(self) -> PulsarSparkError | None:
-        """Why no request can be sent any more to some bundle; None while they can, to every bundle."""
+        """Why requests cannot be sent to some bundle; None while all are reachable."""
         return next((channel.failure for channel in self._channels.values() if not channel.is_alive()), None)
 
     def is_alive(self) -> bool:
-        """Whether requests can still be sent, to every bundle."""
+        """Whether requests can still be sent to every bundle."""
         return all(channel.is_alive() for channel in self._channels.values())
 
     def has_broker(self) -> bool:
-        """Whether brokers were there a second ago, of all bundles that are used."""
+        """Whether all bundles in use had a broker a second ago."""
         return all(channel.has_broker() for channel in self._channels.values())
 
     def stop(self, timeout: float) -> None:
-        """End them all; what waits is sent before."""
+        """End all channels; waiting requests are sent first."""
         for channel in self._channels.values():
             channel.stop(timeout)
 
@@ -176,7 +176,7 @@ class Channels:
         return list(groups.items()) or [(self._first, [])]
 
     def _anew(self, rows: Iterable[dict], places: dict[str, int]) -> tuple[list[dict], dict[str, int]]:
-        """The same requests, to be asked of others, and the places of their replies."""
+        """The requests again with new ids, and the places of their replies."""
         fresh = {self._maker.make(row["kind"])["request_id"]: row for row in rows}
         return (
             [row | {"request_id": name} for name, row in fresh.items()],
@@ -185,7 +185,7 @@ class Channels:
 
 
 class _Countdown:
-    """Calls back with the version of the last of several commits, -1 where one failed."""
+    """Calls back once, with the version of the last of several commits, -1 if one failed."""
 
     def __init__(self, count: int, done: Callable[[int], None]):
         self._left, self._done, self._lock, self._is_lost = count, done, threading.Lock(), False
@@ -200,5 +200,5 @@ class _Countdown:
 
 
 def _gone_elsewhere(rows: list[dict], replies: list[Reply], places: dict[str, int]) -> list[dict]:
-    """Those of *rows* that were refused because their topic is in another bundle."""
+    """The *rows* that were refused because their topic is in another bundle."""
     return [row for row in rows if isinstance(replies[places[row["request_id"]]].error, ServiceUnitNotReady)]

@@ -1,7 +1,7 @@
-"""Being told by the system that a file came into a folder, instead of looking again and again: inotify of Linux.
+"""Reports of new files in a folder, by Linux's inotify (inotify(7)).
 
-A network file system tells only what this machine does, and a user may have a limited number of these (128 on most
-machines), so whoever waits here looks now and then all the same (see bundle_log). Source: inotify(7).
+A network file system reports only changes of this machine, and a user may have only so many watches (often 128). So
+callers must still look now and then (see bundle_log).
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _READ_AT_ONCE = 1 << 16
 
 
 class FolderEvents:
-    """Of one folder, for one thread that waits; OSError where there is no such thing for it."""
+    """Watches one folder for one waiting thread; OSError where the system has no inotify or refuses."""
 
     def __init__(self, folder: AnyPath):
         try:
@@ -34,8 +34,8 @@ class FolderEvents:
             self._poll.register(each, select.POLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Return when a file came since the last call, at once where one did already, when :meth:`wake` was called, or
-        after so many seconds; did a file come?"""
+        """Wait until a file came since the last call, :meth:`wake` was called, or *seconds* have passed; return whether
+        a file came."""
         ready = [each for each, _ in self._poll.poll(max(0, round(1000 * seconds)))]
         for each in ready:
             with contextlib.suppress(BlockingIOError):
@@ -47,7 +47,7 @@ class FolderEvents:
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """Nobody waits any more, or will."""
+        """Close the watch; nobody may wait any more."""
         for each in (self._events, self._wake):
             if each >= 0:
                 os.close(each)

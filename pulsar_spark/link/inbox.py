@@ -1,10 +1,9 @@
-"""Who in this client hears what of a round.
+"""Dispatch a round's rows to a client's consumers and callers.
 
-Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries: what came
-due first, where consumers want that, for its rows come last and it goes before what is new. A delivery says which
-requests its round had read, so that a consumer can tell one that crossed a request of its own, and, where it is of a
-lane, which hashes are the lane's: they are in the same round. One of the due lane says its positions.
-Everything here is called by the channel, which holds its lock for what changes the tables.
+Resets come first, then removals, replies and deliveries. Among deliveries, entries that came due come first if the
+consumer wants that. A delivery states which requests its round had read, so that a consumer can tell whether its own
+request came later. It also has the hashes of its lane, or the positions of the due lane. The channel makes all calls
+and holds its lock while tables change.
 """
 
 from collections.abc import Callable
@@ -60,18 +59,18 @@ COLUMNS = [
 
 
 class Reply(NamedTuple):
-    """What the broker, or the failure of the line, says to a request: an error or a text."""
+    """The reply to a request, an error or a text; the error may be a failure of the connection."""
 
     error: PulsarSparkError | None
     text: str | None
 
 
 class Subscriber(Protocol):
-    """What rows are dispatched to: one consumer on one topic partition. All calls come from the channel's thread."""
+    """One consumer on one topic partition, to which rows are dispatched. All calls come from the channel's thread."""
 
     wants_due_first: bool
-    """Whether entries that came due go before all others of a round. They do not where keys are kept in order: there
-    entries that were given back go first."""
+    """Whether entries that came due precede all others of a round. With order per key they do not: there, entries given
+    back come first."""
 
     def on_reset(self) -> None:
         """The cursor was moved."""
@@ -80,20 +79,22 @@ class Subscriber(Protocol):
         """The broker no longer knows the consumer."""
 
     def on_active(self, is_active: bool) -> None:
-        """Whether the consumer is the one that receives."""
+        """Whether the consumer is the active one."""
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
-        """Entries were delivered in a round that had read ``requests`` up to this version; ``lane_hashes`` of the row
-        are those of its lane, ``positions`` (an array) where its entries lie, in the order they came due, if it is of
-        the due lane; both None where it means all entries between its ends. ``dealt`` is a
-        function that gives the rows of all that the round dealt of the cursor by lane, to anybody."""
+        """Entries were delivered in a round that had read ``requests`` up to this version.
+
+        The row has ``lane_hashes`` for a lane, or ``positions``, an array in the order of due times, for the due lane.
+        Both are None if all entries between the ends are meant. ``dealt`` is a function that returns the rows of
+        everything that the round dealt on the cursor by lane.
+        """
 
     def on_failure(self, error: PulsarSparkError) -> None:
-        """The line is down for good."""
+        """The connection has failed for good."""
 
 
 class Answers:
-    """The replies to several requests, which come in any order; *done* is called with the last of them."""
+    """Collects the replies to several requests; *done* is called after the last."""
 
     def __init__(self, rows: list[dict], done: Callable[[], None] = lambda: None):
         self._ids, self._done = [row["request_id"] for row in rows], done
@@ -101,16 +102,16 @@ class Answers:
 
     @property
     def awaited(self) -> dict[str, Callable[[Reply], None]]:
-        """Whom to call back, by request id."""
+        """Callbacks by request id."""
         return {request_id: partial(self._take, request_id) for request_id in self._ids}
 
     @property
     def are_there(self) -> bool:
-        """Are they all there?"""
+        """Whether all replies are there."""
         return len(self._found) == len(self._ids)
 
     def in_order(self) -> list[Reply]:
-        """The replies in the order of their requests, once they are there."""
+        """The replies in the order of their requests, once all are there."""
         return [self._found[request_id] for request_id in self._ids]
 
     def _take(self, request_id: str, reply: Reply) -> None:
@@ -120,7 +121,7 @@ class Answers:
 
 
 def read_rows(path: AnyPath, commit: Commit) -> pa.Table:
-    """What the round says that made a *commit* to ``cursor_ledger`` at *path*."""
+    """The rows of the round that a *commit* to the ``cursor_ledger`` at *path* made."""
     with reading(path):
         return read_added(path, commit, CURSOR_LEDGER.schema, COLUMNS)
 
@@ -148,7 +149,7 @@ class Inbox:
                 del self._consumer_ids[consumer_id]
 
     def take_all(self) -> tuple[list[Callable[[Reply], None]], list[Subscriber]]:
-        """Everybody who waits for a reply, and who waits no longer afterwards; and every subscriber."""
+        """All callbacks, which are removed, and all subscribers."""
         waiting, self.waiting = list(self.waiting.values()), {}
         return waiting, self.subscribers()
 
@@ -156,11 +157,11 @@ class Inbox:
         return list(self._subscribers.values())
 
     def wanted(self) -> tuple[pa.Array, pa.Array]:
-        """The consumer ids and request ids somebody is interested in."""
+        """The consumer ids and request ids of interest."""
         return pa.array(list(self._consumer_ids), pa.string()), pa.array(list(self.waiting), pa.string())
 
     def concerns(self, round_commit: Commit) -> bool:
-        """Is there, or may there be, something in a round for anybody here?"""
+        """Whether a round may concern anybody here."""
         if round_commit.concerns is None:
             return True
         return round_commit.may_concern(map(concerned_name, chain(self._consumer_ids, self.waiting)))
@@ -168,8 +169,10 @@ class Inbox:
     def hear(
         self, commit: Commit, read: Callable[[Commit], pa.Table], lock: AbstractContextManager = nullcontext()
     ) -> None:
-        """Tell everybody what the round says that made a *commit*; *read* gives its rows, as :func:`read_rows` does.
-        The *lock* is held while it is found out whom that concerns."""
+        """Dispatch the round that a *commit* made; *read* returns its rows, as :func:`read_rows` does.
+
+        *lock* is held while the recipients are determined.
+        """
         with lock:
             is_ours = self.concerns(commit)
         if is_ours:
@@ -179,12 +182,12 @@ class Inbox:
             self.dispatch(rows, wanted)
 
     def forget(self, answers: Answers) -> None:
-        """Nobody waits for these any more."""
+        """Remove the callbacks of *answers*."""
         for request_id in answers.awaited:
             self.waiting.pop(request_id, None)
 
     def dispatch(self, rows: pa.Table, wanted: tuple[pa.Array, pa.Array]) -> None:
-        """Tell everybody what some rows of one round say."""
+        """Dispatch rows of one round."""
         consumers, waiting = wanted
         kind = rows.column("kind")
         is_mine = pc.or_(pc.is_in(rows.column("consumer_id"), consumers), pc.is_in(rows.column("request_id"), waiting))
@@ -225,7 +228,7 @@ class Inbox:
                 )
 
     def _comes_later(self, delivery: dict) -> bool:
-        """Whether a delivery goes after those of its round that came due, because its consumer wants these first."""
+        """Whether a delivery goes after those that came due, because its consumer wants these first."""
         subscriber = self._subscriber(delivery) if delivery["lane"] != DUE_LANE else None
         return subscriber is not None and subscriber.wants_due_first
 
@@ -234,7 +237,7 @@ class Inbox:
 
 
 def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]:
-    """The hashes of each lane that *deliveries* are of, by its page: rows of the same round."""
+    """The hashes of the lanes in *deliveries*, by page, from rows of the same round."""
     wanted = {_page(row) for row in deliveries if row["lane"] not in (None, DUE_LANE)}
     if not wanted:
         return {}
@@ -245,7 +248,7 @@ def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]
 
 
 def _dealt(rows: pa.Table, delivery: dict) -> list[dict]:
-    """What a round dealt by lane of the cursor of *delivery*, to whomever, as rows with the hashes of their lanes."""
+    """All rows that a round dealt by lane on the cursor of *delivery*, with the hashes of their lanes."""
     is_its = pc.and_(pc.equal(rows.column("kind"), "range"), pc.equal(rows.column("status"), PENDING))
     for name in KEYS["cursor"]:
         is_its = pc.and_(is_its, pc.equal(rows.column(name), pa.scalar(delivery[name], rows.schema.field(name).type)))

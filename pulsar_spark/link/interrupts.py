@@ -1,11 +1,10 @@
-"""Ctrl-C in a call that waits: it raises :class:`Interrupted`, whichever thread waits.
+"""Make Ctrl-C raise :class:`Interrupted` in calls that wait, on any thread.
 
-Rule: ``waitForAsyncValue`` of the ``pulsar`` package, which looks for signals while it waits and turns what their
-handlers raise into Interrupted. Python runs handlers on the main thread alone, so the package's other threads wait on;
-here they are told too: the handler of SIGINT counts, and threads that wait look at the count ten times a second. It
-takes the place of Python's own handler only, does what that does besides, and goes with the last client. Where the
-application has a handler of its own nothing is counted; a KeyboardInterrupt that it raises while the main thread waits
-is an Interrupted too, and a main thread that ended with one (its client may be of another thread) counts as Ctrl-C.
+Rule: ``waitForAsyncValue`` of the ``pulsar`` package. Python runs signal handlers on the main thread only, so our
+SIGINT handler counts, and waiting threads check the count ten times a second. The handler replaces only Python's own,
+does what that does, and is removed with the last client. With an application's own handler nothing is counted. Then a
+KeyboardInterrupt on the waiting main thread becomes Interrupted, and a main thread that ended with one counts as
+Ctrl-C.
 """
 
 import signal
@@ -27,8 +26,7 @@ _is_over = False
 
 
 class _Here(threading.local):
-    """What a thread knows: the count it was told last, and whether it is one of the package's own, which no Ctrl-C is
-    for."""
+    """Per thread: the count seen last, and whether the thread is one of the package's own, which ignore Ctrl-C."""
 
     def __init__(self):
         self.seen, self.is_ours = _count, False
@@ -44,7 +42,7 @@ def _on_interrupt(number, frame) -> None:
 
 
 def listen() -> None:
-    """A client was made: hear of Ctrl-C, where Python's own handler would have."""
+    """Register a client: count Ctrl-C, if Python's own handler is in place."""
     global _clients
     with _lock:
         _clients += 1
@@ -56,7 +54,7 @@ def listen() -> None:
 
 
 def stop_listening() -> None:
-    """A client was closed; after the last one Python's own handler is back."""
+    """Unregister a client; the last one restores Python's own handler."""
     global _clients
     with _lock:
         _clients -= 1
@@ -70,38 +68,38 @@ def stop_listening() -> None:
 
 
 def end_program() -> None:
-    """Note that the program ends, and that this closes its clients."""
+    """Note that the program is ending and closes its clients itself."""
     global _is_over
     _is_over = True
 
 
 def stay_to_the_end() -> None:
-    """Keep a daemon thread in its call while the program ends; otherwise return at once. Nothing that the thread did
-    closed its client, so an error would only be a traceback at the end of the program."""
+    """Keep a daemon thread in its call while the program ends; otherwise return at once. An error would only print a
+    traceback."""
     while _is_over and threading.current_thread().daemon:
         time.sleep(1.0)
 
 
 def ignore_here() -> None:
-    """This thread is one of the package's own: no Ctrl-C is for it."""
+    """Mark this thread as the package's own, which ignores Ctrl-C."""
     _here.is_ours = True
 
 
 def count() -> int:
-    """How often Ctrl-C was pressed: what a call that begins to wait hands to :func:`pause`."""
+    """How often Ctrl-C was pressed; a call that begins to wait passes it to :func:`pause`."""
     return _count
 
 
 def seen() -> int:
-    """Likewise for a call that waits for messages: one that came while the thread did something else counts too."""
+    """The count for a call that waits for messages: Ctrl-C since the thread's last call counts, too."""
     return _here.seen
 
 
 def pause(attempt: Callable[[float | None], object], seconds: float | None, since: int) -> bool:
-    """Call *attempt*, a wait on a condition or event, with a slice of *seconds*: what it gives.
+    """Call *attempt*, a wait on a condition or event, for a slice of *seconds* and return its result.
 
-    :class:`Interrupted` when Ctrl-C was pressed after *since*. On the main thread the signal's handler ends the
-    attempt; where another thread was sent the signal, as by ``signal.raise_signal``, when the slice is over.
+    :class:`Interrupted` if Ctrl-C was pressed after *since*. On the main thread the handler ends the attempt at once;
+    if another thread got the signal, the end of the slice does.
     """
     if _here.is_ours:
         return attempt(seconds)
@@ -118,7 +116,7 @@ def pause(attempt: Callable[[float | None], object], seconds: float | None, sinc
 
 
 def until(attempt: Callable[[float | None], object], seconds: float | None, since: int | None = None) -> bool:
-    """Call *attempt*, which gives whether it succeeded, until it does or *seconds* have passed; whether it did."""
+    """Call *attempt* until it returns true or *seconds* have passed; return whether it did."""
     since, deadline = _count if since is None else since, None if seconds is None else time.monotonic() + seconds
     left = seconds
     while not pause(attempt, left, since):
@@ -129,7 +127,7 @@ def until(attempt: Callable[[float | None], object], seconds: float | None, sinc
 
 
 def join(thread: threading.Thread, seconds: float) -> None:
-    """Wait for the end of a thread, *seconds* at most."""
+    """Wait for the end of a thread, at most *seconds*."""
 
     def attempt(left: float | None) -> bool:
         thread.join(left)
@@ -139,7 +137,7 @@ def join(thread: threading.Thread, seconds: float) -> None:
 
 
 def sleeper() -> Callable[[float], None]:
-    """``time.sleep`` for the looks at something that is waited for from now on."""
+    """A ``time.sleep`` that Ctrl-C interrupts, from now on."""
     since = _count
 
     def sleep(seconds: float) -> None:
@@ -149,6 +147,6 @@ def sleeper() -> Callable[[float], None]:
 
 
 def _ended_by_interrupt() -> bool:
-    """Did the main thread end with a KeyboardInterrupt, so that the process only waits for the others?"""
+    """Whether the main thread ended with a KeyboardInterrupt, so that the process only waits for other threads."""
     last = getattr(sys, "last_type", None)
     return not threading.main_thread().is_alive() and last is not None and issubclass(last, KeyboardInterrupt)

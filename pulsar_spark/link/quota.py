@@ -1,14 +1,9 @@
-"""What a topic's policies let a producer do: how large a message may be, how long it may wait for its deliver time,
-whether it is stored once (see protocol.deduplication), and the backlog quota, by which it is held back or refused while
-the broker says that the topic's backlog is exceeded (semantics 3.30).
+"""What a topic's policies allow a producer: message size, delay, deduplication (see protocol.deduplication), and the
+backlog quota (semantics 3.30).
 
-What the broker says is a row of ``cursor_ledger``. A producer looks at most four times a second while nothing is
-exceeded; of the rounds since anybody in the process looked last, only the policies are read, once for all of them.
-Without a broker nothing is ever exceeded.
-
-A topic that is stopped (see storage.condition) takes nothing more, because nobody would notice that it is never
-delivered: the broker says that too, and at the same time the end of the topic's own log is read, because there may be
-no broker.
+A producer reads the policies from ``cursor_ledger`` at most four times a second, shared in the process. Without a
+broker nothing is exceeded. A stopped topic (see storage.condition) accepts nothing, because nobody would deliver it.
+The broker reports that; the end of the topic's own log is read, too, as there may be no broker.
 """
 
 import threading
@@ -49,18 +44,18 @@ LOOK_SECONDS = 0.25
 _POLL_SECONDS = 0.05
 _LOOK_BACK = 200
 _COLUMNS = ["kind", "round", "topic", "topic_id", "properties", "is_removed", "is_snapshot"]
-"""Those of policies, and of the round itself."""
+"""Columns of policies and of the round itself."""
 
 
 class _Policies:
-    """The policies of a bundle as its latest round has them, for all producers of the process."""
+    """The policies of a bundle in its latest round, shared by all producers of the process."""
 
     def __init__(self, path: AnyPath):
         self._path, self._lock, self._latest = path, threading.Lock(), LatestRows("policy")
         self._known: tuple[int, Mapping[tuple[str, str], str]] = (-1, {})
 
     def now(self) -> Mapping[tuple[str, str], str]:
-        """All of them, which nobody changes: the next ones are another mapping."""
+        """The current policies; the mapping never changes afterwards."""
         with self._lock:
             self._latest.catch_up(self._path, _COLUMNS)
             if self._known[0] != self._latest.version:
@@ -76,7 +71,7 @@ def _policies_of(layout: Layout) -> _Policies:
 
 
 class BacklogQuota:
-    """What the broker said last of one topic; for one producer, safe for threads, of which one looks at a time."""
+    """The latest policies of one topic for one producer. Safe for threads; one of them looks at a time."""
 
     def __init__(
         self,
@@ -103,8 +98,8 @@ class BacklogQuota:
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
-        """None when a message may be published. Where producers are held it waits for that *timeout* seconds at most,
-        or until the producer is closed."""
+        """The error that prevents a publish, or None. Where the policy makes producers wait, it waits at most *timeout*
+        seconds, or until the producer is closed."""
         self.look()
         if self._stopped is not None:
             return TopicStopped(self._stopped)
@@ -127,29 +122,29 @@ class BacklogQuota:
         return None
 
     def _when(self) -> str:
-        """When the broker sees that it is no longer so."""
+        """When the broker checks the quota again, for error messages."""
         seconds = policy_number(CHECK_SECONDS, policy_text(self._policies, self._name, CHECK_SECONDS))
         return f"; a broker checks every {shown_seconds(seconds)} (policy {CHECK_SECONDS})"
 
     def look(self) -> None:
-        """Learn the policies as they are now."""
+        """Read the current policies, at most four times a second."""
         if self._clock() >= self._look_at:
             self._look()
 
     def deduplication_since(self) -> int | None:
-        """Since which round the topic's messages are deduplicated, as it was when somebody looked last; None while they
-        are not (protocol.deduplication)."""
+        """The round from which the topic's messages are deduplicated, as of the last look; None without deduplication
+        (protocol.deduplication)."""
         return deduplication_since(self._policies, self._name)
 
     def inactivity_ms(self) -> int:
-        """After how long a producer's name is forgotten there."""
+        """After how long an inactive producer's name is forgotten."""
         return 60_000 * policy_number(INACTIVITY_TIMEOUT, policy_text(self._policies, self._name, INACTIVITY_TIMEOUT))
 
     def _look(self) -> None:
         with self._looking:
             self._look_at = self._clock() + LOOK_SECONDS
             if is_away(self._topic.path):
-                return  # what was known last holds
+                return  # the last known policies hold
             layout = layout_of(self._layout, self._name)
             if layout is not self._layout:
                 self._layout, self._of_bundle = layout, _policies_of(layout)
@@ -165,8 +160,8 @@ class BacklogQuota:
         return policy_number("max_message_size", policy_text(self._policies, self._name, "max_message_size"))
 
     def _what_stops(self) -> str | None:
-        """What the topic's log has that cannot be read. What the broker said of it is read again, because it may be
-        mended since."""
+        """The error for what in the topic's log cannot be read, or None. An error that the broker reported is checked
+        again, because it may be repaired."""
         is_said = (self._name, TOPIC_STOPPED) in self._policies
         try:
             known = (

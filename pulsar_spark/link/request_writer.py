@@ -1,8 +1,7 @@
-"""Writes requests: one commit to ``requests`` at a time, and never the same request twice (see sure_append). What the
-clients of a process ask for while a commit is under way goes into the next one, all of it together.
+"""Write requests: one commit to ``requests`` at a time, never a request twice (see sure_append).
 
-Checkpoints of the table are the broker's, who follows it: to open a table takes a client some 50 MB and a thread for
-each commit behind the last checkpoint, and more of both the more a broker has not put away.
+All requests that the process's clients make during a commit go into the next one. Only the broker writes the table's
+checkpoints, since opening the table for that costs memory and threads.
 """
 
 import threading
@@ -24,8 +23,8 @@ RETRY_SECONDS = 0.2
 
 
 class RequestWriter:
-    """One client's, for one thread at a time. *is_ending* says whether to give up rather than try again; who gives up
-    at once has None, and no part in what others wait for."""
+    """One client's writer, for one thread at a time. *is_ending* says whether to give up instead of trying again; with
+    None it gives up at once and shares no commits."""
 
     def __init__(self, layout: Layout, is_ending: Callable[[], bool] | None):
         path = layout.broker_table(REQUESTS.name)
@@ -38,13 +37,13 @@ class RequestWriter:
         return self._table.path
 
     def write(self, rows: list[dict]) -> int:
-        """The version that holds *rows*, in order; :class:`ConnectError` when the table is gone or cannot be written
-        any more."""
+        """Write *rows* in order and return their version; :class:`ConnectError` if the table is gone or cannot be
+        written."""
         return self._table.write(rows, self._is_ending)
 
 
 class _Part:
-    """What one client asks for in a commit, and what became of it."""
+    """One client's rows in a commit, and the outcome."""
 
     def __init__(self, rows: list[dict], is_ending: Callable[[], bool]):
         self.rows, self.is_ending = REQUESTS.rows(rows), is_ending
@@ -57,7 +56,8 @@ class _Part:
 
 
 class _SharedTable:
-    """``requests`` of a bundle, for all clients of the process: whoever has the turn writes what all wait for."""
+    """The ``requests`` table of a bundle, shared in the process: the thread whose turn it is writes everything that
+    waits."""
 
     def __init__(self, path: AnyPath):
         self._table = SureAppend(path, "request_id", makes_checkpoints=False)
@@ -89,7 +89,7 @@ class _SharedTable:
             self._write(parts)
 
     def _give_up(self, part: _Part) -> None:
-        """Wait no longer for *part*, if whoever has the turn cannot write what came before it: nobody has tried it."""
+        """Give up on *part* if it still waits because earlier rows cannot be written; nobody has tried it."""
         trouble = self._trouble
         with self._lock:
             if trouble is not None and part in self._waiting:
@@ -111,7 +111,8 @@ class _SharedTable:
                 part.version, part.error = version, error if version is None else None
 
     def _wait(self, parts: list[_Part], unclear: Exception) -> None:
-        """As long as one of them does not end all wait: what was tried may be there, and is not to be there twice."""
+        """Wait before another attempt, unless all clients are ending. Rows of a failed attempt may be there, and must
+        not be written twice."""
         if all(part.is_ending() for part in parts) or not self._is_there():
             raise self._refusal(unclear) from unclear
         self._trouble = unclear
@@ -121,7 +122,7 @@ class _SharedTable:
         return ConnectError(f"{self.path!r} cannot be written: {unclear}")
 
     def _is_there(self) -> bool:
-        """Is there a table still, as far as one can tell now?"""
+        """Whether the table still exists, as far as is known."""
         try:
             return self._table.exists()
         except OSError as fault:

@@ -1,8 +1,8 @@
-"""Asking the broker and waiting for its answer, without a JVM.
+"""Send requests to the broker and wait for the replies, without a JVM.
 
-Requests are appended to a bundle's ``requests`` table in one commit, so that a round sees all of them or none; their
-replies are rows of the commit of ``cursor_ledger`` that decided them. A request says until when it holds, a little less
-long than its answer is waited for, so one that failed with Timeout is not carried out later.
+Requests of a bundle go into one commit, so that a round sees all of them or none. The replies are rows of the round
+that decided. A request expires a little before its sender stops waiting, so one that failed with Timeout is not carried
+out later.
 """
 
 import time
@@ -24,9 +24,11 @@ POLL_SECONDS = 0.01
 
 
 class Requester:
-    """One asker of a root, for who asks now and then; not to be shared between threads. A request goes to the bundle of
-    the topic it names, one that names none to all bundles. Who also receives has
-    :class:`~pulsar_spark.link.channels.Channels`, which write and hear in the same way, on threads of their own."""
+    """Occasional requests to a root; not to be shared between threads.
+
+    A request goes to the bundle of its topic, without a topic to all bundles. Clients that also receive use
+    :class:`~pulsar_spark.link.channels.Channels`, which have threads of their own.
+    """
 
     def __init__(self, layout: Layout, *, timeout_seconds: float = 30):
         self.layout = layout
@@ -34,8 +36,8 @@ class Requester:
         self._maker = RequestMaker(f"admin-{uuid.uuid4().hex}")
 
     def ask(self, requests: list[dict]) -> list[Reply]:
-        """The replies to *requests*, in their order; the first refusal is raised under its own name, :class:`Timeout`
-        when no broker answers."""
+        """The replies to *requests*, in order. The first refusal is raised, or :class:`Timeout` if no broker
+        replies."""
         replies = self.replies(requests)
         for reply in replies:
             if reply.error is not None:
@@ -43,7 +45,7 @@ class Requester:
         return replies
 
     def replies(self, requests: list[dict]) -> list[Reply]:
-        """The same, with refusals as replies."""
+        """The replies to *requests*, in order, with refusals as replies."""
         for request in requests:
             _check_texts(request)
         deadline, sleep = time.monotonic() + self.timeout_seconds, interrupts.sleeper()
@@ -65,7 +67,7 @@ class Requester:
         return found
 
     def _by_bundle(self, requests: list[dict], places: list[int]) -> list[tuple[Layout, list[int]]]:
-        """Which of them each bundle is asked."""
+        """The requests for each bundle."""
         groups: dict[str, tuple[Layout, list[int]]] = {}
         for place in places:
             topic = requests[place].get("topic")
@@ -100,8 +102,8 @@ class Requester:
 
 
 def _together(request: dict, replies: list[Reply]) -> Reply:
-    """What several bundles say to one request: the sum, where they count, of those who did it. A policy is to be set in
-    all of them; what names a thing that one of them has is done by that one."""
+    """Combine the replies of several bundles: counts are summed. A policy must be set in all bundles; a thing that only
+    one bundle has is up to that one."""
     if len(replies) == 1:
         return replies[0]
     refused = [reply for reply in replies if reply.error is not None]
@@ -113,7 +115,7 @@ def _together(request: dict, replies: list[Reply]) -> Reply:
 
 
 def _check_texts(request: dict) -> None:
-    """:class:`InvalidConfiguration` where what is to be a text of a request is none that can be stored."""
+    """Raise :class:`InvalidConfiguration` for texts of a request that UTF-8 cannot store."""
     texts = {
         "topic": request.get("topic"),
         "subscription": request.get("subscription"),
@@ -128,7 +130,7 @@ def _check_texts(request: dict) -> None:
 
 
 def require_root(layout: Layout) -> None:
-    """Raise :class:`NotARoot` unless the root's broker tables are there and of a layout this release reads."""
+    """Raise :class:`NotARoot` unless the root has broker tables of a layout that this release reads."""
     try:
         read_definition(layout.broker_table(CURSOR_LEDGER.name))
     except FileNotFoundError:

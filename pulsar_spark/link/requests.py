@@ -1,6 +1,6 @@
-"""Request rows: how a client asks something of the broker.
+"""Request rows, by which a client asks the broker to do something.
 
-A request id is ``<client id>-<number>`` with the number padded, so that the ids of one commit sort as they were made.
+A request id is ``<client id>-<number>`` with a padded number, so the ids of one commit sort in the order of creation.
 """
 
 import itertools
@@ -20,8 +20,8 @@ EXPIRING = frozenset(
     {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy", "unload"}
     | {"reschedule"}
 )
-"""Kinds of requests that say until when they hold, where somebody waits for the answer. What is said of deliveries
-holds whenever it is read, but for what cancels them."""
+"""Kinds of requests that expire when nobody waits for the reply any more. Requests about deliveries never expire,
+except cancellations."""
 
 ANSWER_SECONDS = 1.0
 LATEST_MS = 10**15
@@ -35,7 +35,7 @@ class RequestMaker:
         self._numbers = itertools.count()
 
     def make(self, kind: str, **columns) -> dict:
-        """One row; columns left out are null."""
+        """One row; missing columns are null."""
         return {
             "request_id": f"{self.client_id}-{next(self._numbers):012d}",
             "kind": kind,
@@ -46,9 +46,11 @@ class RequestMaker:
 
 
 def valid_for(rows: list[dict], timeout: float) -> list[dict]:
-    """*rows* whose answers somebody waits for so many seconds, with the instant from which the broker refuses them:
-    what failed with Timeout must not be done later. That is a little before the wait ends, so that the answer to what
-    was done at the last moment is still heard."""
+    """*rows* with the instant after which the broker refuses them.
+
+    What failed with Timeout must not be done later. The instant is a little before the wait ends, so that a late reply
+    still arrives.
+    """
     until = time.time() + timeout - min(ANSWER_SECONDS, timeout / 10)
     if until * 1000 > LATEST_MS:
         return rows
@@ -61,14 +63,14 @@ def valid_for(rows: list[dict], timeout: float) -> list[dict]:
 
 
 def no_answer(root: AnyPath, timeout: float) -> Timeout:
-    """What is raised where nobody has answered for so many seconds."""
+    """The error after no broker replied for *timeout* seconds."""
     return Timeout(f"no broker answered on root {str(root)!r} within {shown_seconds(timeout)}: {_what_to_do(root)}")
 
 
 def _what_to_do(root: AnyPath) -> str:
-    """What to do where no broker is heard: wait for one that starts, or start one."""
+    """What to do without a broker: wait for one that is starting, or start one."""
     coming = None
-    with suppress(OSError):  # whether one starts is of no weight here
+    with suppress(OSError):  # only a hint
         coming = starting(Layout(root))
     if coming is not None:
         return f"{coming.told()}: try again when it serves"

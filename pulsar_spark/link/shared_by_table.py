@@ -1,4 +1,4 @@
-"""What the clients of a process have in common of a table of the broker's: one of a kind, for as long as any has it."""
+"""Objects that all clients of a process share for one of the broker's tables."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -12,15 +12,17 @@ Kept = TypeVar("Kept")
 
 
 class SharedByTable(Generic[Kept]):
-    """What *make* makes of a table's path, once for the table as it is now: another one where it was made again, and in
-    a process that was forked. Safe for threads."""
+    """Calls *make* once for each table and keeps the result while anybody uses it.
+
+    A table that was created again, or a forked process, gets a new object. Safe for threads.
+    """
 
     def __init__(self, make: Callable[[AnyPath], Kept]):
         self._make, self._lock = make, forks.module_lock()
         self._kept: WeakValueDictionary[tuple, Kept] = WeakValueDictionary()
 
     def of(self, path: AnyPath) -> Kept:
-        """That of the table at *path*; FileNotFoundError without one."""
+        """The object of the table at *path*; FileNotFoundError without a table."""
         with self._lock:
             key = forks.generation, str(path), TableLog(path).life()
             found = self._kept.get(key)

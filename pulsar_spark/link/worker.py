@@ -1,4 +1,4 @@
-"""One background thread, which is told through a condition to come to an end."""
+"""A background thread that ends through a condition."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -7,8 +7,8 @@ from pulsar_spark.link import interrupts
 
 
 class Worker(ABC):
-    """Runs :meth:`_run` on a thread of its own from :meth:`_start` on; a run that looks at ``_is_stopping`` whenever it
-    is notified ends by itself."""
+    """Runs :meth:`_run` on a thread of its own, from :meth:`_start` on. The run must return when ``_is_stopping`` is
+    set; the condition is then notified."""
 
     def __init__(self, name: str, condition: threading.Condition):
         self._condition, self._is_stopping = condition, False
@@ -16,7 +16,7 @@ class Worker(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """What the thread does, until it is stopped."""
+        """The thread's work, until it is stopped."""
 
     def _work(self) -> None:
         interrupts.ignore_here()
@@ -27,7 +27,7 @@ class Worker(ABC):
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Do what is left, then end the thread; the thread itself does not wait for that."""
+        """Finish the work, then end the thread; waits at most *timeout* seconds, unless called by the thread itself."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify_all()

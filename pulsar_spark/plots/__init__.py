@@ -1,8 +1,8 @@
 """Pictures of a root's state, for notebooks: backlog, rates, rounds, deliveries, hash owners, due times, one message.
 
 Each function reads a few rows of the broker's tables with Spark, draws on *axes* (by default on a new figure) and
-returns the axes. Install with ``pip install 'pulsar_spark[plots]'``. The colours are those of Okabe and Ito, which
-people with any kind of colour vision can tell apart. Lines also differ in dashes, bars in hatches.
+returns the axes. Install with ``pip install 'pulsar_spark[plots]'``. Colours are those of Okabe and Ito, which all
+people can tell apart. Lines also differ in dashes, bars in hatches.
 """
 
 import os
@@ -124,7 +124,7 @@ def message_history(
 
 
 def _progress(spark: "SparkSession", root: str | os.PathLike, topic: str) -> pd.DataFrame:
-    """One row a round and subscription: until then published and acknowledged entries, delivered messages."""
+    """One row per round and subscription: entries published and acknowledged, messages delivered until then."""
     facts = rows_of_bundles(spark, layout_for_frames(spark, root), CURSOR_LEDGER)
     found = spark.sql(
         """
@@ -149,7 +149,7 @@ def _progress(spark: "SparkSession", root: str | os.PathLike, topic: str) -> pd.
 
 
 def _sums(rows: pd.DataFrame, column: str, rounds_: pd.Index) -> pd.Series:
-    """The sum over partitions of what *column* was after each round."""
+    """The sum over partitions of the latest values of *column* after each round."""
     by_partition = rows.pivot_table(index="round", columns="partition", values=column, aggfunc="last")
     return by_partition.reindex(rounds_.union(by_partition.index)).ffill().fillna(0).sum(axis=1).reindex(rounds_)
 
@@ -157,7 +157,7 @@ def _sums(rows: pd.DataFrame, column: str, rounds_: pd.Index) -> pd.Series:
 def _events(
     spark: "SparkSession", root: str | os.PathLike, topic: str, subscription: str | None, partition: int, which: str
 ) -> pd.DataFrame:
-    """Rows of the view ``history`` for which the condition *which* holds, in order."""
+    """Rows of the view ``history`` that meet the condition *which*, in order of time."""
     create_views(spark, root)
     found = spark.table("history").filter((F.col("topic") == _full(topic)) & (F.col("partition") == partition))
     if subscription is not None:

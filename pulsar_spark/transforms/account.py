@@ -1,7 +1,7 @@
-"""What became of consumers and cursors (design 4, step 7): permits left, messages given, who is blocked.
+"""What became of consumers and cursors (design 4, step 7): remaining permits, messages given, who is blocked.
 
-Permits are taken for messages, not entries (2.16). Whoever was blocked before the deal still is, since a consumer so
-blocked was given nothing; else it is blocked once what it holds reaches the limit (4.4, 4.5, see blocked).
+Permits count messages, not entries (2.16). A consumer that was blocked before the deal stays blocked; another becomes
+blocked when its unacknowledged messages reach the limit (4.4, 4.5).
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -11,8 +11,8 @@ from pulsar_spark.transforms.round_inputs import RESULT
 
 
 def count_given(dealt: DataFrame) -> DataFrame:
-    """Add to each row the messages that its holder was given (``delivered``), the cursor where it has none, and those
-    of them met before (``redelivered``)."""
+    """Add to each row the messages that its consumer received (``delivered``; the cursor's total without a consumer)
+    and the redelivered ones among them (``redelivered``)."""
     at_consumer, whole_cursor = Window.partitionBy("cursor", "holder"), Window.partitionBy("cursor")
     return dealt.select("*", _holder().alias("holder")).select(
         "*",

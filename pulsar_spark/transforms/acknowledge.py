@@ -1,11 +1,9 @@
-"""Acknowledgements folded into ranges (design 4, step 3).
+"""Fold acknowledgements into ranges (design 4, step 3).
 
-Individual and cumulative acknowledgements arrive as ranges and need no rule of their own: a position under one is
-acknowledged, wherever it was (pending at anybody, waiting for replay, never delivered). What is left of a batch arrives
-as the entry's ack set after all requests, which depends on their order (protocol.ack_set); when nothing is left the
-entry is acknowledged, and nothing else is known of it any more. Source: ManagedCursorImpl.asyncDelete,
-PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20. The redelivery count stays as long as anything of an
-entry is left (0.20, against 3.13).
+An acknowledged position counts as such whatever its state was. What is left of a batch arrives as the entry's ack set
+after all requests, whose order matters (protocol.ack_set); an empty one acknowledges the entry. The redelivery count
+stays as long as anything of the entry is left (0.20, against 3.13). Source: ManagedCursorImpl.asyncDelete,
+PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +16,7 @@ from pulsar_spark.transforms.intervals import to_segments
 from pulsar_spark.transforms.round_inputs import KINDS, RANGE_KEY, STATE
 
 ENTRIES, TURNS, LIMITS = 0, 1, 2
-"""What a row is about, as its ``axis`` says: positions, a place in the line of consumers, or the cursor as a whole."""
+"""Values of ``axis``: a row is about positions, a place in the line of consumers, or the whole cursor."""
 
 KEYS = (*RANGE_KEY, "axis")
 
@@ -26,10 +24,10 @@ ATTRIBUTES = STATE[2:]
 """Columns of a range beside its positions."""
 
 OFFERED_AS = ("line", "is_held")
-"""Columns that say to whom an entry may be offered, and whether; they outlive the round in no row."""
+"""Columns that say to whom an entry may be offered, and whether; they end with the round."""
 
 _OPEN = {"states": "range", "unread": "unread", "acks": "ack", "ack_sets": "ack_set", "returns": "return"}
-"""What is counted of a segment, and the kind of rows that are: how many of them lie over it."""
+"""Counters of a segment, and the kind of rows that each counts."""
 
 LIMIT_COLUMNS = tuple(name for name in KINDS["cursor"] if name not in ("first", "last", "wall"))
 TURN_COLUMNS = tuple(name for name in KINDS["consumer"] if name not in ("first", "last"))
@@ -38,11 +36,9 @@ TURN_COLUMNS = tuple(name for name in KINDS["consumer"] if name not in ("first",
 def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = KINDS) -> DataFrame:
     """Cut state, unread entries and requests into segments and apply the acknowledgements.
 
-    One row per segment of the axis of entries: first, last, status (acknowledged, pending, replay or unread), the
-    entry's attributes, its line and whether it is held, and the return request over it, if any; the rows of the other
-    axes carry a consumer's turn, with its line, and the cursor's limits along untouched. Only these columns of these
-    *kinds* of rows are read: each that is left out, where it says nothing or nobody asks for it, makes a segment
-    cheaper.
+    One row per segment of entries: first, last, status (acknowledged, pending, replay or unread), attributes, line,
+    whether it is held, and the return request over it, if any. Rows of the other axes, a consumer's turn and the
+    cursor's limits, pass through. Only these columns of these *kinds* are read; fewer columns make segments cheaper.
     """
     types = {field.name: field.dataType for field in inputs.schema}
 
@@ -87,8 +83,8 @@ def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = K
 
 
 def _cut(inputs: DataFrame, kinds: Mapping[str, Collection[str]]) -> DataFrame:
-    """The segments of all rows, each with what the rows over it say: an entry's attributes, a return, what is left of a
-    batch; on their own axes a turn and the limits. What rows of other *kinds* would say is 0, or null."""
+    """The segments of all rows, each with what the rows over it say: attributes, a return, the rest of a batch, or a
+    turn or limits on their own axes. For kinds not in *kinds* this is 0 or null."""
     kind = F.col("kind")
     of_entry = [name for name in (*ATTRIBUTES, *OFFERED_AS) if name in kinds["range"]]
     never_delivered = {"status": F.lit(UNREAD), "redelivery_count": F.lit(0)}

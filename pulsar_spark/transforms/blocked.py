@@ -1,7 +1,7 @@
-"""Who has too much unacknowledged (design 4, step 7): a consumer (4.4), or a subscription (4.5).
+"""Find who has too many unacknowledged messages (design 4, step 7): a consumer (4.4) or a subscription (4.5).
 
-Both are blocked at their limit and unblocked at half of it. That is found before anything is offered, since it decides
-who is given what (see turns). Source: Consumer.addAndGetUnAckedMsgs,
+Both are blocked at their limit and unblocked at half of it. This comes before the offer, because it decides who
+receives what (see turns). Source: Consumer.addAndGetUnAckedMsgs,
 PersistentDispatcherMultipleConsumers.addUnAckedMessages.
 """
 
@@ -14,8 +14,8 @@ from pulsar_spark.transforms.acknowledge import TURNS
 
 
 def find_blocked(segments: DataFrame) -> DataFrame:
-    """Say of each turn and of the limits whether the consumer, or the cursor, is blocked. Adds to each segment the
-    weight of its entries (messages not yet acknowledged), to turns and limits also the messages that are out."""
+    """Mark turns and limits as blocked or not. Adds to each segment the weight of its entries (unacknowledged
+    messages), and to turns and limits the messages in flight."""
     consumer = _is_blocked("turn", F.col("unacked_here"), is_at_half=False)
     cursor = _is_blocked("limits", F.col("unacked"), is_at_half=True)
     return _sum_up(segments).select(
@@ -26,7 +26,7 @@ def find_blocked(segments: DataFrame) -> DataFrame:
 
 
 def _sum_up(segments: DataFrame) -> DataFrame:
-    """What is out: of the whole cursor, and of each consumer."""
+    """Sum the unacknowledged messages in flight, of the cursor and of each consumer."""
     whole_cursor, at_consumer = Window.partitionBy("cursor"), Window.partitionBy("cursor", "holder")
     weight = unacked_messages(F.col("ack_set"), F.col("batch_size"))
     entries = F.col("last") - F.col("first") + 1
@@ -44,8 +44,8 @@ def _sum_up(segments: DataFrame) -> DataFrame:
 
 
 def _is_blocked(whose: str, unacked: Column, *, is_at_half: bool) -> Column:
-    """Is the consumer or subscription blocked that has so much unacknowledged? *is_at_half*: it stays so at just half
-    of its limit (Pulsar compares the two otherwise)."""
+    """Whether a consumer or subscription is blocked. *is_at_half*: at exactly half of its limit it stays blocked
+    (Pulsar compares the two differently)."""
     limit = F.col(f"{whose}.limit")
     half = F.floor(limit / 2)
     stays = unacked >= half if is_at_half else unacked > half

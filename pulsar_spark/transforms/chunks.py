@@ -1,28 +1,15 @@
-"""Chunked messages as frames: a payload is split into rows, and rows are joined into messages.
+"""Chunked messages as frames: split payloads into rows, and join rows into messages.
 
-**Splitting** (semantics 1.2, 1.5) makes of each message that is larger than its chunks as many rows, in order, of which
-only payload and ``chunk_id`` differ; every other message stays one row without chunk columns. The payload is never in a
-row beside a chunk: where Spark compiles the stage, a chunk is cut from the one array that the source gave.
+**Splitting** (semantics 1.2, 1.5): a message larger than its chunks becomes several rows, in order, that differ only in
+payload and ``chunk_id``. Other messages stay one row without chunk columns.
 
-**Joining** is a ``groupBy`` on uuid (:func:`group_chunks`): the rows of chunks become one row per complete message,
-with the positions of its parts in order. No payload is in it, but a few bytes of each chunk; inside a group the rule of
-``protocol.chunking`` says which rows make up a message, the same that brokers and clients go by, in one call for all
-groups of a batch of Arrow. Consumers, dead letters and ``read_messages`` then have the payloads of these parts read and
-joined by Python workers, without a shuffle of them (see frames.chunk_payloads; what the grouping takes is said in
-frames.chunk_groups). For whoever has chunks as a frame,
-wherever they are from, :func:`reassemble_chunks` and :func:`whole_messages` join the payloads of the same groups in
-Spark: ``listagg`` collects what each task has of a message where it was read, in pieces as large as a file's split, and
-puts them end to end once, in the task that gets all of them.
+**Joining** is a ``groupBy`` on uuid (:func:`group_chunks`) over a few bytes per chunk. It gives one row per complete
+message with the positions of its parts, by the rule of ``protocol.chunking``. Consumers and readers then join payloads
+in Python workers (see frames.chunk_payloads). For chunks of any frame, :func:`reassemble_chunks` and
+:func:`whole_messages` join payloads in Spark by ``listagg``.
 
-**Memory.** The task that joins payloads needs at least four times the largest message: its chunks, the message, and
-twice the message for the row, which Spark makes larger by doubling (BufferHolder.grow); each task before it six times a
-split, which it collects, and writes to a row as often. Three of the four are what any row of Spark takes, and a page of
-Parquet takes two or three times its payload beside them. G1 needs more, since it does not move arrays of megabytes to
-make room for larger ones. The largest message that a heap of 3 GiB takes, all of Spark included, put together and
-plainly read as one row of Parquet: 256 and 448 MiB; with splits of 32 MiB 384 MiB; with the serial collector 448 MiB;
-with both and a young generation of a tenth 512 and 448 MiB. ``concat_ws`` over a sorted ``collect_list`` takes the same
-time and memory (64 MiB); an Arrow function would hold the message in a Python process, too, and hand it back as the
-same row.
+**Memory.** Joining in Spark needs at least four times the largest message in the last task: its chunks, the message,
+and a row whose buffer doubles. Earlier tasks need six times a file split.
 """
 
 from collections.abc import Sequence
@@ -37,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pulsar_spark.protocol.chunking import WRONG_SIZE, Verdict, judged, none_open
 
 MOST_BYTES = 2**31 - 1 - 64
-"""Of payload that a row of Spark holds."""
+"""The most payload bytes of a Spark row."""
 TOO_LARGE = f"its %d bytes are more than a row of Spark holds, {MOST_BYTES}: receive it with a client"
 WRONG = "wrong_size"
 SIZE = "total_chunk_msg_size"
@@ -47,18 +34,20 @@ _PART = ("chunk_id", "num_chunks_from_msg")
 _POSITIONS = pa.list_(pa.int64())
 _MESSAGES = pa.list_(pa.struct({"first": pa.int64(), "last": pa.int64(), "parts": _POSITIONS}))
 GROUPED = ("uuid", "producer_name", *_PART)
-"""Columns of the messages table that :func:`group_chunks` reads, but for the place."""
+"""Columns of the messages table, beside the place, that :func:`group_chunks` reads."""
 
 
 def is_chunk() -> Column:
-    """Whether a row of the messages table is a chunk: no message of a batch is one."""
+    """Whether a row of the messages table is a chunk; messages of a batch never are."""
     return F.col("uuid").isNotNull() & F.col("batch_index").isNull()
 
 
 def split_messages(messages: DataFrame, chunk_bytes: Column, producer_name: Column, sequence_id: Column) -> DataFrame:
-    """Rows of *messages*, in their order: those with more than *chunk_bytes* of payload as chunks, with
-    :data:`CHUNK_COLUMNS`, *producer_name* and *sequence_id*; the others as they are, with nulls. *chunk_bytes* is above
-    0."""
+    """Split *messages* with more than *chunk_bytes* of payload into chunks, in order.
+
+    Chunks have :data:`CHUNK_COLUMNS`, *producer_name* and *sequence_id*; other messages have nulls there. *chunk_bytes*
+    is above 0.
+    """
     size = F.octet_length("payload")
     counted = messages.withColumn("split_bytes", chunk_bytes.cast("int")).withColumn(
         "split_count", F.coalesce(F.ceil(F.greatest(size, F.lit(1)) / F.col("split_bytes")).cast("int"), F.lit(1))
@@ -86,27 +75,28 @@ def _own(messages: DataFrame, name: str, kind: str) -> Column:
 
 
 def collect_groups(chunks: DataFrame) -> DataFrame:
-    """One row per uuid of a producer in a partition: these three, and ``rows``, what :func:`messages_of` asks of each
-    chunk. *chunks* have these columns, and ``position``, ``chunk_id`` and ``num_chunks_from_msg``; no other is read."""
+    """One row per partition, producer and uuid, with ``rows``, the input of :func:`messages_of`.
+
+    *chunks* have these columns, ``position``, ``chunk_id`` and ``num_chunks_from_msg``; no others are read.
+    """
     row = F.expr(f"struct(position, {', '.join(f'coalesce({name}, -1) AS {name}' for name in _PART)})")
     return chunks.groupBy(*_GROUP).agg(F.collect_list(row).alias("rows"))
 
 
 def group_chunks(chunks: DataFrame) -> DataFrame:
-    """One row per complete message of *chunks*, which :func:`collect_groups` can read: its ``partition``,
-    ``producer_name`` and ``uuid``, the position of its ``first`` and ``last`` chunk, the one that completes it, and
-    ``parts``, the positions of all of them in order."""
+    """One row per complete message: ``partition``, ``producer_name``, ``uuid``, ``first`` and ``last`` position, and
+    ``parts``, the positions of all its chunks in order. *chunks* are as for :func:`collect_groups`."""
     messages = arrow_udf(messages_of, from_arrow_type(_MESSAGES))("rows").alias("messages")
     found = collect_groups(chunks).select(*_GROUP, messages)
     return found.select(*_GROUP, F.explode("messages").alias("message")).select(*_GROUP, "message.*")
 
 
 def messages_of(groups: pa.Array) -> pa.Array:
-    """The complete messages of each group of :func:`collect_groups`, of which *groups* are the ``rows``: the positions
-    of their ``first`` and ``last`` chunk, and ``parts``.
+    """The complete messages in each group's ``rows``: positions of the ``first`` and ``last`` chunk, and ``parts``.
 
-    A uuid may be that of several messages, as one that was sent again is: which of the group's chunks make up each is
-    what ``protocol.chunking.judged`` says, once for all groups of a batch of Arrow."""
+    A uuid may belong to several messages, for instance when one was sent again. ``protocol.chunking.judged`` decides,
+    once for all groups of an Arrow batch.
+    """
     rows, of_row = groups.flatten(), groups.value_parent_indices().to_numpy()
     position, chunk_ids, num_chunks = (rows.field(at).to_numpy() for at in range(3))
     in_order = np.argsort(position, kind="stable")
@@ -134,10 +124,12 @@ def _offsets(bounds: Sequence[int]) -> pa.Array:
 
 
 def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
-    """One row per message of *parts*, which are the places of chunks and the ``last`` of each: the columns of *chunks*,
-    whose ``payload`` is that of all in order; the others are those of its last chunk, in whose place it lies. Only
-    ``total_chunk_msg_size`` is one that is not the payload's bytes, where any of the chunks says so (see
-    :func:`wrong_size`)."""
+    """One row per message of *parts* (places of chunks, and the ``last`` of each message), with the columns of
+    *chunks*.
+
+    The payload is that of all chunks in order; the other columns are those of the last chunk. ``total_chunk_msg_size``
+    differs from the payload's size if it does in any chunk (see :func:`wrong_size`).
+    """
     place, rest = ("partition", "last"), [name for name in chunks.columns if name not in (*_PLACE, "payload")]
     rows = chunks.join(F.broadcast(parts.select(*_PLACE, "last")), on=[*_PLACE], how="inner")
     whole = F.expr("listagg(payload) WITHIN GROUP (ORDER BY position)")
@@ -156,8 +148,8 @@ def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
 
 
 def wrong_size() -> Column:
-    """Why a row of a chunked message that was put together is not the message that its chunks say
-    (``protocol.chunking.wrong_size``); null where it is, and of every other row."""
+    """The reason why a joined message does not have the size that its chunks state (``protocol.chunking.wrong_size``);
+    null for correct and other rows."""
     size = _payload_bytes()
     is_too_large = is_chunk() & (F.col(SIZE) > MOST_BYTES)
     wrong = F.when(is_chunk() & (size != F.col(SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), SIZE))
@@ -165,9 +157,11 @@ def wrong_size() -> Column:
 
 
 def _holdable() -> Column:
-    """The payload of a chunk; null where its message says, or the chunk's place shows, as all but the last are of one
-    size (1.2), that it is larger than a row holds: putting it together would fail the job, and all other messages with
-    it. What is left is of the wrong size then."""
+    """The payload of a chunk, or null if its message exceeds a row.
+
+    The message's stated size shows that, or the chunk's number, as all chunks but the last have one size (1.2). Joining
+    it would fail the job and all other messages; this way the message has a wrong size.
+    """
     is_last = F.col("chunk_id") + 1 >= F.col("num_chunks_from_msg")
     so_far = F.when(~is_last, (F.col("chunk_id") + 1).cast("bigint") * F.octet_length("payload"))
     holds = F.coalesce(F.greatest(so_far, F.col(SIZE)), F.lit(0)) <= MOST_BYTES
@@ -179,16 +173,15 @@ def _payload_bytes() -> Column:
 
 
 def reassemble_chunks(chunks: DataFrame) -> DataFrame:
-    """One row per complete message of *chunks*, rows of the messages table with their ``position``, in no order; of
-    what is incomplete, a duplicate or a stray nothing. *chunks* is read twice: once without payloads."""
+    """One row per complete message of *chunks*, rows of the messages table with ``position``, in no order. Incomplete
+    messages, duplicates and strays are left out. *chunks* is read twice, once without payloads."""
     parts = group_chunks(chunks).select("partition", "last", F.explode("parts").alias("position"))
     return _join_parts(chunks, parts)
 
 
 def whole_messages(messages: DataFrame) -> DataFrame:
-    """Rows of the messages table with their ``position`` as messages: those in one piece as they are, and one row per
-    complete chunked one, as :func:`reassemble_chunks` gives it; with the column :data:`WRONG`, which says what is
-    :func:`wrong_size`."""
+    """Rows of the messages table with ``position`` as messages: one row per complete chunked message, others unchanged.
+    The column :data:`WRONG` has :func:`wrong_size`."""
     chunks = messages.filter(is_chunk()).withColumn("payload", _holdable())
     chunked = reassemble_chunks(chunks).withColumn(WRONG, wrong_size())
     return messages.filter(~is_chunk()).withColumn(WRONG, F.lit(None).cast("string")).unionByName(chunked)

@@ -1,7 +1,6 @@
-"""One dealt out over the other (design 4, step 7): candidates end to end, turns end to end, both from zero.
+"""Deal candidates to turns (design 4, step 7): both lie end to end on an axis from zero.
 
-Where a turn covers a stretch of candidates, the consumer gets it. So a round hands out millions of entries at the price
-of a few ranges.
+Where a turn covers a stretch of candidates, its consumer gets them. So the cost depends on ranges, not entries.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -14,19 +13,21 @@ from pulsar_spark.transforms.offer import IN_LINE
 from pulsar_spark.transforms.round_inputs import STATE
 
 UNTOUCHED, DEALT, FACTS = 0, 1, 2
-"""Axes of the sweep: segments that are not on offer, at their positions; candidates and turns, line by line at counts
-of entries; and what is said of consumers and of the cursor, beside both."""
+"""Axes of the sweep: segments not on offer, at their positions; candidates and turns, by line, at counts of entries;
+and facts about consumers and cursors."""
 
 MET = ("limits.read_position", "limits.due_read")
-"""What was met before lies below these, on the axis of positions and that of numbers (protocol.delays)."""
+"""Entries below these were met before, on the axes of positions and of numbers (protocol.delays)."""
 
 _NAMES = ("stretch", "taker", "fact")
 
 
 def deal_out(lined_up: DataFrame) -> DataFrame:
-    """Hand the candidates to the turns that cover them. One row per cursor and range of the new state, in no order, not
-    merged, with the messages that were given out with it (``given``) and those of them met before (``given_again``);
-    and one for each consumer and the cursor, with nothing but a ``fact``."""
+    """Give the candidates to the turns that cover them.
+
+    One row per cursor and range of the new state, unordered and not merged, with messages given (``given``) and those
+    met before (``given_again``). For each consumer and cursor there is also a row with only a ``fact``.
+    """
     cut = _sweep(_points(lined_up))
     is_taken = F.col("taken_by").isNotNull()
     is_dealt = F.col("axis") == DEALT
@@ -55,7 +56,7 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
 
 
 def deal_nothing(judged: DataFrame) -> DataFrame:
-    """The same where nothing is on offer: all stays as it is, and nobody was given a message."""
+    """The result of :func:`deal_out` if nothing is on offer: everything stays and nobody received messages."""
     is_entry = F.col("axis") == ENTRIES
     return judged.where(is_entry | _says_fact()).select(
         "cursor",
@@ -70,7 +71,7 @@ def _says_fact() -> Column:
 
 
 def _fact() -> Column:
-    """What is to be said of a consumer, or of the cursor, whose row it is."""
+    """The facts about a row's consumer or cursor."""
     is_turn = F.col("axis") == TURNS
     return F.struct(
         "turn.consumer_id",
@@ -82,7 +83,7 @@ def _fact() -> Column:
 
 
 def _points(lined_up: DataFrame) -> DataFrame:
-    """Where stretches and turns begin and end; a segment that is not on offer, and a fact, is one point."""
+    """Begins and ends of stretches and turns as points; a segment not on offer, or a fact, is one point."""
     turn = F.struct(F.col("turn.consumer_id").alias("consumer_id"))
     nobody = F.struct(F.lit(None).cast("string").alias("consumer_id"))
     held = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", *MET)
@@ -118,15 +119,14 @@ def _points(lined_up: DataFrame) -> DataFrame:
 
 
 def _messages(entries: Column) -> Column:
-    """Messages of so many of a range's entries, if it was given out; 0 for none."""
+    """The messages of so many entries of a range, if it was given out; otherwise 0."""
     return F.coalesce(F.greatest(entries, F.lit(0)) * F.col("weight"), F.lit(0))
 
 
 def _sweep(points: DataFrame) -> DataFrame:
     """What is open at each point, and up to where.
 
-    Both axes lie end to end, so where one stretch or turn ends another begins; at such a place the end sorts first, and
-    what is open behind it is what began last.
+    Where one stretch or turn ends, the next begins. There the end sorts first, so that what began last is open.
     """
     by_count = Window.partitionBy(*IN_LINE).orderBy("at", "begins")
     so_far = by_count.rowsBetween(Window.unboundedPreceding, Window.currentRow)

@@ -1,4 +1,4 @@
-"""The delay index of publishes that are too large for the driver (semantics 5.1): frames in, frames out."""
+"""The delay index of publishes too large for the driver (semantics 5.1)."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,12 +12,13 @@ ORDER = ("partition", "due_time", "position")
 
 
 def delayed_entries(messages: DataFrame, delayed_after: DataFrame) -> DataFrame:
-    """The entries of *messages* (``partition``, ``ledger_id``, ``position``, ``batch_index``, ``deliver_at_time`` and,
-    where they may have keys, those of ``transforms.sticky_keys``) whose deliver time lies behind ``delayed_after``
-    (microseconds) of their ``partition`` and ``ledger_id``: ``partition``, ``due_time``, ``position``,
-    ``sticky_key_hash``, null without a key. Deliver times count in whole milliseconds (protocol.delays.whole_ms).
+    """The delayed entries of *messages*: ``partition``, ``due_time``, ``position``, ``sticky_key_hash`` (null without a
+    key).
 
-    An entry's first message decides; of an entry whose ``ledger_id`` is in *delayed_after* in no row, none is.
+    An entry is delayed if the deliver time of its first message, in whole milliseconds (protocol.delays.whole_ms), is
+    after ``delayed_after`` (microseconds). *delayed_after* gives that by ``partition`` and ``ledger_id``; entries of
+    other ledgers are left out. *messages* have ``partition``, ``ledger_id``, ``position``, ``batch_index``,
+    ``deliver_at_time`` and, if they may have keys, the columns of ``transforms.sticky_keys``.
     """
     is_first = F.coalesce("batch_index", F.lit(0)) == 0
     delayed = (
@@ -40,8 +41,8 @@ def _whole_ms(time: Column) -> Column:
 
 
 def in_files(entries: DataFrame, topic_id: str, files: int) -> DataFrame:
-    """*entries* as they are written: in order within each of *files* tasks, and from one task to the next;
-    ``in_partition`` is there to write each topic partition to files of its own."""
+    """*entries* sorted within and across *files* tasks; ``in_partition`` gives each topic partition files of its
+    own."""
     ordered = entries.repartitionByRange(files, *ORDER).sortWithinPartitions(*ORDER)
     return ordered.select(
         F.lit(topic_id).alias("topic_id"),

@@ -1,9 +1,8 @@
 """The interval algebra: sets of positions as ranges, by sweep line.
 
-Every operation is the same three steps: ranges become boundaries (a row where one begins, a row behind its end), one
-window in order of position counts what is open at each boundary, and the stretch up to the next boundary is a segment
-in which nothing changes. No row per position, no join, no function in Python. Pulsar keeps the same sets as
-LongPairRangeSet and RoaringBitmap in memory.
+Each range becomes two boundaries, one at its beginning and one after its end. One window in order of position counts
+what is open at each boundary. The stretch up to the next boundary is a segment in which nothing changes. There is no
+row per position, no join and no Python function. Pulsar keeps such sets in LongPairRangeSet and RoaringBitmap.
 """
 
 from functools import reduce
@@ -14,8 +13,7 @@ from pyspark.sql import functions as F
 
 
 def boundary(position: Column, opens: dict[str, Column], carries: dict[str, Column], sign: int) -> Column:
-    """One boundary struct: counters move by *sign* where they are open; what a range carries is given at its beginning
-    only."""
+    """One boundary struct: open counters move by *sign*; carried values are given at the beginning only."""
     moved = [(F.when(is_open, F.lit(sign)).otherwise(F.lit(0))).alias(name) for name, is_open in opens.items()]
     carried = [(value if sign > 0 else F.when(F.lit(False), value)).alias(name) for name, value in carries.items()]
     return F.struct(position.alias("at"), *moved, *carried)
@@ -31,11 +29,11 @@ def to_segments(
 ) -> DataFrame:
     """Cut ranges (keys, first, last inclusive) where any of them begins or ends.
 
-    One row per key and segment: first, last, for each of *opens* how many such ranges cover it, for each of *carries*
-    the value of the range that began last. A segment behind the last boundary has a null last.
+    One row per key and segment: first, last, for each of *opens* the number of such ranges that cover it, for each of
+    *carries* the value of the range that began last. A segment after the last boundary has a null last.
 
-    A row that has any of *points* is none but a point, of which no other row of its key has the first: its segment
-    alone has what it says. So nothing is counted or carried for it, which costs every row a share.
+    A row with any of *points* is a single point, whose first no other row of its key has. Its segment alone has those
+    values. This saves counting or carrying them in every row.
     """
     by_position = Window.partitionBy(*keys).orderBy("at")
     so_far = by_position.rowsBetween(Window.unboundedPreceding, Window.currentRow)

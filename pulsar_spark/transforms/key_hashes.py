@@ -1,20 +1,16 @@
-"""Murmur3 of keys as Spark expressions: what the Arrow UDF of ``columns`` computes, without a Python worker.
+"""Murmur3 of keys as Spark expressions, without a Python worker; it equals the Arrow UDF of ``columns``.
 
-Spark's own ``hash`` is Murmur3 (x86, 32 bits) with two differences from Pulsar's, and both can be undone exactly:
+Spark's ``hash`` is Murmur3 (x86, 32 bits) with two differences from Pulsar's, both of which can be undone:
 
-- It begins at 42, not at 0. Hashing two values hashes the second one from the hash of the first, and there is one
-  number whose hash from 42 is 0: that goes before the key.
-- It mixes each byte behind the last whole word as if it were a word. So those keys are hashed with zeros up to the next
-  whole word. Every step of Murmur3 but the reading of bytes is a bijection of 32 bits, so the hash is taken back to
-  where the last word had been multiplied in, which in the tail is all that Murmur3 does; from there it is finished
-  with the key's own length.
+- Its seed is 42, not 0. Hashing two values hashes the second with the first's hash as seed, so the key comes after the
+  number whose hash from 42 is 0.
+- It mixes each byte after the last whole word like a word. So such keys are padded with zeros to a whole word. Every
+  step of Murmur3 is a bijection, so the hash is taken back to where the last word was multiplied in. It is then
+  finished with the key's own length.
 
-A multiplication of 32 bits is one of 64 by the factor as a signed number, cut: it cannot overflow, so ANSI mode has no
-objection. Each step is a column of its own because it uses the one before more than once, and a text, because a Column
-is a call to the JVM for each of its operators: a frame with hashes takes 60 calls less.
-
-Measured on 3 x 10^6 keys and two cores: 0.4 s, where an Arrow UDF takes 0.8 s, Spark's ``hash`` 0.2 s and to read the
-keys 0.1 s.
+32-bit products are cut from 64-bit ones with a signed factor, which cannot overflow in ANSI mode. Each step is a
+column, because it uses the previous one more than once, and a text, because each operator of a Column is a call to the
+JVM.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -30,7 +26,7 @@ _SPARK_SEED = 42
 
 
 def hash_keys(messages: DataFrame, key: Column, name: str) -> DataFrame:
-    """*messages* with the 31-bit hash of the bytes *key* in the column *name*: an int, null where the key is null."""
+    """*messages* with the 31-bit hash of the bytes *key* in the column *name*: an int, null for a null key."""
     names = (bytes_, size, finished, state) = [f"{name}_{part}" for part in ("bytes", "size", "finished", "state")]
     padded_size = f"(({size} + 3) & ~3)"
     padded = f"if({size} = {padded_size}, {bytes_}, rpad({bytes_}, {padded_size}, X'00'))"
@@ -76,8 +72,7 @@ def _rotated_back(number: int, bits: int) -> int:
 
 
 def _hashed_to_zero() -> int:
-    """The number that Murmur3 makes 0 of when it begins at Spark's seed: its steps, backwards. The length of a number
-    is 4."""
+    """The number whose Murmur3 hash from Spark's seed is 0, by reversing the steps; a number is 4 bytes long."""
     mixed = _rotated_back((4 - _ADDEND) * _inverse(5) & _UINT32, 13) ^ _SPARK_SEED
     return _signed(_rotated_back(mixed * _inverse(_SECOND_FACTOR) & _UINT32, 15) * _inverse(_FIRST_FACTOR))
 

@@ -1,6 +1,6 @@
-"""Which hashes are of a lane, as an expression: what protocol.lanes.LaneHashes.holds says of arrays.
+"""A test for a lane's hashes as an expression; LaneHashes.holds in protocol.lanes does this for arrays.
 
-A lane of consistent hashing is a hundred arcs, for which see transforms.stretches.
+A lane of consistent hashing has about a hundred arcs, for which see transforms.stretches.
 """
 
 from functools import reduce
@@ -17,11 +17,11 @@ from pulsar_spark.protocol.sticky_key import MAX_HASH
 from pulsar_spark.transforms.stretches import Stretches
 
 FEW = 4
-"""So many ranges of hashes are compared one by one."""
+"""Up to this many ranges of hashes are compared one by one."""
 
 
 def is_of_lane(hash_code: Column, lane: LaneHashes) -> Column:
-    """Whether a 31-bit hash, which is not null, is one of the lane's."""
+    """Whether a non-null 31-bit hash belongs to the lane."""
     by_share = attrgetter("modulus", "remainder")
     shares = groupby(sorted(lane.ranges, key=lambda held: (*by_share(held), held.start)), key=by_share)
     return reduce(or_, (_is_in(hash_code, lane.axis, *share, list(ranges)) for share, ranges in shares))

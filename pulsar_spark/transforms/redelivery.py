@@ -1,16 +1,15 @@
-"""What comes back (design 4, step 4): entries of consumers that left, negative acknowledgements, timeouts, redeliver
-requests.
+"""Entries that come back (design 4, step 4): after a consumer left, a negative acknowledgement, a timeout, or a
+redeliver request.
 
-An entry pending at a consumer becomes replay when its consumer left (count unchanged), when a redeliver request names
-it or all of that consumer's entries (count + 1), or when the due time set by a negative acknowledgement has come (count
-+ 1, unless it says that nobody was shown the entry). A request for an entry that is pending elsewhere or not at all is
-ignored. On Exclusive and Failover any of these requests brings everything back (2.12, 4.14); what comes along without
-having been named is not counted, so that it does not die with it. Where the count would rise above the dead letter
-policy's limit the entry is dead instead (4.26). An unread entry of a Shared or Key_Shared subscription that is met
-before its deliver time waits as replay, held or not, as Pulsar looks at the time before the hash
-(trackDelayedDelivery): one of no due lane, that is, as the plan is not given what waits there. Source:
-Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ; semantics 2.12,
-2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
+A pending entry becomes replay when its consumer left (count unchanged), when a redeliver request names it or its
+consumer, or when the due time of a negative acknowledgement has come (count + 1, except for unseen entries). Requests
+for entries pending elsewhere, or not pending, are ignored. On Exclusive and Failover any of these brings everything
+back (2.12, 4.14); entries that were not named are not counted, so they do not die. If the count would exceed the dead
+letter policy's limit, the entry is dead instead (4.26). On Shared and Key_Shared without a due lane, an unread entry
+met before its deliver time waits as replay, held or not, because Pulsar checks the time before the hash
+(trackDelayedDelivery). Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker,
+ConsumerImpl.processPossibleToDLQ; semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and
+partial acknowledgements.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -22,8 +21,11 @@ from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 
 def give_back(segments: DataFrame) -> DataFrame:
-    """Apply the returns. One row per segment as before; pending entries that come back are replay, due at once, or
-    dead; others may have a new due time, and unread ones keep theirs. Every row has its cursor's ``limits``."""
+    """Apply the returns, one row per segment as before.
+
+    Pending entries that come back are replay, due at once, or dead. Others may get a new due time; unread ones keep
+    theirs. Every row gets its cursor's ``limits``.
+    """
     judged = _judge(segments)
     is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")
     stays = ~is_back | is_dead
@@ -48,8 +50,8 @@ def give_back(segments: DataFrame) -> DataFrame:
 
 
 def _judge(segments: DataFrame) -> DataFrame:
-    """Say of each segment whether it comes back, whether that is counted, whether it dies of it, and whether it is
-    delayed: met unread before its time. Due times are those that the returns set."""
+    """Mark each segment: whether it comes back, whether that counts, whether it dies, and whether it is delayed (met
+    unread before its time). Due times are updated by the returns."""
     whole_cursor = Window.partitionBy("cursor")
     is_pending = F.col("status") == PENDING
     is_named = is_pending & (F.col("back.consumer_id") == F.col("consumer_id"))
@@ -81,5 +83,5 @@ def _judge(segments: DataFrame) -> DataFrame:
 
 
 def _is_true(condition: Column) -> Column:
-    """*condition*, false where it is unknown."""
+    """*condition*, with null as false."""
     return F.coalesce(condition, F.lit(False))

@@ -1,12 +1,8 @@
 """The plans of a round: transforms wired together, still lazy.
 
-Each step needs what the one before found of the whole cursor, so they follow each other in this order: what requests
-acknowledge and give back cuts the state into segments, who has too much unacknowledged is found, what may go out is
-offered in order, the consumers line up beside it with the room they have, one is dealt out over the other, and what
-that did to consumers and cursors is summed up.
-
-Many rounds do nothing but acknowledge: nothing comes back, and nothing is there to be offered. Steps that would have no
-input are left out of their plan, which takes a third of the time over what a job costs anyway; the others are the same.
+The steps: cut the state into segments by acknowledgements and returns, find who is blocked, offer entries in order,
+line up the consumers with their room, deal, and sum up. Each step needs the result of the previous one for the whole
+cursor. Many rounds only acknowledge; their plans leave out the steps without input.
 """
 
 from collections.abc import Callable
@@ -31,34 +27,33 @@ _WHOLE = {
     "ack": (),
     "consumer": ("consumer_id", "lap", "permits", "limit", "unacked_elsewhere", "is_blocked"),
 }
-"""The same of a round in which no entry is acknowledged in part."""
+"""Columns needed when no entry is partly acknowledged."""
 ACKNOWLEDGING = _WHOLE | {"range": (*_ENTRY, "ack_set"), "ack_set": ("ack_set",)}
-"""Kinds of rows that a round consists of that does nothing but acknowledge, and what is asked of them beside their
-positions."""
+"""The kinds of rows in a round that only acknowledges, and their columns beside the positions."""
 
 Plan = Callable[[DataFrame], DataFrame]
-"""Rows of a round's inputs in, rows of its result out."""
+"""From rows of a round's inputs to rows of its result."""
 
 _STAYING = pa.array([PENDING, ACKNOWLEDGED])
 
 
 def plan_round(inputs: DataFrame) -> DataFrame:
-    """New state of every cursor among *inputs*, and what became of its consumers: rows of ``round_inputs.RESULT``.
+    """The new state of every cursor in *inputs* and the facts about its consumers: rows of ``round_inputs.RESULT``.
 
-    No step joins or reads twice, so the plan of a one-partition frame has no exchange and may be executed again when
-    its leaf's rows have changed.
+    No step joins or reads twice. So the plan of a one-partition frame has no exchange and can run again after its
+    leaf's rows have changed.
     """
     segments = find_blocked(give_back(fold_requests(inputs)))
     return take_account(count_given(deal_out(line_up(offer_candidates(segments)))))
 
 
 def plan_acknowledgements(inputs: DataFrame) -> DataFrame:
-    """The same of *inputs* that :func:`only_acknowledges`."""
+    """The plan for *inputs* that :func:`only_acknowledges`."""
     return take_account(deal_nothing(find_blocked(fold_requests(inputs, kinds=ACKNOWLEDGING))))
 
 
 def plan_whole_acknowledgements(inputs: DataFrame) -> DataFrame:
-    """The same of those in which no entry is, or has been, acknowledged in part."""
+    """The plan for such *inputs* in which no entry is partly acknowledged."""
     return take_account(deal_nothing(find_blocked(fold_requests(inputs, kinds=_WHOLE))))
 
 
@@ -73,8 +68,8 @@ PLANS = (plan_round, plan_acknowledgements, plan_whole_acknowledgements)
 
 
 def only_acknowledges(rows: pa.Table) -> bool:
-    """Is there nothing among the input *rows* that could come back or go out? Said of what there is, whatever becomes
-    of it: pending entries with a due time may come back, replay may go out."""
+    """Whether nothing in the input *rows* can come back or go out, whatever happens to it. Pending entries with a due
+    time may come back; replay may go out."""
     if not set(pc.unique(rows["kind"]).to_pylist()) <= ACKNOWLEDGING.keys():
         return False
     return (

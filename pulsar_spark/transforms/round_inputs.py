@@ -1,21 +1,19 @@
-"""The frames of a round: what it is planned from, and what the plan says.
+"""The frames of a round: its plan's input and its result.
 
-State, requests, unread entries and consumers are rows of one schema, because a round reads every input once: so it may
-be one plan without join, exchange or broadcast, and such a plan may be built once and executed every round (design 4.2,
-"prepared plans"). The price is this union of unlike rows, told apart by ``kind``; :data:`KINDS` says what each kind is
-and which columns it has, the others are null. What comes out are rows of one schema too: :data:`RESULT`.
+State, requests, unread entries and consumers are rows of one schema, because a round reads each input once. So the plan
+needs no join, exchange or broadcast, and is built once for all rounds (design 4.2, "prepared plans"). ``kind`` tells
+the rows apart; :data:`KINDS` lists each kind's columns, others are null. Results have one schema, too: :data:`RESULT`.
 
-**Lines.** Candidates and turns are laid end to end in lines, and nobody is given an entry of another line. A cursor of
-Shared, Exclusive or Failover has one, whose rows have a null ``line``. On Key_Shared each consumer stands alone in a
-line named by its id, and an entry is in the line of its hash's owner; one that nobody owns is in none (2.31). What is
-not to go out in this round is held (``is_held``): its hash drains, or nobody owns it (2.41, 0.22). Which hash is whose
-and which ones drain are control facts, decided before (protocol.selectors); the plan takes both as they are said.
+**Lines.** Candidates and turns lie end to end in lines; nobody gets entries of another line. A cursor of Shared,
+Exclusive or Failover has one line, null. On Key_Shared each consumer has a line named by its id, with the entries of
+its hashes; an entry without an owner has no line (2.31). Held entries (``is_held``) do not go out in this round: their
+hash drains or has no owner (2.41, 0.22). Owners and draining hashes are decided before (protocol.selectors).
 """
 
 import pyarrow as pa
 
 RANGE_KEY = ("cursor",)
-"""What positions are counted on. Ranges of different keys know nothing of each other until consumers are served."""
+"""The key of an axis of positions. Ranges with different keys are independent until consumers are served."""
 
 STATE = (
     "first",
@@ -31,9 +29,9 @@ STATE = (
 """Columns of a range, beside its key."""
 
 KINDS = {
-    # One row per cursor of the round: its limits, whose entries come back (left: uncounted, redelivered: counted), and
-    # the time: pending entries fall due by now, the broker's own clock, deliver times by wall, the machine's (null =
-    # the same). What lies below read_position was met before, of virtual positions (protocol.delays) below due_read.
+    # One row per cursor of the round: its limits, the consumers whose entries come back (left: uncounted, redelivered:
+    # counted), and the times. Pending entries fall due by now, the broker's clock; deliver times by wall, the machine's
+    # (null: now). Entries below read_position, or virtual positions (protocol.delays) below due_read, were met before.
     "cursor": (
         "first",
         "last",
@@ -55,17 +53,17 @@ KINDS = {
     "range": (*STATE, "line", "is_held"),
     # first..last are acknowledged
     "ack": ("first", "last"),
-    # of entry first (= last) just the indexes in ack_set stay unacknowledged
+    # of entry first (= last) only the indexes in ack_set stay unacknowledged
     "ack_set": ("first", "last", "ack_set"),
-    # first..last, which are pending at the consumer, come back at due_time, uncounted if is_unseen (null = no); none
-    # overlaps another
+    # first..last, pending at the consumer, come back at due_time, uncounted if is_unseen (null: no); ranges do not
+    # overlap
     "return": ("first", "last", "consumer_id", "due_time", "is_unseen"),
-    # first..last were never delivered; batch_size messages each, and on Shared and Key_Shared not before due_time; one
-    # that has come is waited for no more, but they go before those without
+    # first..last were never delivered; batch_size messages each; on Shared and Key_Shared not before due_time. Entries
+    # whose time has come precede those without one.
     "unread": ("first", "last", "batch_size", "due_time", "line", "is_held"),
-    # One lap of one consumer's turn, in order of first (= last): see protocol.shared. No two of a cursor have the same
-    # first, whatever their line. One that may be given nothing has a lap all the same, so that the plan says of every
-    # consumer whether it is blocked; its peers are then null.
+    # One lap of a consumer's turn, in order of first (= last): see protocol.shared. All first of a cursor differ,
+    # across lines too. A consumer that may get nothing has a lap with null peers, so that the plan reports whether it
+    # is blocked.
     "consumer": (
         "first",
         "last",
@@ -123,6 +121,5 @@ RESULT = pa.schema(
         ("redelivered", pa.int64()),
     ]
 )
-"""A row of kind ``range`` for each range of the new state, in no order, neighbours not merged; ``consumer`` for each
-consumer, with the permits it has left, whether it is blocked, the messages it was given in this round, and those of
-them that were met before; ``cursor`` likewise for the cursor."""
+"""Rows of kind ``range``, one per range of the new state, unordered and not merged. ``consumer``: remaining permits,
+whether it is blocked, messages given in this round, and those met before. ``cursor``: likewise."""

@@ -1,8 +1,7 @@
-"""The hash of a message's sticky key in frames of messages, and their order by key.
+"""The sticky-key hash in frames of messages, and their order by key.
 
-The hash is the one the broker goes by: stored by the producer, or computed from the key where nobody stored it
-(storage.key_hashes does the same without Spark). It is that of the message's own key, which for a batch may be another
-than that of its entry (semantics 2.22).
+It is the hash that the broker uses, stored by the producer or computed from the key (storage.key_hashes does that
+without Spark). It belongs to the message's own key; the hash of a batch's entry may differ (semantics 2.22).
 """
 
 from collections.abc import Collection
@@ -20,12 +19,10 @@ _COMPUTED = "computed_sticky_key_hash"
 
 
 def with_hash(messages: DataFrame, key_columns: Collection[str] = KEY_COLUMNS) -> DataFrame:
-    """The same with a hash in every row; *messages* have those of the :data:`KEY_COLUMNS` that are given, the others
-    would be null.
+    """*messages* with a hash in every row; of the :data:`KEY_COLUMNS` they have *key_columns*.
 
-    A filter on the hash must not be moved below it: the optimizer would write each step of the computation once for
-    every time the next one uses it, which is more code than fits into memory. It moves none below a column that may
-    differ each time it is computed, as the last one here, of which no row has need, is declared to be.
+    A filter on the hash must not be pushed below this: Spark would repeat each step of the computation wherever the
+    next one uses it. So the last column is declared nondeterministic, which prevents that; no row needs its value.
     """
     computed = hash_keys(messages, _sticky_key(key_columns), _COMPUTED)
     once = F.coalesce(F.col(HASH), F.col(_COMPUTED), F.monotonically_increasing_id().cast("int"))
@@ -33,12 +30,12 @@ def with_hash(messages: DataFrame, key_columns: Collection[str] = KEY_COLUMNS) -
 
 
 def by_key(messages: DataFrame) -> DataFrame:
-    """All rows of a key in one task, in order; keys of one hash lie between each other."""
+    """All rows of a key in one task, in order; keys with one hash are interleaved."""
     return messages.repartition(HASH).sortWithinPartitions(*ORDER)
 
 
 def _sticky_key(key_columns: Collection[str]) -> Column:
-    """Null where nobody needs it, because the hash is stored."""
+    """The key's bytes; null where the hash is stored."""
     key = F.lit(NONE_KEY)
     for name in MESSAGE_KEYS:
         if name in key_columns:
@@ -50,8 +47,8 @@ def _sticky_key(key_columns: Collection[str]) -> Column:
 
 
 def _bytes_of(name: str) -> Column:
-    """The bytes of a key that may be base64, and is none if it is to be base64 and is not: Spark's decoder passes over
-    white space, which Java's does not."""
+    """The bytes of a key that may be in base64; NONE_KEY for invalid base64. Unlike Java's decoder, Spark's would skip
+    white space."""
     key, is_base64 = F.col(name), F.coalesce(F.col(f"{name}_b64_encoded"), F.lit(False))
     text = key.cast("string")
     missing = F.when(F.contains(text, F.lit("=")), 0).otherwise(F.pmod(-F.length(text), F.lit(4)))

@@ -1,23 +1,21 @@
-"""Whose turn it is, and how much of what is on offer it takes (design 4, step 7).
+"""Whose turn it is, and how much of the offer it takes (design 4, step 7).
 
-The consumers' turns, as wide as their permits allow, form an axis of entry counts from the same zero as the candidates
-(see offer). Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided
-by the largest entry on offer, and one entry more for what is left of them, with which they may end below zero (Pulsar
-comes back to whoever has some left in the same read); on Exclusive and Failover at least as many entries as permits, up
-to one read of Pulsar's (4.6). On Shared each priority level is walked in two laps: a fair
-share each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On
-Exclusive and Failover the active consumer is the only one in line.
+Turns, as wide as permits allow, form an axis of entry counts from the same zero as the candidates (see offer). Widths
+follow 2.16 and 2.17: permits count messages and an entry is never split. A turn is permits divided by the largest entry
+on offer, and one entry for the rest, so permits may end below zero. On Exclusive and Failover it is at least as many
+entries as permits, up to one read of Pulsar's (4.6), and only the active consumer is in line. On Shared each priority
+level has two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are ours, permits and
+limits are Pulsar's).
 
-On Shared what comes again is often little of each batch, and goes before whole ones. So it counts by itself: the first
-in line takes it, if it can take all of it within its fair share, and the largest entry is then the largest new one, for
-everybody. Where that is too much for the first, its share of it is measured by the largest entry that comes again.
+On Shared, replay is often little of each batch and comes before whole batches, so it counts separately. If the first in
+line can take all of it within its fair share, it does, and widths use the largest new entry. Otherwise its share is
+measured by the largest replay entry.
 
-On Key_Shared each consumer stands alone in a line beside the candidates of its own hashes, and permits count entries
-there: a batch counts as one in the width, so that permits may go below zero (2.38).
+On Key_Shared each consumer has a line with the candidates of its hashes. There a batch counts as one entry, so permits
+may go below zero (2.38).
 
-Who has too much unacknowledged (see blocked) gets nothing: a consumer (4.4), or a subscription, which is then given no
-new entries, only what comes again (4.5); on Key_Shared that holds in each line. Source: Consumer.sendMessages,
-PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers.
+A blocked consumer gets nothing (4.4); a blocked subscription gets only replay (4.5), on Key_Shared in each line.
+Source: Consumer.sendMessages, PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -27,21 +25,20 @@ from pulsar_spark.transforms.acknowledge import TURNS
 from pulsar_spark.transforms.offer import AGAIN, IN_LINE
 
 SMALLEST_SHARE = 20
-"""Entries a consumer may take in one go however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
+"""The fewest entries of a consumer's turn, however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
 
 READ_BATCH = 100
-"""Entries that permits allow on Exclusive and Failover whatever their batch size (dispatcherMaxReadBatchSize)."""
+"""The entries that permits allow on Exclusive and Failover whatever their batch size (dispatcherMaxReadBatchSize)."""
 
 
 def line_up(candidates: DataFrame) -> DataFrame:
-    """Give each turn its width and place. Adds to each turn from_entry (inclusive) and to_entry (exclusive) on the axis
-    of candidates."""
+    """Give each turn its width and place: from_entry (inclusive) and to_entry (exclusive) on the axis of candidates."""
     return _place(_measure(_sum_up(candidates)))
 
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
-    """What is on offer in each line: widths depend on the largest entries that may be reached, on how many entries are
-    to be shared, on what comes again, and on who is the first who may take any."""
+    """Sum up each line's offer: the largest entries in reach, the number of entries, the replay, and the first consumer
+    that may take any."""
     whole_line = Window.partitionBy("cursor", "line")
     is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
     is_replay = F.col("rank") == AGAIN
@@ -66,9 +63,9 @@ def _sum_up(candidates: DataFrame) -> DataFrame:
 
 
 def _measure(found: DataFrame) -> DataFrame:
-    """How many entries each turn may take, and how far its line's offer goes.
+    """The width of each turn, and where its line's offer ends.
 
-    Not yet where: on Shared a lap's turn is wide as the consumer's share, whatever those before it take.
+    On Shared a lap's turn is as wide as the consumer's share, whatever earlier turns take.
     """
     room, largest = F.col("room"), F.col("heaviest")
     is_foremost = F.col("turn.consumer_id") == F.col("foremost.consumer_id")
@@ -98,12 +95,12 @@ def _measure(found: DataFrame) -> DataFrame:
 
 
 def _share(peers: Column) -> Column:
-    """Entries that are one consumer's in the first lap, of so many of its level."""
+    """The entries of one consumer in the first lap, with so many consumers on its level."""
     return F.greatest(F.lit(SMALLEST_SHARE), F.ceil(F.least("all_offered", "limits.permits") / peers))
 
 
 def _offer_ends() -> Column:
-    """Behind which candidate the offer ends: the subscription's limit holds back unread entries, never replay."""
+    """The end of the offer: the subscription's limit holds back unread entries, never replay."""
     limit = F.col("limits.limit")
     unread = F.when(F.col("is_reading_blocked"), F.lit(0)).otherwise(
         F.greatest(F.lit(1), F.floor((limit - F.col("unacked")) / F.col("heaviest")))
@@ -112,7 +109,7 @@ def _offer_ends() -> Column:
 
 
 def _place(measured: DataFrame) -> DataFrame:
-    """Lay the turns end to end, in line: where one ends the next begins, up to the end of the offer."""
+    """Lay the turns end to end, up to the end of the offer."""
     in_line = Window.partitionBy(*IN_LINE).orderBy("first")
     reach = F.sum("width").over(in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     placed = measured.select("*", reach.alias("reach"))

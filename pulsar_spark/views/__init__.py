@@ -9,7 +9,7 @@ __all__ = ["create_views"]
 
 
 def __getattr__(name: str):
-    """``create_views`` needs Spark, the statistics do not: it is imported when it is asked for."""
+    """Import ``create_views``, which needs Spark, only when it is used."""
     if name == "create_views":
         from pulsar_spark.views.views import create_views
 

@@ -1,5 +1,4 @@
-"""What happened lately, from the rounds of the last minute: how many messages were sent to whom. Counted from the
-deliveries themselves, not from counters."""
+"""Messages sent in the last minute, counted from the deliveries in its rounds."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -41,8 +40,8 @@ _COLUMNS = [
 
 
 class Activity(NamedTuple):
-    """Messages delivered in the last :data:`WINDOW_SECONDS` before *now*, and those of them delivered again, per cursor
-    and consumer id."""
+    """Messages delivered in the last :data:`WINDOW_SECONDS` before *now*, and those redelivered, by cursor and consumer
+    id."""
 
     now: datetime
     delivered: Counter
@@ -50,7 +49,7 @@ class Activity(NamedTuple):
 
 
 def read_activity(layout: Layout, now: datetime) -> Activity:
-    """Of the rounds of the window; of its last 600, where there were more."""
+    """Count over the rounds of the window, at most the last 600."""
     path = layout.broker_table(CURSOR_LEDGER.name)
     log, since = TableLog(path), now - timedelta(seconds=WINDOW_SECONDS)
     activity = Activity(now, Counter(), Counter())
@@ -73,15 +72,15 @@ def read_activity(layout: Layout, now: datetime) -> Activity:
 
 
 def per_second(counts: Counter, key: CursorKey, consumer_id: str | None = None) -> float:
-    """Messages a second of a cursor, or of one consumer of it."""
+    """Messages per second of a cursor, or of one of its consumers."""
     return round(
         sum(count for (of, to), count in counts.items() if of == key and consumer_id in (None, to)) / WINDOW_SECONDS, 3
     )
 
 
 def rate_in(topic: Topic, partition: int, now: datetime) -> float:
-    """Messages a second published in the window, by the producers' clocks: of each file all or nothing, as its last
-    publish time says."""
+    """Messages per second published in the window, by the producers' clocks. A file counts wholly or not at all, by its
+    last publish time."""
     log, since, messages = TableLog(topic.path), now - timedelta(seconds=WINDOW_SECONDS), 0
     for version in range(log.latest(), 0, -1):
         if not log.has(version):
@@ -89,7 +88,7 @@ def rate_in(topic: Topic, partition: int, now: datetime) -> float:
         try:
             files = published_files(topic.path, log.commit(version), topic.partitions)
         except CorruptState:
-            continue  # what stops a topic is said elsewhere: see condition
+            continue  # a stopped topic is reported elsewhere: see condition
         times = [file.max_publish_time for file in files if file.max_publish_time]
         if times and max(times) <= since:
             break
@@ -98,12 +97,12 @@ def rate_in(topic: Topic, partition: int, now: datetime) -> float:
 
 
 def round_time(layout: Layout, version: int) -> datetime | None:
-    """When a round was; None for one that is no longer in the table's log."""
+    """The time of a round; None if it is no longer in the table's log."""
     return _of_round(layout, version, "round_time")
 
 
 def broker_time(layout: Layout, version: int) -> datetime | None:
-    """The same by the broker's own clock; None too for a round of an older release."""
+    """The round's time by the broker's own clock; None also for rounds of older releases."""
     return _of_round(layout, version, "due_time")
 
 

@@ -1,9 +1,8 @@
-"""How large a subscription's backlog is on a topic partition, and how much of it waits for its deliver time.
+"""The size of a subscription's backlog on a topic partition, and how much of it is delayed.
 
-The backlog counts entries that are not acknowledged (3.28), those that wait too (5.20); a chunked message counts as the
-entry of its last chunk, and one that is not complete not at all. A cursor with a due lane says
-of its delayed entries how many are done, not how many wait: these are counted by the delay index, without a look at
-each where all of them are the cursor's and it has passed over all.
+The backlog counts unacknowledged entries (3.28), delayed ones too (5.20). A chunked message counts once, at its last
+chunk; an incomplete one does not count. A due lane records how many delayed entries are done, so waiting ones are
+counted in the delay index, mostly without looking at each.
 """
 
 from typing import NamedTuple
@@ -19,11 +18,11 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.scheduled import DONE, WAITS, DueEntries, due_entries
 
 _WINDOW = 1 << 20
-"""Positions whose deliver times are read in one go."""
+"""Positions whose deliver times are read at once."""
 
 
 class Backlog(NamedTuple):
-    """Entries that are not acknowledged, and those among them that wait for a time that is to come."""
+    """Unacknowledged entries, and those among them that wait for a future time."""
 
     entries: int
     delayed: int
@@ -32,7 +31,8 @@ class Backlog(NamedTuple):
 def read_backlog(
     latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int, chunks: ChunkGroups | None = None
 ) -> Backlog:
-    """The backlog of a cursor before position *end*, at *now* (microseconds); *chunks* are its topic partition's."""
+    """The backlog of a cursor before position *end* at *now* (microseconds); *chunks* are those of its topic
+    partition."""
     backlog = _entries(latest, key, index, end, now)
     if chunks is None:
         return backlog
@@ -40,8 +40,7 @@ def read_backlog(
 
 
 def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: int) -> int:
-    """How many entries at the read position and behind it are parts of chunked messages that the cursor has not come to
-    pass over."""
+    """The number of parts of chunked messages from the read position on that the cursor has not passed over."""
     parts = chunks.parts(latest.cursors[key]["read_position"], end - 1)
     firsts, lasts = as_array(parts)
     done = ((held.first, held.last) for held in latest.ranges(key) if held.status == ACKNOWLEDGED)
@@ -75,8 +74,11 @@ def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, n
 
 
 def _done_ahead(due: DueEntries, passed: list[tuple[int, int]], first: int, end: int) -> int:
-    """How many entries at *first*, the read position, and behind it are done as delayed ones, though the main lane has
-    not come to pass over them: acknowledged while they waited, or sent as they came due to who has not read so far."""
+    """The number of entries from *first*, the read position, on that are done as delayed entries, but not passed over
+    by the main lane.
+
+    They were acknowledged while they waited, or sent when due to a subscription that has not read so far.
+    """
     done = 0
     for begin in range(first, end, _WINDOW):
         entries = due.delayed.by_position(begin, min(begin + _WINDOW, end) - 1)
@@ -89,7 +91,7 @@ def _acknowledged(ranges: list[Range]) -> int:
 
 
 def _is_simple(due: DueEntries, cursor: dict, end: int) -> bool:
-    """Are all delayed entries the cursor's own, kept by number, and passed over by its main lane?"""
+    """Whether all delayed entries are the cursor's own, kept by number, and passed over by its main lane."""
     first = due.delayed.first_position()
     is_own = first is None or due.floor <= first
     is_apart = bool(due.ranges) and due.ranges[-1].first >= APART_BASE

@@ -1,14 +1,10 @@
-"""Tables by name: a root's topics and broker tables as external tables of a catalog, for people who write SQL, and the
-broker's state as views.
+"""Register a root's topics and broker tables as external tables of a catalog, with the broker's state as views.
 
-A namespace becomes the schema ``<tenant>_ns_<namespace>``, or one of a name that is given, and a topic a table in it.
-The parts are encoded as folder names are (see ``layout``), and ``-`` and ``.`` too, because catalogs know letters,
-digits and ``_`` only: nothing a topic can be called breaks out of its quotes or meets another. ``_ns_`` is not an
-escape, so it separates the two. The tables stay where they are; dropping one from the catalog deletes no message.
-Registering again adds what is new and lets go of what was deleted. What lies elsewhere is left alone, as are views.
-
-A view in a catalog is a text of SQL, so those that need Python (``pending_acks``, ``history``...) are views of a
-session only (see views).
+A namespace becomes the schema ``<tenant>_ns_<namespace>`` or a given one, a topic a table in it. Names are encoded like
+folders (see ``layout``), with ``-`` and ``.`` too, because catalogs allow only letters, digits and ``_``; no two names
+meet. The tables stay where they are, so dropping one deletes no message. Registering again adds new tables and drops
+deleted ones; tables and views from elsewhere stay. Catalog views are SQL texts, so views that need Python
+(``pending_acks``, ``history``...) exist only in a session (see views).
 """
 
 import re
@@ -42,13 +38,12 @@ def register(
     prefix: str = "",
     schemas: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Register every topic and broker table of the root in *catalog*, and the views that are SQL, these once the root
-    has this release's layout; where each lies, by its name in SQL. The tables of further bundles have the bundle's
-    folder behind their names; the views are of all bundles there are.
+    """Register every topic and broker table of the root in *catalog*; return their locations by SQL name.
 
-    Schemas are created as needed. *schemas* names those of some namespaces (``{"public/default": "broker"}``);
-    *prefix* goes before the names of all others, for several roots in one catalog. :class:`InvalidConfiguration` when a
-    name is taken by something that lies somewhere else, or two namespaces were to share a schema.
+    SQL views are registered once the root has this release's layout; they cover all bundles. Tables of further bundles
+    have the bundle's folder as a suffix. Schemas are created as needed. *schemas* names those of some namespaces
+    (``{"public/default": "broker"}``); *prefix* precedes all other schema names, for several roots in one catalog.
+    :class:`InvalidConfiguration` if a name is taken by something elsewhere, or two namespaces would share a schema.
     """
     check_delta(spark)
     check_store(spark, layout.root)
@@ -68,7 +63,7 @@ def register(
     ranges = bundles_of(layout).ranges
     rows = [f"{schema}.{quoted(_table_of(CURSOR_LEDGER, bundle, layout))}" for bundle in bundles]
     if registered.keys() >= {*rows} and all(layout_version(bundle) >= LAYOUT_VERSION for bundle in bundles):
-        # an older one lacks columns of theirs
+        # an older one lacks columns
         registered |= _register_views(spark, schema, dict(zip(ranges, rows, strict=True)), registered[rows[0]])
     return registered
 
@@ -105,7 +100,7 @@ def topic_table(
     prefix: str = "",
     schemas: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The topic's name in SQL, quoted.
+    """The topic's quoted name in SQL.
 
     >>> topic_table("acme/billing/Orders")
     '`spark_catalog`.`acme_ns_billing`.`_4frders`'
@@ -117,12 +112,12 @@ def topic_table(
 
 
 def broker_table(table: str, catalog: str = "spark_catalog", prefix: str = "") -> str:
-    """The name in SQL of ``requests``, ``cursor_ledger`` or ``ledgers``, quoted."""
+    """The quoted SQL name of ``requests``, ``cursor_ledger`` or ``ledgers``."""
     return f"{_schema(catalog, prefix + BROKER_SCHEMA)}.{quoted(table)}"
 
 
 def _register_tables(spark: SparkSession, schema: str, root: AnyPath, tables: dict[str, AnyPath]) -> dict[str, str]:
-    """See to it that of all tables of *schema* that lie under *root* there are these, by name."""
+    """Make *tables* the only tables of *schema* that lie under *root*."""
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     there = _locations(spark, schema)
     for name, path in there.items():
@@ -148,7 +143,7 @@ def _register_views(spark: SparkSession, schema: str, rows: Mapping[BundleRange,
 
 
 def _locations(spark: SparkSession, schema: str) -> dict[str, AnyPath | None]:
-    """Where the tables of a schema lie, as the catalog says it, whether anything is there or not; None for a view."""
+    """The locations of a schema's tables according to the catalog; None for a view."""
     found = {}
     for row in spark.sql(f"SHOW TABLE EXTENDED IN {schema} LIKE '*'").collect():
         if not row["isTemporary"]:

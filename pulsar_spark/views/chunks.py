@@ -1,9 +1,8 @@
-"""Chunked messages that are not complete: what of them is there, what is missing, and since when.
+"""Incomplete chunked messages: which chunks exist, which are missing, and since when.
 
-Derived from the topic's rows by the rule of ``protocol.chunking`` when somebody asks, stored nowhere; without payloads.
-Two kinds are told: a message that was begun, by its chunk 0, and has not all its chunks, whether it is *open* (what is
-missing may still come) or was given up, because something else came than its next chunk; and strays, chunks of one
-producer and uuid that came when none of their messages was open. A chunk that its message had already is neither.
+Derived from the topic's rows by the rule of ``protocol.chunking``, without payloads. A message that began with its
+chunk 0 may be *open*, so that missing chunks may still come, or given up after another chunk than the next. Strays are
+chunks that came while no message of their producer and uuid was open. Duplicate chunks are neither.
 """
 
 import contextlib
@@ -33,14 +32,14 @@ _CLOSING = (Verdict.GAP, Verdict.DISAGREES, Verdict.MALFORMED)
 _STRAYS = (Verdict.NO_FIRST, *_CLOSING)
 _NAMES = ("producer_name", "uuid", "num_chunks_from_msg", "total_chunk_msg_size", "publish_time")
 _BATCH = 10_000
-"""Rows that are made at a time."""
+"""Rows made at a time."""
 
 
 Runs = PartitionLedgers | ChunkRuns
 
 
 class Incomplete(NamedTuple):
-    """Chunks that are not complete: their rows among those read, in order, and why."""
+    """Incomplete chunks: their row indexes, in order, and the reason."""
 
     rows: np.ndarray
     is_open: bool
@@ -48,7 +47,7 @@ class Incomplete(NamedTuple):
 
 
 def read_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Iterator[list[dict]]:
-    """What is not complete in a topic partition, as rows of the view, some at a time, in the order in which it
+    """The incomplete messages of a topic partition as rows of the view, in batches, in the order in which they
     began."""
     chunks, found = _judged(topic, partition, ledgers)
     incomplete = sorted([*_begun(chunks, found), *_strays(chunks, found)], key=lambda each: each.rows[0])
@@ -57,9 +56,7 @@ def read_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Iterator[lis
 
 
 class Counted(NamedTuple):
-    """How many messages are not complete, how many of them are open, number of existing chunks of them all, and when
-    the oldest was published.
-    """
+    """Counts of incomplete and open messages and their chunks, and the oldest publish time."""
 
     messages: int
     still_open: int
@@ -68,7 +65,7 @@ class Counted(NamedTuple):
 
 
 def count_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Counted:
-    """The same, counted: nothing is made for each of them."""
+    """Count the incomplete messages without making rows."""
     chunks, found = _judged(topic, partition, ledgers)
     completed = found.openers[found.verdicts == Verdict.COMPLETES]
     begun = np.flatnonzero((found.verdicts <= Verdict.COMPLETES) & ~np.isin(found.openers, completed))
@@ -81,7 +78,7 @@ def count_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Counted:
 
 
 def _judged(topic: Topic, partition: int, ledgers: Runs) -> tuple[Chunks, Judged]:
-    """The chunks of a topic partition, and what the rule says of each."""
+    """The chunks of a topic partition, and the rule's verdicts."""
     trimmed = trimmed_ledgers(topic.path, [partition])[partition]
     runs = (run for run in ledgers.chunk_runs(0) if run.ledger_id > trimmed)
     chunks = _together([read_chunks(topic.path, run) for run in runs])
@@ -95,7 +92,7 @@ def _named(topic: Topic, ledgers: Runs, positions: np.ndarray, columns: Sequence
 
 
 def _together(read: list[Chunks]) -> Chunks:
-    """Chunks of runs in order, as of one."""
+    """The chunks of several runs, in order, as one."""
     if not read:
         nothing = np.zeros(0, np.int64)
         return Chunks(nothing, np.zeros(0, np.uint64), *[nothing] * 4)
@@ -105,7 +102,7 @@ def _together(read: list[Chunks]) -> Chunks:
 
 
 def _begun(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
-    """Messages that were begun and are not complete."""
+    """Messages that began and are incomplete."""
     completed = set(found.openers[found.verdicts == Verdict.COMPLETES].tolist())
     still_open = set(found.left.openers.tolist())
     taken = np.flatnonzero(found.verdicts <= Verdict.COMPLETES)
@@ -121,7 +118,7 @@ def _begun(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
 
 
 class _Ends:
-    """Why messages that were begun were given up."""
+    """Reasons why messages were given up."""
 
     def __init__(self, chunks: Chunks, found: Judged):
         is_end = np.isin(found.verdicts, _CLOSING) | (found.openers == np.arange(len(found.openers)))
@@ -131,14 +128,14 @@ class _Ends:
         self._groups, self._verdicts = chunks.groups, found.verdicts
 
     def reason(self, row: int) -> str:
-        """Of the message whose last chunk is at this row."""
+        """The reason for the message whose last chunk is at this row."""
         at = np.searchsorted(self._places, self._groups[row] * len(self._groups) + row, "right")
         verdict = Verdict(int(self._verdicts[self._ends[at]]))
         return REASONS[verdict] if verdict in _CLOSING else _BEGUN_ANEW
 
 
 def _strays(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
-    """Chunks of no message that was begun, those of a group together."""
+    """Chunks without a message that began, by group."""
     strays = np.flatnonzero(np.isin(found.verdicts, _STRAYS))
     by_group = strays[np.argsort(chunks.groups[strays], kind="stable")]
     borders = np.flatnonzero(np.diff(chunks.groups[by_group])) + 1
@@ -174,7 +171,7 @@ def _rows_of(topic: Topic, partition: int, ledgers: Runs, chunks: Chunks, incomp
 
 
 def _missing(there: np.ndarray, of: int) -> list[dict]:
-    """The chunk ids that are missing of 0 to *of* - 1, as ranges, because *of* may lie.
+    """The missing chunk ids in 0 to *of* - 1, as ranges, because *of* may be a huge lie.
 
     >>> _missing(np.array([0, 1, 4]), 7)
     [{'first': 2, 'last': 3}, {'first': 5, 'last': 6}]
@@ -185,8 +182,8 @@ def _missing(there: np.ndarray, of: int) -> list[dict]:
 
 
 def all_incomplete(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows of the view ``chunks`` from rows (topic, topic_id, partition) of the topic partitions of *root*, as it is
-    when a task of Spark reads it; of a topic that is gone, or was made again, none."""
+    """A function for Spark tasks: from topic partitions of *root* (topic, topic_id, partition) to rows of the view
+    ``chunks``. A topic that was deleted or created again has none."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)

@@ -1,4 +1,4 @@
-"""How many dead letters there are, by cause: read from the tables, without Spark."""
+"""Count dead letters by cause, read from the tables without Spark."""
 
 from collections import Counter, defaultdict
 
@@ -14,8 +14,8 @@ _COLUMNS = ["properties", "publish_time", "chunk_id", "num_chunks_from_msg"]
 
 
 def count_letters(layout: Layout, topic: Topic) -> list[dict]:
-    """A row for each cause, most letters first: ``cause``, ``letters``, ``sent`` (those that some job has sent back),
-    ``first_time`` and ``last_time`` of writing. A letter in chunks is one, by its last; payloads are not read."""
+    """A row for each cause, most letters first: ``cause``, ``letters``, ``sent`` (sent back by a job), ``first_time``
+    and ``last_time`` of writing. A chunked letter counts once; payloads are not read."""
     letters, times = Counter(), defaultdict(list)
     with reading(topic.path):
         for batch in dataset_of(topic.path).to_batches(columns=_COLUMNS):
@@ -31,7 +31,7 @@ def count_letters(layout: Layout, topic: Topic) -> list[dict]:
         {
             "cause": cause,
             "letters": count,
-            "sent": min(count, sent[cause]),  # of those sent some may be trimmed
+            "sent": min(count, sent[cause]),  # some of those sent may be trimmed
             "first_time": times[cause][0],
             "last_time": times[cause][1],
         }

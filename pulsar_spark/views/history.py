@@ -1,15 +1,10 @@
-"""Who received, acknowledged and gave back which messages when: a view over the rounds and the requests, nothing of it
-written for its own sake.
+"""Who received, acknowledged and gave back which messages when: a view over rounds and requests.
 
-What the broker did is in its rounds: a delivery is a ``pending`` range in the round it names as its delivery round
-(later rounds repeat it when they rewrite its page), one of a lane is told stretch by stretch; letters and consumers
-that left are rows of their own. What was asked is in the requests, under the client's clock; a request the broker
-refused is left out, one that asked for nothing (an acknowledgement of what was acknowledged) is not, but for who
-cancelled or rescheduled what had been delivered meanwhile. Positions count per partition of a topic's life: requests
-name the topic only, so after a topic was created again those of its former life stand under the same name. What
-somebody deleted from a topic's table by SQL nobody asked for: it is found in the table itself, and stands at the round
-in which the broker had followed the commit that took it out, or, of several, the first that may have been. History
-reaches back as far as the tables do.
+Rounds tell what the broker did: a delivery is a ``pending`` range whose delivery round is its own round, cut into
+stretches for lanes. Requests tell what clients asked for, by their clocks. Refused ones are left out; acknowledgements
+without effect are not, but ineffective cancellations and reschedulings are. Requests name topics only, so earlier
+topics of that name share it. Deletions by SQL are found in the topic's table and shown at the first round that may have
+followed them. History reaches back as far as the tables.
 """
 
 import contextlib
@@ -40,9 +35,9 @@ EVENTS = {
     "reconsume_later": "reconsume_later_asked",
     "reschedule": "rescheduled",
 }
-"""What a kind of request is called in the history."""
+"""Kinds of requests and their event names."""
 _NOTHING = "0"
-"""What the broker answers to who cancels or reschedules entries none of which waits any more."""
+"""The reply to a cancellation or rescheduling without any entry that still waits."""
 _IS_DELIVERY = "kind = 'range' AND status = 'pending' AND delivery_round = round"
 _DELETIONS = (
     "topic string, topic_id string, partition int, first bigint, last bigint, ack_set array<bigint>, version bigint"
@@ -61,8 +56,8 @@ _DELETIONS_SCHEMA = pa.schema(
 
 
 def all_events(rounds: DataFrame, requests: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
-    """The columns of ``view_specs.HISTORY`` from the rows of ``cursor_ledger``, ``requests`` and ``ledgers`` of *root*;
-    one row per range of entries and event, in no order."""
+    """The columns of ``view_specs.HISTORY`` from the rows of *root*'s ``cursor_ledger``, ``requests`` and ``ledgers``;
+    one row per event and range of entries, in no order."""
     deliveries = exact_rows(rounds.filter(_IS_DELIVERY), rounds, root)
     did, asked = _what_the_broker_did(rounds, deliveries), _what_was_asked(rounds, requests)
     happened = did.unionByName(_of_deliveries(asked, deliveries), allowMissingColumns=True)
@@ -140,7 +135,7 @@ def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
 
 
 def _by_position(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Requests that name positions one by one, as one for each stretch of these."""
+    """Requests that name single positions, as one row per stretch of them."""
     for batch in batches:
         places, firsts, lasts = [], [], []
         for place, properties in enumerate(batch.column("properties").to_pylist()):
@@ -153,8 +148,8 @@ def _by_position(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_deliveries(asked: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """What was *asked*, and where it is of what one round delivered between two positions, of each stretch of that: the
-    others between them are other consumers'."""
+    """The requests, with an acknowledgement of a delivery round cut into the stretches that the round delivered; other
+    entries in between belong to other consumers."""
     delivery_round = F.col("properties")["delivery_round"].cast("bigint")
     same = ["topic", "partition", "subscription", "consumer_id", "delivery_round"]
     delivered = deliveries.select(*same, F.col("first").alias("from"), F.col("last").alias("to"))
@@ -171,7 +166,7 @@ def _of_deliveries(asked: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 
 def _what_was_deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
-    """Of every topic with a commit that removed or rewrote rows, in the first round that had followed that commit."""
+    """Deletions from all topics, each at the first round that had followed its commit."""
     topics = ledgers.filter((F.col("first_position") == NO_POSITION) & F.col("path").isNull())
     found = topics.select("topic", "topic_id").distinct().mapInArrow(_deletions(root), _DELETIONS)
     followed = rounds.filter(F.col("kind") == "topic").select("topic_id", "partition", "ledger_id", "round")
@@ -189,7 +184,7 @@ def _what_was_deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataF
 
 
 def _deletions(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What was deleted of the topics of a batch that are there still: their tables are looked at when it is asked."""
+    """A function that finds deletions from a batch's existing topics in their tables."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)

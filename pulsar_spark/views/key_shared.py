@@ -1,10 +1,10 @@
-"""Key_Shared subscriptions as people look at them: who owns which hashes, which of them wait and for whom; as stats,
-and as rows of the views ``hash_ranges`` and ``draining_hashes``.
+"""Key_Shared subscriptions for people: who owns which hashes, and which hashes wait for whom, as stats and as rows of
+the views ``hash_ranges`` and ``draining_hashes``.
 
-Names are Pulsar's: ``keyHashRanges`` (as strings, until 3.x), ``keyHashRangeArrays`` and what begins with ``draining``
-(from 4.0 on), which a consumer's stats have of the hashes that drain from it. ``hash`` is a whole hash of 31 bits, as
-``messages.sticky_key_hash`` has it. Ours is ``waitingHashes``: those of which the consumer gave back an entry that is
-not due again. Left out is what rows do not tell: ``drainingHashesClearedTotal`` and ``blockedAttempts``.
+Names are Pulsar's: ``keyHashRanges`` (texts, until 3.x), ``keyHashRangeArrays``, and ``draining...`` (from 4.0), which
+a consumer has for hashes that drain from it. ``hash`` is a whole 31-bit hash, as in ``messages.sticky_key_hash``.
+``waitingHashes`` is ours: the consumer gave back an entry that is not due. Rows do not tell
+``drainingHashesClearedTotal`` and ``blockedAttempts``.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ _LISTS = ("drainingHashes", "waitingHashes")
 
 
 class KeyShared:
-    """A Key_Shared cursor with consumers, as the latest rows have it: its rules, who owns which hashes, and, once it is
-    asked, which of them wait. *table* is the topic's."""
+    """A Key_Shared cursor with consumers in the latest rows: its rules, owners, and waiting hashes. *table* is the
+    topic's."""
 
     def __init__(self, layout: Layout, table, latest: LatestRows, key: CursorKey):
         self._layout, self._table, self._latest, self._key = layout, table, latest, key
@@ -45,7 +45,7 @@ class KeyShared:
 
     @cached_property
     def waiting(self) -> list[DrainingHash]:
-        """The hashes that wait; none where nothing guards the order, or the rule of recently joined consumers does."""
+        """The hashes that wait; none if order is not guarded, or by the rule of recently joined consumers."""
         if self.rules.allows_out_of_order or self.rules.is_classic:
             return []
         owners, changed = Owners(self.owned, self.axis), self._cursor["round_time"]
@@ -53,13 +53,13 @@ class KeyShared:
 
 
 def read_key_shared(layout: Layout, table, latest: LatestRows, key: CursorKey) -> KeyShared | None:
-    """The cursor; None for one of another type, or without consumers."""
+    """The Key_Shared cursor; None for another type or without consumers."""
     is_key_shared = latest.cursors[key]["subscription_type"] == KEY_SHARED and latest.consumers[key]
     return KeyShared(layout, table, latest, key) if is_key_shared else None
 
 
 def subscription_stats(found: KeyShared) -> dict:
-    """What the stats of a Key_Shared subscription have besides those of every other."""
+    """Stats that only Key_Shared subscriptions have."""
     stats = {
         "keySharedMode": found.rules.mode,
         "allowOutOfOrderDelivery": found.rules.allows_out_of_order,
@@ -72,7 +72,8 @@ def subscription_stats(found: KeyShared) -> dict:
 
 
 def consumer_stats(found: KeyShared, consumer_id: str) -> dict:
-    """The same of one consumer: the hashes it owns, and those that wait for it."""
+    """Stats that only consumers of Key_Shared subscriptions have: owned hashes, and those that wait for the
+    consumer."""
     owned = [[one.start, one.end] for one in found.owned if one.consumer_id == consumer_id]
     held = [one for one in found.waiting if one.consumer_id == consumer_id]
     return {
@@ -90,8 +91,8 @@ def _counts(waiting: list[DrainingHash]) -> dict:
 
 
 def range_rows(found: KeyShared) -> Iterator[dict]:
-    """The columns of ``view_specs.HASH_OWNERS`` behind the place, a row a range in order of start; what nobody owns
-    too."""
+    """The columns of ``view_specs.HASH_OWNERS`` after the place, one row per range in order; unowned ranges
+    included."""
     axis = {"axis_size": found.axis.size, "axis_start": found.axis.start}
     at = found.axis.start
     for one in found.owned:
@@ -122,7 +123,7 @@ def _unowned(start: int, end: int) -> dict:
 
 
 def draining_rows(found: KeyShared) -> Iterator[dict]:
-    """The columns of ``view_specs.DRAINING_HASHES`` behind the place, a row a hash and consumer, by hash."""
+    """The columns of ``view_specs.DRAINING_HASHES`` after the place, one row per hash and consumer, by hash."""
     for one in found.waiting:
         yield {
             "sticky_key_hash": one.hash,
@@ -141,12 +142,12 @@ def draining_rows(found: KeyShared) -> Iterator[dict]:
 def rows_of_cursors(
     layout: Layout, latest: LatestRows, keys: Iterable[CursorKey], rows_of: Callable[[KeyShared], Iterable[dict]]
 ) -> Iterator[dict]:
-    """What *rows_of* says of each of the cursors that is a Key_Shared one with consumers, with its place."""
+    """The rows of *rows_of* for each Key_Shared cursor with consumers, with its place."""
     for key in keys:
         if key not in latest.cursors:
             continue
         name = latest.cursors[key]["topic"]
-        with contextlib.suppress(TopicNotFound):  # deleted, and no broker has seen it yet
+        with contextlib.suppress(TopicNotFound):  # deleted, and no broker has noticed yet
             topic = read_topic(layout, name)
             found = read_key_shared(layout, topic.path, latest, key) if topic.topic_id == key.topic_id else None
             place = {"topic": name, "partition": key.partition, "subscription": key.subscription}
@@ -154,8 +155,8 @@ def rows_of_cursors(
 
 
 def add_key_shared(total: dict, part: dict) -> None:
-    """Add the stats of another partition, of a subscription or a consumer: counts and hashes are summed; ranges are
-    said where they are the same on every partition."""
+    """Add another partition's stats of a subscription or consumer. Counts and hash lists are summed; ranges are kept
+    only if they agree."""
     if "keySharedMode" in part:
         total.setdefault("keySharedMode", part["keySharedMode"])
         total["allowOutOfOrderDelivery"] = (

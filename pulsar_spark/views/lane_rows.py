@@ -1,9 +1,9 @@
-"""Rows of ranges as the exact ranges they mean, for views that are asked about single positions.
+"""Convert rows of lane ranges to exact ranges, for views about single positions.
 
-A range of a lane means the entries between its ends that have the lane's hashes (see storage.lane_ranges); the page's
-row of its round says these. The hashes of entries are read in tasks, when the view is asked; what is gone and may have
-been sent with a range is told of with it (protocol.lanes). A row of a topic that is gone, or was made again, stays as
-it is. A delivery of the due lane says its positions itself.
+A lane range means the entries between its ends with the lane's hashes, which the page's row of its round has (see
+storage.lane_ranges). Tasks read the entries' hashes when the view is queried. Deleted entries that may have been sent
+with it are included (protocol.lanes). Rows of deleted or recreated topics stay unchanged. Deliveries of the due lane
+have their positions.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ _PAGE = [*KEYS["page"], "round"]
 
 
 def exact_rows(ranges: DataFrame, rounds: DataFrame, root: str) -> DataFrame:
-    """The same rows of kind ``range``, those of lanes cut into stretches all of whose entries are meant; *rounds* are
-    all rows of ``cursor_ledger`` of *root*."""
+    """Rows of kind ``range``, those of lanes cut into stretches of which all entries are meant. *rounds* are all rows
+    of *root*'s ``cursor_ledger``."""
     pages = rounds.filter((F.col("kind") == "page") & F.col("lane").isNotNull())
     hashes = pages.select(*_PAGE, F.struct("hash_ranges", "properties").alias("lane_hashes"))
     is_due = F.col("lane").eqNullSafe(DUE_LANE)
@@ -38,8 +38,7 @@ def exact_rows(ranges: DataFrame, rounds: DataFrame, root: str) -> DataFrame:
 
 
 def with_positions(ranges: DataFrame) -> DataFrame:
-    """The same rows of kind ``range``, those of deliveries of the due lane that say their positions cut into stretches
-    of these."""
+    """Rows of kind ``range``, deliveries of the due lane cut into stretches of their positions."""
     says = F.col("positions").isNotNull()
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,10 +1,8 @@
-"""What the rows of ``cursor_ledger`` say is so now, as SQL: of each key the row of the latest round, unless that says
-that the key is gone, or what it hangs on is.
+"""The current state in the rows of ``cursor_ledger``, as SQL: each key's row of the latest round, unless it or what it
+depends on was removed.
 
-These are texts, because a text is what a catalog keeps of a view (see catalog). ``{rows}`` stands for the table: its
-name, or a frame that ``SparkSession.sql`` is given. Where a root has several bundles it stands for the rows of all
-their tables: of a topic those alone that its bundle says, because one that was split off has what was said before, and
-so has the one that it was part of.
+These are texts, because a catalog keeps views as texts (see catalog). ``{rows}`` stands for the table or a frame. With
+several bundles it is the rows of all, each topic's from its own bundle only, because split bundles share earlier rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +18,7 @@ _ALL = "all_bundles"
 
 
 def latest(kind: str) -> str:
-    """The latest row of each key of a kind, unless it is removed there. What is removed and made again in one round is
-    there."""
+    """The latest row of each key of a kind, unless that removes it. A key removed and created in one round exists."""
     keys = _names(KEYS[kind])
     others = _names(name for name in CURSOR_LEDGER.schema.names if name not in KEYS[kind])
     newest = (
@@ -32,7 +29,7 @@ def latest(kind: str) -> str:
 
 
 def cursors() -> str:
-    """The cursors there are: the latest row of each, unless it, or later its topic, was removed."""
+    """The existing cursors: the latest row of each, unless it or, later, its topic was removed."""
     return (
         f"SELECT cursor.* FROM ({latest('cursor')}) AS cursor "
         f"LEFT JOIN ({_last_removal('topic', ['topic_id'])}) AS gone "
@@ -41,8 +38,7 @@ def cursors() -> str:
 
 
 def of_cursors_there(facts: str) -> str:
-    """The *facts*, a table's name or a query in brackets, of cursors that are there, from after their last removal: a
-    cursor made again starts without any."""
+    """The *facts* (a table's name or a query in brackets) of existing cursors, since each cursor's last removal."""
     return (
         f"SELECT fact.* FROM {facts} AS fact "
         f"LEFT SEMI JOIN ({cursors()}) AS there ON {_same('fact', 'there', _CURSOR)} "
@@ -72,16 +68,16 @@ VIEW_TEXTS = {
     "rounds": "SELECT * FROM {rows} WHERE kind = 'round'",
     "housekeeping": "SELECT * FROM {rows} WHERE kind = 'housekeeping'",
 }
-"""The views that are SQL and nothing else; the others need Python."""
+"""The views that are plain SQL; others need Python."""
 
 
 def view_text(view: ViewSpec) -> str:
-    """A view of :data:`VIEW_TEXTS` with the columns that people are shown."""
+    """A view of :data:`VIEW_TEXTS` with its columns."""
     return f"SELECT {_names(view.column_names)} FROM ({VIEW_TEXTS[view.name]})"
 
 
 def view_over(view: ViewSpec, tables: Mapping[BundleRange, str]) -> str:
-    """The same over tables of this name, one for each bundle of a root."""
+    """The view over tables of these names, one for each bundle of a root."""
     if len(tables) == 1:
         return view_text(view).format(rows=next(iter(tables.values())))
     names = _names(CURSOR_LEDGER.schema.names)
@@ -90,8 +86,7 @@ def view_over(view: ViewSpec, tables: Mapping[BundleRange, str]) -> str:
 
 
 def is_of_bundle(served: BundleRange) -> str:
-    """Whether a row with a ``topic`` is the bundle's to say: it names one of its topics, or none (a namespace, say, or
-    a table of the bundle)."""
+    """Whether a row is the bundle's: its ``topic`` belongs to the bundle, or it names no topic."""
     last = served.upper - (served.upper != HIGHEST)
     is_its = f"crc32(CAST(topic AS BINARY)) BETWEEN {served.lower} AND {last}"
     return f"(topic IS NULL OR NOT contains(topic, '://') OR {is_its})"

@@ -1,8 +1,8 @@
-"""What is scheduled: entries that wait for their deliver time, and for which subscriptions.
+"""Entries that wait for their deliver time, and for which subscriptions.
 
-Listed is what is due behind now and not acknowledged, in order of (deliver time, position); where a subscription has
-moved an entry to another time, it is listed at that time for it. Exclusive and Failover subscriptions wait for nothing
-while they have consumers (2.6). It goes in parts: neither memory nor what is read first depends on how much waits.
+Listed are unacknowledged entries due later than now, by (deliver time, position). An entry that a subscription moved is
+listed at its new time for it. Exclusive and Failover subscriptions with consumers wait for nothing (2.6). Entries come
+in parts of limited size.
 """
 
 import contextlib
@@ -31,15 +31,15 @@ from pulsar_spark.views.view_specs import SCHEDULED
 
 
 class Window(NamedTuple):
-    """Which deliver times are meant: behind *after*, at *until* at the latest (microseconds since 1970)."""
+    """Deliver times after *after*, up to and including *until* (microseconds since 1970)."""
 
     after: int
     until: int = MAX_LONG
 
 
 class Scheduled(NamedTuple):
-    """Some entries of a topic partition that wait, in order: where they lie, until when (microseconds), and for each
-    subscription which of them wait for it."""
+    """Waiting entries of a topic partition, in order: positions, times (microseconds), and for each subscription which
+    of them wait for it."""
 
     partition: int
     positions: np.ndarray
@@ -50,7 +50,7 @@ class Scheduled(NamedTuple):
         return len(self.positions)
 
     def part(self, places: slice | np.ndarray) -> "Scheduled":
-        """Those at these places."""
+        """The entries at these indexes."""
         waits = {subscription: flags[places] for subscription, flags in self.waits.items()}
         return Scheduled(self.partition, self.positions[places], self.times[places], waits)
 
@@ -65,7 +65,7 @@ def read_scheduled(
     subscription: str | None = None,
     positions: Collection[int] | None = None,
 ) -> Iterator[Scheduled]:
-    """What waits of a topic partition, in parts; for one *subscription*, of some *positions*, or all."""
+    """The waiting entries of a topic partition, in parts; optionally of one *subscription*, or only *positions*."""
     delayed = Delayed(index, topic, partition)
     waiters = [_Waiter(latest, key, index, topic) for key in _waiting_keys(latest, topic, partition, subscription)]
     moved = sorted(each for waiter in waiters for each in waiter.moved(window) if _is_in(each[1], positions))
@@ -105,8 +105,8 @@ def _found(
     waits: dict[str, np.ndarray],
     moved: list[tuple[int, int, str]],
 ) -> Iterator[Scheduled]:
-    """Entries with those that are *moved* (deliver time, position, subscription) among them, without those that nobody
-    waits for; nothing where none are left."""
+    """Merge entries with those *moved* (deliver time, position, subscription), without entries that no subscription
+    waits for. Yields nothing if none are left."""
     places = {place: len(positions) + at for at, place in enumerate(dict.fromkeys(each[:2] for each in moved))}
     added = np.array([*places], np.int64).reshape(-1, 2).T
     flags = {}
@@ -133,7 +133,7 @@ class _Waiter:
         self._ranges: list[Range] = [*main] if self._due else [*exact_ranges(latest, key, index, topic.path)]
 
     def waits_for(self, entries: Due) -> np.ndarray:
-        """Which of some delayed entries wait for it, each until its own deliver time."""
+        """Which of these delayed entries wait for it until their own deliver time."""
         if self._due is not None:
             return self._due.look(entries) == WAITS
         firsts, lasts = np.array([held[:2] for held in self._ranges], np.int64).reshape(-1, 2).T
@@ -142,8 +142,8 @@ class _Waiter:
         return ~is_held & (entries.positions > self._mark_delete)
 
     def moved(self, window: Window) -> Iterator[tuple[int, int, str]]:
-        """The entries that wait for it until another time than their own, or that its rows name one by one: deliver
-        time, position, subscription."""
+        """Entries that wait for it until another time, or that its rows name singly: deliver time, position,
+        subscription."""
         for held in [*self._ranges, *(self._due.apart if self._due else ())]:
             if held.status == REPLAY and window.after < (held.due_time or 0) <= window.until:
                 for position in range(held.first, held.last + 1):
@@ -151,7 +151,7 @@ class _Waiter:
 
 
 class Places(NamedTuple):
-    """Where entries lie in their topic's table, an item each."""
+    """The places of entries in their topic's table, an item each."""
 
     ledger_ids: np.ndarray
     entry_ids: np.ndarray
@@ -173,8 +173,8 @@ def places_of(index: LedgerIndex, topic: Topic, partition: int, positions: np.nd
 
 
 def all_scheduled(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows of the view ``scheduled`` from rows (topic, topic_id, partition) of the topic partitions of *root*, as it is
-    when a task of Spark reads it; of a topic that is gone, or was made again, none."""
+    """A function for Spark tasks: from topic partitions of *root* (topic, topic_id, partition) to rows of the view
+    ``scheduled``. A topic that was deleted or created again has none."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout, window = Layout(root), Window(now_micros())

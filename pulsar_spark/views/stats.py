@@ -1,19 +1,17 @@
-"""Stats of a topic, derived from rows: nothing is counted on the side, so nothing can drift (semantics 0.29).
+"""Stats of a topic, nested as in Pulsar and derived from rows, so that no counter can drift (semantics 0.29).
+stats_table has them as rows, key_shared those of Key_Shared subscriptions.
 
-``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
-last minute (see ``activity``), ``publishers`` from the files that clients' producers hold, everything else from the
-latest rows of ``cursor_ledger``. ``nonContiguousDeletedMessagesRanges`` is null where the subscription has met entries
-that waited for their deliver time. As in Pulsar the backlog counts entries (3.28), those of it that wait do too
-(``msgDelayed``; ``msgBacklogNoDelayed`` is without them), and the unacknowledged and sent counters count messages.
-``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``,
-everything that is not backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not
-acknowledged (null for none); ``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``,
-those that could not be written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was
-none to write, because they were deleted or trimmed before. Only where there is something to say: ``error``, what
-stopped a topic, or why it or a subscription is set aside, and ``errorKind``, which of the two (``stopped``,
-``set_aside``); of a topic ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was taken out of the
-table by other means than trimming, and ``lostMessages``, those whose file is gone. What only Key_Shared subscriptions
-have is said by key_shared. They are nested as Pulsar's; stats_table has them as rows.
+Sources: the log of the topic's table (``msgInCounter``, ``storageSize``), rounds and publishes of the last minute
+(rates, see ``activity``), the files that producers hold (``publishers``), and the latest rows of ``cursor_ledger``. As
+in Pulsar the backlog counts entries (3.28), delayed ones too (``msgDelayed``; ``msgBacklogNoDelayed`` is without them);
+unacknowledged and sent counters count messages. ``backlogSize`` is an estimate from the slowest subscription.
+``nonContiguousDeletedMessagesRanges`` is null once the subscription has met delayed entries.
+
+Ours: ``ackedEntries`` (not backlog); ``oldestUnackedSeconds``, age of the oldest unacknowledged delivery, null for
+none; ``deadLetters``, messages in the dead letter topic; ``waitingLetters``, not written yet (see ``pulsar-spark dlq
+waiting``); ``letterlessMessages``, deleted or trimmed before their letter was written. Only if there are any: ``error``
+and ``errorKind`` (``stopped`` or ``set_aside``), ``foreignMessages`` (rows that are no publish), ``deletedMessages``
+(except by trimming) and ``lostMessages`` (their file is gone).
 """
 
 import datetime
@@ -47,7 +45,7 @@ STOPPED, SET_ASIDE = "stopped", "set_aside"
 _SAID_OF_ERROR = ("error", "errorKind")
 _HARM = (*_SAID_OF_ERROR, "foreignMessages", "deletedMessages", "lostMessages")
 _TYPE_NAMES = {KEY_SHARED: "Key_Shared"}
-"""Types of subscription that Pulsar's stats spell otherwise than clients in Python do."""
+"""Types of subscription that Pulsar's stats spell differently from Python clients."""
 _SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
 _SUMMED = (
     "msgBacklog",
@@ -74,9 +72,11 @@ _SUMMED_OF_CONSUMER = (
 
 
 class Stored(NamedTuple):
-    """What the table of a topic holds of one partition: messages, and beside them rows that are no publish. ``lost``
-    are the messages of files that the table has and the disk has not, ``deleted`` those that were published and that it
-    has no more; ``error`` says what stopped the topic."""
+    """What a topic's table holds of one partition.
+
+    ``foreign`` rows are no publish. ``lost`` messages are in files that the disk lacks. ``deleted`` messages are no
+    longer in the table. ``error`` is what stopped the topic.
+    """
 
     messages: int
     size: int
@@ -87,8 +87,7 @@ class Stored(NamedTuple):
 
 
 def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored]:
-    """Messages and bytes of each partition, from the statistics of the table's log; files *foreign* hold rows that are
-    no publish."""
+    """Messages and bytes of each partition, from the table's log; files *foreign* hold rows that are no publish."""
     stored = dict.fromkeys(topic.partition_indexes, Stored(0, 0))
     partition_column = ["partition.partition"] if topic.partitions else []
     files = pa.table(open_as_far_as_it_goes(topic.path).get_add_actions(flatten=True)).select(
@@ -97,7 +96,7 @@ def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored
     for row in files.to_pylist():
         partition, rows = int(row["partition.partition"] or 0) if topic.partitions else -1, row["num_records"] or 0
         if partition not in stored:
-            continue  # somebody else's rows: the topic has no such partition
+            continue  # foreign rows: the topic has no such partition
         before = stored[partition]
         is_foreign, is_lost = unquote(row["path"]) in foreign, not is_there(f"{topic.path}/{unquote(row['path'])}")
         stored[partition] = Stored(
@@ -110,7 +109,7 @@ def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored
 
 
 class Observation:
-    """The state of a root at one moment: what the stats of any of its topics are made of."""
+    """The state of a root at one moment, from which topic stats are made."""
 
     def __init__(self, layout: Layout, now: datetime.datetime | None = None):
         self.layout = layout
@@ -122,8 +121,8 @@ class Observation:
         self._producers: dict[str, list[Connected]] = {}
 
     def stored(self, topic: Topic) -> dict[int, Stored]:
-        """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when
-        no broker runs."""
+        """The contents and damage of a topic's table, by partition; whether it is stopped is checked even without a
+        broker."""
         condition = read_condition(self.layout, topic, self.latest.numbered_until(topic.topic_id))
         found = read_stored(topic, {file.path for file in condition.foreign if file.rows})
         firsts = {
@@ -140,7 +139,7 @@ class Observation:
         }
 
     def chunk_groups(self, topic: Topic, partition: int) -> ChunkGroups | None:
-        """The chunked messages of a topic partition; None where it has none."""
+        """The chunked messages of a topic partition; None if it has none."""
         place = topic.topic_id, partition
         if place not in self._chunk_groups:
             has_some = self.ledgers.last_chunk_position(*place) >= 0
@@ -148,19 +147,19 @@ class Observation:
         return self._chunk_groups[place]
 
     def publishers(self, topic: Topic, partition: int) -> list[dict]:
-        """The producers that clients have on a topic partition; without those that wait for the topic."""
+        """Connected producers of a topic partition, without those that wait for the topic."""
         if topic.topic_id not in self._producers:
             self._producers[topic.topic_id] = connected(topic.path)
         there = self._producers[topic.topic_id]
         return [{"producerName": each.name} for each in there if partition in each.partitions and not each.is_waiting]
 
     def seconds_since(self, delivery_round: int) -> float | None:
-        """Seconds since a round; None where its time is no longer known."""
+        """Seconds since a round; None if its time is no longer known."""
         then = round_time(self.layout, delivery_round)
         return None if then is None else round(max((self.now - then).total_seconds(), 0.0), 3)
 
     def waiting_letters(self, key: CursorKey) -> int:
-        """Messages of a subscription whose letters could not be written yet."""
+        """Messages of a subscription whose letters are not written yet."""
         return sum(
             letters_in(row)
             for row in self.latest.waiting_letters.values()
@@ -203,15 +202,14 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
 
 
 def _harm(stored: Stored) -> dict:
-    """What is wrong with the topic, or was done to it; nothing of a topic that only publishes were written to."""
+    """Errors, and counts of foreign, deleted and lost messages, where there are any."""
     kind = STOPPED if stored.error else None
     found = zip(_HARM, (stored.error, kind, stored.foreign, stored.deleted, stored.lost), strict=True)
     return {name: value for name, value in found if value}
 
 
 def sum_stats(partitions: dict[int, dict]) -> dict:
-    """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears
-    once."""
+    """Stats of a partitioned topic: counters are summed over partitions; each consumer appears once."""
     total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
     with_error = next((stats for stats in partitions.values() if "error" in stats), {})
     total |= {name: with_error.get(name) for name in _SAID_OF_ERROR}
@@ -300,7 +298,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
 
 
 def _error(latest: LatestRows, status: str, place: tuple) -> dict:
-    """Why the topic or subscription is set aside; nothing where it is served."""
+    """Why the topic or subscription is set aside; empty if it is not."""
     found = (
         entry
         for entry in latest.set_aside.values()
@@ -325,7 +323,7 @@ def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, range
 
 
 def _unacked_stats(observed: Observation, key: CursorKey, consumer_id: str | None, ranges: list[Range]) -> dict:
-    """What is out and not acknowledged, and the rates, of a subscription or of one of its consumers."""
+    """Unacknowledged messages and rates of a subscription, or of one of its consumers."""
     pending = [held for held in ranges if held.status == PENDING and consumer_id in (None, held.consumer_id)]
     oldest = min((held.delivery_round for held in pending if held.delivery_round is not None), default=None)
     return {

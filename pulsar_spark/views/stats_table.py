@@ -1,5 +1,4 @@
-"""Stats as rows, for frames and monitoring: what ``stats`` nests, a row for each topic partition, subscription and
-consumer."""
+"""The values of ``stats`` as rows: one for each topic partition, subscription and consumer."""
 
 from collections.abc import Iterator
 
@@ -83,7 +82,7 @@ STATS = TableSpec(
 
 
 def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
-    """The rows of :data:`STATS` for *topics*, each by partition, subscription and consumer."""
+    """The rows of :data:`STATS` for *topics*, by partition, subscription and consumer."""
     rows = []
     for topic in topics:
         for partition, stored in observed.stored(topic).items():
@@ -108,7 +107,7 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
 
 
 def _subscription_rows(place: dict, sub: dict) -> Iterator[dict]:
-    """A row of the subscription, and one of each of its consumers."""
+    """The row of a subscription, and one for each consumer."""
     mode = sub.get("keySharedMode")
     of_type = {"subscription_type": sub["type"] if mode is None else KEY_SHARED, "key_shared_mode": mode}
     yield {

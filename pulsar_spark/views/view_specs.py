@@ -1,5 +1,4 @@
-"""The views for people, as data: one row's meaning, and the columns taken from ``cursor_ledger`` with the meanings its
-schema gives them."""
+"""The views as data: the meaning of a row, and columns of ``cursor_ledger`` with their meanings."""
 
 from typing import NamedTuple
 

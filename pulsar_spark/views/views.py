@@ -1,10 +1,9 @@
-"""The broker's state as SQL: temporary views over ``cursor_ledger`` in which the latest round wins.
+"""The broker's state as temporary SQL views over ``cursor_ledger``, in which the latest round wins.
 
-A cursor's or consumer's state is its row of the latest round, gone if that row says so. A range counts as long as no
-later round has rewritten its page. What goes takes along what hangs on it: a removed cursor its pages and consumers, a
-removed topic its cursors. The views look at the table as it is when they are queried; a snapshot repeats rows, which
-changes nothing, so rounds before one may be trimmed. Who owns which hashes, and which wait, follows from rows by rules
-of their own (see key_shared): those two views work it out in one task, as the stats do.
+A row of the latest round that says so removes its key; a removed cursor also removes its pages and consumers, a removed
+topic its cursors. A range counts until a later round rewrites its page. Views read the current table. Snapshots only
+repeat rows, so earlier rounds may be trimmed. The two Key_Shared views are computed in one task by rules of their own
+(see key_shared).
 """
 
 import os
@@ -50,7 +49,7 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     for spec, rows_of_topic in ((SCHEDULED, all_scheduled), (CHUNKS, all_incomplete)):
         found = partitions.mapInArrow(rows_of_topic(str(layout.root)), from_arrow_schema(spec.schema))
         found.createOrReplaceTempView(spec.name)
-    # Of each bundle by itself: after a split rounds of the same number are others in each.
+    # For each bundle separately: after a split, round numbers of bundles are independent.
     tables = (rows_by_bundle(spark, layout, spec) for spec in (CURSOR_LEDGER, REQUESTS, LEDGERS))
     events = (all_events(*of_one, str(layout.root)) for of_one in zip(*tables, strict=True))
     together(events).select(*(column.name for column in HISTORY.columns)).createOrReplaceTempView(HISTORY.name)
@@ -58,18 +57,17 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
 
 
 def rows_of_bundles(spark: SparkSession, layout: Layout, spec: TableSpec) -> DataFrame:
-    """The rows of a broker's table of all bundles of a root (see :func:`rows_by_bundle`)."""
+    """The rows of a broker's table from all bundles of a root (see :func:`rows_by_bundle`)."""
     return together(rows_by_bundle(spark, layout, spec))
 
 
 def together(frames: Iterable[DataFrame]) -> DataFrame:
-    """The rows of all of them, of which some may lack columns."""
+    """The union of all frames, some of which may lack columns."""
     return reduce(lambda found, more: found.unionByName(more, allowMissingColumns=True), frames)
 
 
 def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list[DataFrame]:
-    """The rows of a broker's table of each bundle of a root; of a topic those alone that its bundle says (see
-    latest)."""
+    """The rows of a broker's table, by bundle of a root; each topic's rows only from its own bundle (see latest)."""
     found = []
     for served, bundle in zip(bundles_of(layout).ranges, layouts_of(layout), strict=True):
         path = bundle.broker_table(spec.name)
@@ -82,9 +80,11 @@ def rows_by_bundle(spark: SparkSession, layout: Layout, spec: TableSpec) -> list
 
 
 def latest_pending_acks(rows: DataFrame) -> DataFrame:
-    """The ranges ``pending`` and ``replay`` of pages not rewritten since, all with the number of their entries. Those
-    of the due lane are of positions where the latest round delivered them, or where they are kept apart; else of
-    numbers, from 0 on."""
+    """The current ``pending`` and ``replay`` ranges, with the number of their entries.
+
+    In the due lane they mean positions if the latest round delivered them or they are kept apart; otherwise numbers,
+    from 0.
+    """
     spark = rows.sparkSession
     pages = spark.sql(latest("page"), rows=rows).select(*KEYS["page"], "round")
     ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin(PENDING, REPLAY))
@@ -104,7 +104,7 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
 def of_key_shared(
     rows: DataFrame, root: str, spec: TableSpec, rows_of: Callable[[KeyShared], Iterable[dict]]
 ) -> DataFrame:
-    """The columns of *spec*: what *rows_of* says of each Key_Shared cursor with consumers."""
+    """The columns of *spec* from *rows_of* for each Key_Shared cursor with consumers."""
     there = rows.sparkSession.sql(cursors(), rows=rows)
     asked = there.filter(F.col("subscription_type") == KEY_SHARED).select(*CursorKey._fields)
 
