@@ -1,16 +1,13 @@
-"""The four compressions of Pulsar, byte for byte as its clients write them.
+"""Pulsar's four compressions, byte for byte as its clients write them.
 
-Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common. LZ4 is a block without a frame, so its size
-before compression has to be known; ZLIB is a zlib stream, ZSTD a frame, SNAPPY the raw format, which begins with the
-size. What comes out must have the size that the message says, to the byte.
+Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common. LZ4 is a block without a frame, ZLIB a zlib
+stream, ZSTD a frame, SNAPPY the raw format. The result must have exactly the size that the message states.
 
-**Bombs.** Pulsar believes the size that a message says (uncompressPayloadIfNeeded looks at the compressed one only).
-Here it may be 64 MiB, or a hundred times the stored bytes where that is more, and nothing is decompressed beyond it.
-A producer sends as it is what would compress better than that, so that no honest message is refused.
+**Bombs.** Pulsar trusts the stated size. Here it may be at most 64 MiB, or a hundred times the stored bytes if that is
+more. Producers send what compresses better uncompressed, so no honest message is refused.
 
-**Many at once.** To make a decoder of ZSTD takes 15 microseconds, five times what it then needs for a small message;
-frames one behind the other are decoded by one (:func:`uncompress_at_once`), each of which says its size. Of the other
-compressions it is 0.3 to 3 microseconds a message.
+**Many at once.** Creating a ZSTD decoder costs more than decoding a small message, so one decoder takes consecutive
+frames (:func:`uncompress_at_once`).
 """
 
 import zlib
@@ -23,19 +20,19 @@ from pulsar_spark.errors import DecompressionError, InvalidConfiguration, shown
 
 UNCOMPRESSED_BYTES = 64 << 20
 EXPANSION = 100
-"""A message may be so large decompressed, or so many times its stored bytes."""
+"""The largest allowed size after decompression: this many bytes, or this many times the stored bytes."""
 
 _ZSTD_LEVEL = 3
 SMALL_BYTES = 64 << 10
-"""A message up to which it matters what it takes to make a decoder."""
+"""Messages up to this size are decompressed together, because creating a decoder dominates."""
 _FRAMES_AT_ONCE = 1_000
 _REPEATED = 1
-"""Type of a block of ZSTD that is one byte, many times."""
+"""The ZSTD block type for one repeated byte."""
 _NOT_READABLE = "the compressed bytes are damaged, or were compressed with something else"
 
 
 def most_uncompressed(stored_bytes: int) -> int:
-    """How large a message of so many bytes may become.
+    """The largest allowed size of a message with so many stored bytes.
 
     >>> most_uncompressed(1_000), most_uncompressed(10_000_000)
     (67108864, 1000000000)
@@ -44,8 +41,8 @@ def most_uncompressed(stored_bytes: int) -> int:
 
 
 def compression_name(compression: object) -> str | None:
-    """A compression by the name that the column ``compression`` has; None for none. It is given by name, in any case,
-    or as a member of ``CompressionType``.
+    """The name of a compression as in the column ``compression``; None for no compression. It is given by name, in any
+    case, or as a member of ``CompressionType``.
 
     >>> compression_name("zlib"), compression_name("NONE"), compression_name(None)
     ('ZLIB', None, None)
@@ -57,8 +54,7 @@ def compression_name(compression: object) -> str | None:
 
 
 def compress(payload: bytes, compression: str) -> bytes | None:
-    """*payload* compressed; None where that is so much smaller that nobody would decompress it, or the payload larger
-    than the compression takes (LZ4: a little less than 2 GiB)."""
+    """*payload* compressed; None if it compresses too well to be read again, or is too large (LZ4: nearly 2 GiB)."""
     try:
         stored = COMPRESSIONS[compression].compress(payload)
     except (OSError, pa.ArrowInvalid):
@@ -67,7 +63,7 @@ def compress(payload: bytes, compression: str) -> bytes | None:
 
 
 def uncompress(stored: bytes, compression: str, uncompressed_size: int | None) -> bytes:
-    """The payload, of exactly *uncompressed_size* bytes; :class:`DecompressionError` for anything else."""
+    """The payload of exactly *uncompressed_size* bytes; :class:`DecompressionError` otherwise."""
     codec = COMPRESSIONS.get(compression)
     if codec is None:
         raise DecompressionError(
@@ -93,8 +89,8 @@ def uncompress(stored: bytes, compression: str, uncompressed_size: int | None) -
 
 
 def uncompress_at_once(stored: Sequence[bytes], sizes: Sequence[int | None]) -> list[bytes | None]:
-    """The payloads of messages compressed with ZSTD, which have *sizes*; None of each that has to be decompressed by
-    itself: one that is large, no single frame of its size, or beside a damaged one."""
+    """The payloads of ZSTD messages with these *sizes*; None for those that need a decoder of their own: large ones,
+    others than single frames of that size, or neighbours of damaged ones."""
     found: list[bytes | None] = [None] * len(stored)
     small = [
         at
@@ -112,8 +108,7 @@ def uncompress_at_once(stored: Sequence[bytes], sizes: Sequence[int | None]) -> 
 
 
 def _is_frame_of(stored: bytes, size: int) -> bool:
-    """Is it one ZSTD frame and nothing else that says this size? Then a decoder gives so many bytes of it, or fails.
-    Source: RFC 8878, section 3.1.1."""
+    """Whether the bytes are one ZSTD frame of this stated size and nothing else (RFC 8878, section 3.1.1)."""
     if len(stored) < 9 or not stored.startswith(b"\x28\xb5\x2f\xfd"):
         return False
     descriptor = stored[4]
@@ -132,8 +127,7 @@ def _is_frame_of(stored: bytes, size: int) -> bool:
 
 
 class _Codec(NamedTuple):
-    """``uncompress(stored, size)`` gives the payload of that size, None where there is none, and never takes more
-    memory than that."""
+    """``uncompress(stored, size)`` returns the payload of that size, or None, and never takes more memory than that."""
 
     compress: Callable[[bytes], bytes]
     uncompress: Callable[[bytes, int], bytes | None]
@@ -160,7 +154,8 @@ def _uncompress_zlib(stored: bytes, size: int) -> bytes | None:
 
 
 def _uncompress_lz4(stored: bytes, size: int) -> bytes | None:
-    """Arrow gives back memory that nobody wrote where the block ends before *size*; then it fits into less, too."""
+    """Decompress a block of exactly *size*. If it also fits into less, it is too short, and Arrow would return
+    uninitialized memory."""
     codec = pa.Codec("lz4_raw")
     if not size:
         return b"" if stored == b"\0" else None
@@ -178,7 +173,7 @@ def _uncompress_snappy(stored: bytes, size: int) -> bytes | None:
 
 
 def _snappy_size(stored: bytes) -> int | None:
-    """The size that a Snappy block begins with: seven bits a byte, the lowest first."""
+    """The size at the beginning of a Snappy block: seven bits a byte, the lowest first."""
     size = 0
     for place, byte in enumerate(stored[:5]):
         size |= (byte & 0x7F) << 7 * place
@@ -193,4 +188,4 @@ COMPRESSIONS = {
     "ZSTD": _Codec(lambda payload: _compress(pa.Codec("zstd", _ZSTD_LEVEL), payload), _uncompress_zstd),
     "SNAPPY": _Codec(lambda payload: _compress(pa.Codec("snappy"), payload), _uncompress_snappy),
 }
-"""By the names of Pulsar's ``CompressionType``, which the column ``compression`` has."""
+"""By name, as in ``CompressionType`` and the column ``compression``."""

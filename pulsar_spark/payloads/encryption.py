@@ -1,12 +1,12 @@
-"""End-to-end encryption as Pulsar's clients do it: who has a private key reads, the broker and the tables do not.
+"""End-to-end encryption as in Pulsar's clients: only readers with a private key can read.
 
-Source: MessageCryptoBc. A payload is encrypted by AES-GCM with a data key of 256 bits and twelve random bytes (the
-column ``encryption_param``); behind the ciphertext are the sixteen bytes that tell whether anything was changed. The
-data key goes with each message, wrapped for each public key by RSA-OAEP with SHA-1 (``encryption_keys``). A producer
-makes a new one every four hours; who reads keeps those he unwrapped for four hours from their last use.
+Source: MessageCryptoBc. A payload is encrypted by AES-GCM with a 256-bit data key and twelve random bytes
+(``encryption_param``); sixteen authentication bytes follow the ciphertext. The data key is in each message, wrapped for
+each public key by RSA-OAEP with SHA-1 (``encryption_keys``). A producer renews it every four hours; readers keep
+unwrapped keys for four hours after their last use.
 
-Ours: a new data key is used once it is wrapped for every public key, so that a key that cannot be read in the meantime
-spoils no message. (In MessageCryptoBc what is sent then can be decrypted by nobody.)
+Ours: a new data key is used only once it is wrapped for every public key, so an unreadable public key spoils no
+message.
 """
 
 import os
@@ -37,7 +37,7 @@ class EncryptionKey(NamedTuple):
 
 
 class Encrypted(NamedTuple):
-    """A ciphertext, and what says how to read it."""
+    """A ciphertext with its wrapped keys and initialization vector."""
 
     payload: bytes
     keys: tuple[EncryptionKey, ...]
@@ -45,8 +45,7 @@ class Encrypted(NamedTuple):
 
 
 class Encryptor:
-    """Encrypts the messages of one producer for the public keys of these names; safe for threads. *clock* counts
-    seconds."""
+    """Encrypts one producer's messages for the named public keys; safe for threads. *clock* counts seconds."""
 
     def __init__(
         self, key_names: Sequence[str], key_reader: CryptoKeyReader, clock: Callable[[], float] = time.monotonic
@@ -56,8 +55,8 @@ class Encryptor:
         self._renew()
 
     def encrypt(self, payload: bytes) -> Encrypted:
-        """The payload encrypted; :class:`CryptoError` where the data key is too old and a public key cannot be had,
-        :class:`MessageTooBig` for one of 2 GiB."""
+        """The encrypted payload; :class:`CryptoError` if the data key expired and a public key is unavailable,
+        :class:`MessageTooBig` from 2 GiB."""
         if len(payload) > _MOST_BYTES:
             raise MessageTooBig(f"a payload of {len(payload)} bytes cannot be encrypted: the maximum is {_MOST_BYTES}")
         with self._lock:
@@ -76,7 +75,7 @@ class Encryptor:
 
 
 class Decryptor:
-    """Decrypts messages with the private keys that *key_reader* has, or none; safe for threads."""
+    """Decrypts messages with the private keys of *key_reader*, or none; safe for threads."""
 
     def __init__(self, key_reader: CryptoKeyReader | None, clock: Callable[[], float] = time.monotonic):
         self._reader, self._clock = key_reader, clock
@@ -84,7 +83,7 @@ class Decryptor:
         self._ciphers: OrderedDict[bytes, tuple[float, object]] = OrderedDict()
 
     def decrypt(self, payload: bytes, keys: Iterable[EncryptionKey], param: bytes | None) -> bytes:
-        """The payload; :class:`CryptoError` says of each key why it is none."""
+        """The payload; :class:`CryptoError` with a reason for each key."""
         keys = list(keys)
         names = ", ".join(repr(each.key) for each in keys)
         if self._reader is None:
@@ -132,8 +131,8 @@ def _decrypted(cipher: object, payload: bytes, param: bytes) -> bytes:
 
 
 def _algorithms():
-    """AES-GCM, the padding of wrapped keys, and what is raised of a changed ciphertext. Imported when they are needed:
-    who does not encrypt does without the package; keys were read before, which says so."""
+    """AES-GCM, the padding of wrapped keys, and the error for changed ciphertexts. Imported late, so that the package
+    is optional."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding

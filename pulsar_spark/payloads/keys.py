@@ -1,8 +1,8 @@
-"""Where the keys of end-to-end encryption come from: a :class:`CryptoKeyReader`, by the name of the key.
+"""Keys for end-to-end encryption, from a :class:`CryptoKeyReader` by name.
 
 Rule: CryptoKeyReader, DefaultCryptoKeyReader and EncryptionKeyInfo of Pulsar's Java client; constructor and files as in
-the ``pulsar`` package. Keys are PEM: a public key, or a certificate that holds one, and a private key. RSA as Pulsar
-uses it; its elliptic curves (ECIES) are not understood. No key is kept here, shown by ``repr`` or said in an error.
+the ``pulsar`` package. Keys are PEM and RSA: a public key or certificate, and a private key. Elliptic curves (ECIES)
+are not supported. Keys never appear in ``repr`` or errors.
 """
 
 import os
@@ -26,8 +26,8 @@ class EncryptionKeyInfo(NamedTuple):
 
 
 def public_key_names(encryption_key: str | Sequence[str] | None, *, has_reader: bool) -> list[str]:
-    """The names of public keys that a producer or a publish asks for by *encryption_key*. ValueError for what is none;
-    :class:`InvalidConfiguration` for names without a reader of keys, or the other way round."""
+    """The names of public keys in *encryption_key*. ValueError for other types; :class:`InvalidConfiguration` for names
+    without a key reader, or a reader without names."""
     names = [encryption_key] if isinstance(encryption_key, str) else encryption_key
     if names is not None and not (
         isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
@@ -71,7 +71,7 @@ class CryptoKeyReader:
 
 
 def public_key(reader: CryptoKeyReader, name: str) -> tuple[object, dict[str, str]]:
-    """The key to wrap data keys with, and what is to be said of it; :class:`CryptoError` where there is none."""
+    """The public key and its metadata; :class:`CryptoError` without a usable one."""
     info = _asked(reader.get_public_key, name, {}, "public")
     serialization, _ = _cryptography()
     from cryptography import x509
@@ -88,7 +88,7 @@ def public_key(reader: CryptoKeyReader, name: str) -> tuple[object, dict[str, st
 
 
 def private_key(reader: CryptoKeyReader, name: str, metadata: Mapping[str, str]) -> object:
-    """The key to unwrap data keys with; :class:`CryptoError` where there is none."""
+    """The private key; :class:`CryptoError` without a usable one."""
     info = _asked(reader.get_private_key, name, dict(metadata), "private")
     _cryptography()
     try:
@@ -100,7 +100,7 @@ def private_key(reader: CryptoKeyReader, name: str, metadata: Mapping[str, str])
 
 @lru_cache(maxsize=16)
 def _parsed(pem: bytes) -> object:
-    """A private key; to check one takes thirty milliseconds, a hundred times what it takes to use it."""
+    """Parse a private key, cached because checking one is slow."""
     serialization, _ = _cryptography()
     return serialization.load_pem_private_key(pem, password=None)
 
@@ -109,8 +109,8 @@ _NOT_A_KEY = "the {} key {!r} is not a usable PEM key ({}): give an RSA key with
 
 
 def _asked(ask, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
-    """What the application's reader answers. Whatever it raises means that it has no such key; only the words of the
-    system are repeated, because others might hold a key."""
+    """The key that the application's reader returns. Any exception means that it has none; only the texts of system
+    errors are repeated, because others might contain a key."""
     try:
         found = ask(name, metadata)
     except Exception as failed:
@@ -141,14 +141,14 @@ def _rsa(key: object, kind: str, name: str) -> object:
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    """What is raised of bytes that are no key, and of keys that need a password or an algorithm that is not there."""
+    """Exceptions for invalid keys, and for keys with a password or an unsupported algorithm."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     return ValueError, TypeError, UnsupportedAlgorithm
 
 
 def _cryptography():
-    """The parts of the ``cryptography`` package that are needed: who does not encrypt does without it."""
+    """The parts of the optional ``cryptography`` package."""
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import rsa

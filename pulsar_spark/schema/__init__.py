@@ -1,6 +1,6 @@
 """Schemas turn the value of a message into bytes and back, with the names of ``pulsar.schema``.
 
-A topic keeps the type and definition of its schemas (``schema_info``), and checks further schemas against them: see
+A topic keeps the type and definition of its schemas (``schema_info``), and checks further ones by
 protocol.schema_compatibility.
 """
 

@@ -1,8 +1,7 @@
-"""Values of annotated classes, such as dataclasses, from what JSON gave.
+"""Make values of annotated classes, such as dataclasses, from JSON.
 
-What a field holds comes back as its annotation says: nested records and dataclasses, alone and in lists, tuples, sets
-and dicts, enumerations and bytes. Fields that the class does not have are passed over, as Pulsar's clients do: a writer
-may be newer than its readers.
+Nested records and dataclasses, collections of them, enumerations and bytes follow the annotations. Unknown fields are
+ignored, as in Pulsar's clients: a writer may be newer than its readers.
 """
 
 import dataclasses
@@ -16,7 +15,7 @@ from pulsar_spark.schema.record import Record
 
 
 def instance_of(cls: type, found: dict) -> object:
-    """An instance of a class from the fields that it has of those *found*."""
+    """An instance of *cls* from those of the fields *found* that it has."""
     if issubclass(cls, Record):
         return cls(**found)
     hints = _hints(cls)
@@ -35,13 +34,10 @@ def instance_of(cls: type, found: dict) -> object:
 
 
 def _hints(cls: type) -> dict[str, object]:
-    """What the fields of a class are, as annotated."""
+    """The annotations of a class."""
     try:
         hints = typing.get_type_hints(cls)
-    except (
-        NameError,
-        TypeError,
-    ):  # annotations that name what cannot be found, as of a class made in a function, say nothing
+    except (NameError, TypeError):  # ignore annotations with unknown names, as of a class made in a function
         hints = {
             name: hint
             for each in reversed(cls.__mro__)
@@ -56,7 +52,7 @@ def _is_class_of_fields(hint: object) -> bool:
 
 
 def _value(hint: object, value: object) -> object:
-    """What JSON gave, as the annotation says; as it is where that says nothing of it."""
+    """A JSON value converted by its annotation; unchanged if that says nothing about it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _value(arguments[0], value)
@@ -91,7 +87,7 @@ def _sequence(kind: object, arguments: tuple, values: list) -> object:
 
 
 def _key(hint: object, name: str) -> object:
-    """A key, which JSON gave as a text."""
+    """A key of a dict, which is a text in JSON."""
     if hint is int:
         return int(name)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -100,8 +96,8 @@ def _key(hint: object, name: str) -> object:
 
 
 def _arm(arms: tuple, value: object) -> object:
-    """Which of several annotations a value is of: of the plain ones its own, of classes of fields the one with most of
-    the fields it has."""
+    """The annotation in a union that fits a value. Plain values match their type; dicts the class with most of their
+    fields."""
     if value is None or type(value) in arms:
         return None
     others = [arm for arm in arms if arm is not types.NoneType]

@@ -1,9 +1,9 @@
-"""Fields of a record: what type a value has, what stands for one that is missing, and how Avro names the type.
+"""Fields of a record: the type of a value, its default, and Avro's name for the type.
 
-Names, arguments, defaults, checks and definitions are those of ``pulsar.schema``: a value of a wrong type is a
-TypeError, None where a field is not required stands for its default. Said otherwise on purpose: an enumeration inside
-an array or a map is defined in full, where the package writes a definition that no reader of Avro understands; a value
-of an enumeration may be given as the member's own value, whatever type that has.
+Names, arguments, defaults, checks and definitions are those of ``pulsar.schema``. A value of a wrong type is a
+TypeError; None in a field that is not required stands for its default. Two differences: an enumeration in an array or
+map is defined in full, because the package's definition is invalid Avro, and a value of an enumeration may be given as
+the member's value.
 """
 
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 Class = type
-"""Inside a field, ``type`` is its method."""
+"""``type`` inside a field is its method."""
 
 
 class Field(ABC):
@@ -203,7 +203,7 @@ class CustomEnum(Field):
 
 
 def holds_values(kind: object) -> bool:
-    """Whether *kind* is a field, or a record as a field is."""
+    """Whether *kind* is a field, or a record used as one."""
     return isinstance(kind, Field) or (hasattr(kind, "validate_type") and not isinstance(kind, type))
 
 

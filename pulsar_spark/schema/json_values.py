@@ -1,9 +1,8 @@
-"""Values in JSON by their definition: dates, times, decimals and uuids, as Python has them and as JSON stores them.
+"""JSON values of logical types: dates, times, decimals and uuids.
 
-JSON stores what Avro does: days of a date, milliseconds or microseconds of a time or an instant. A decimal is the text
-of its digits, so that no reader rounds it; a number is read, too. Python's values are those of ``fastavro``: instants
-in UTC, and without a zone those that are local; one without a zone where a zone belongs is in the machine's. What is no
-number, which JSON has no word for, may be a text where a float or a double belongs.
+JSON stores the same as Avro: days, milliseconds or microseconds. A decimal is a text, so that no reader rounds it;
+numbers are read, too. Python values are those of ``fastavro``: instants in UTC, local ones without a zone. A given
+instant without a zone is in the machine's. NaN and infinities may be texts.
 """
 
 import json
@@ -19,11 +18,11 @@ from pulsar_spark.schema.record import Record
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 _CLASSES = {"date": date, "time": time, "timestamp": datetime, "local": datetime, "decimal": Decimal, "uuid": UUID}
-"""The classes of Python's values, by the begin of the logical type's name."""
+"""Python classes, by the beginning of the logical type's name."""
 
 
 def has_logical_types(kind: AvroType, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether there is a logical type in *kind*, outside of the records that were *seen*."""
+    """Whether *kind* has a logical type, outside of the records already *seen*."""
     if kind.name in seen:
         return False
     seen |= {kind.name} if kind.name else set()
@@ -32,8 +31,7 @@ def has_logical_types(kind: AvroType, seen: frozenset[str] = frozenset()) -> boo
 
 
 def to_json(value: Any, kind: AvroType) -> Any:
-    """*value* with what JSON stores for Python's values of logical types; ValueError for a decimal that its definition
-    has no room for."""
+    """*value* with logical values as JSON stores them; ValueError for a decimal that does not fit its definition."""
     if kind.kind == "union":
         return to_json(value, _arm(value, kind))
     if kind.kind == "record":
@@ -52,8 +50,11 @@ def to_json(value: Any, kind: AvroType) -> Any:
 
 
 def from_json(value: Any, kind: AvroType, field: Any = None) -> Any:
-    """*value*, read with ``Decimal`` for numbers that have a point, with Python's values of logical types. *field* is
-    the record, or the field of one, that *kind* is of: it may be of another class, and then has what JSON stores."""
+    """*value* with Python's values of logical types.
+
+    Numbers with a point were read as ``Decimal``. *field* is the record or field for *kind*; if it has another class,
+    it gets the stored value.
+    """
     if value is None:
         return None
     if kind.kind == "union":
@@ -73,7 +74,7 @@ def from_json(value: Any, kind: AvroType, field: Any = None) -> Any:
 
 
 def _read_fields(value: dict, kind: AvroType, record: Any) -> dict[str, Any]:
-    """Those that the definition has; one that is not there is its default, unless a *record* has one for it."""
+    """The defined fields. A missing one gets its default, unless a *record* supplies it."""
     found = {}
     for name, each in kind.fields.items():
         if name in value:
@@ -84,7 +85,7 @@ def _read_fields(value: dict, kind: AvroType, record: Any) -> dict[str, Any]:
 
 
 def _arm(value: Any, union: AvroType) -> AvroType:
-    """Which of a union a value is of: of several with a logical type the one of its class."""
+    """The member of a union for a value: among several logical types, the one of its class."""
     arms = [each for each in union.branches if each.kind != "null"]
     if len(arms) == 1:
         return arms[0]
@@ -96,7 +97,7 @@ def _class_of(kind: AvroType) -> type:
 
 
 def _floats(value: Any) -> Any:
-    """A value whose numbers have no definition that says otherwise."""
+    """A value with floats for ``Decimal``, where no definition applies."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, dict):
@@ -120,7 +121,7 @@ def _stored(value: Any, kind: AvroType) -> int | str:
 
 
 def _exact(value: Any, kind: AvroType) -> Decimal:
-    """A decimal with the digits of its definition; ValueError where it has more of them."""
+    """A decimal with its definition's digits; ValueError if it has more."""
     room = Context(prec=kind.precision, traps=[InvalidOperation, Inexact])
     try:
         return room.quantize(Decimal(value), Decimal(1).scaleb(-kind.scale))

@@ -9,10 +9,9 @@ Leg(origin='JFK', gates=[4])
 >>> Leg.schema()["fields"][0]
 {'name': 'origin', 'type': 'string'}
 
-A record is also a field of another one: its class, or an instance that says whether it is required. What is set is
-checked by the field; what is not a field cannot be set. Names that no field has are passed over by the constructor, as
-in ``pulsar.schema``, because a writer may be newer than its readers. Of inherited fields a definition has none, as
-there.
+A record is also a field of another: its class, or an instance with options. Fields check assigned values; other names
+cannot be set. As in ``pulsar.schema``, the constructor ignores unknown names, because a writer may be newer, and
+definitions lack inherited fields.
 """
 
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from pulsar_spark.schema.fields import Array, Class, CustomEnum, Field, Map
 
 
 class RecordMeta(type):
-    """Collects the fields of a record's class, in the order they are written in."""
+    """Collects the fields of a record's class, in their order."""
 
     _fields: dict[str, Any]
 
@@ -93,7 +92,7 @@ class Record(metaclass=RecordMeta):
         }
 
     def __setattr__(self, key: str, value: Any) -> None:
-        if key in Record.__slots__:  # as a copy sets them
+        if key in Record.__slots__:  # set when copying
             object.__setattr__(self, key, value)
             return
         if key not in self._fields:
@@ -147,15 +146,15 @@ def _definition(name: str, field: Any, defined_names: set[str]) -> dict[str, Any
 
 
 def _plain(default: Any) -> Any:
-    """A default as a definition writes it: of an enumeration the name, of bytes a character each."""
+    """A default in a definition: an enumeration member's name, or one character per byte."""
     if isinstance(default, Enum):
         return default.name
     return default.decode("latin-1") if isinstance(default, bytes) else default
 
 
 def _made(field: Any, value: Any) -> Any:
-    """*value* with records for the dicts that stand for them, and members for the names of an enumeration, as decoding
-    gives them inside arrays and maps: by the first of several it is known what all are."""
+    """*value* with records for dicts and members for names of enumerations inside arrays and maps, as decoding needs.
+    The first element decides for all."""
     if isinstance(field, Record) and isinstance(value, dict):
         return type(field)(**value)
     if isinstance(field, Array) and isinstance(value, list) and value and _is_to_be_made(field.array_type, value[0]):

@@ -1,8 +1,7 @@
-"""Schema, what all have in common, and the schemas of bytes, text and JSON.
+"""The base class of schemas, and the schemas of bytes, text and JSON.
 
-What a record is, its definition says, which the topic keeps. Ours: ``JsonSchema`` also takes any other class whose
-instances keep their fields in ``__dict__`` and whose constructor takes them by name, such as a dataclass; of these a
-topic is told nothing, as of bytes.
+Ours: ``JsonSchema`` also accepts other classes, such as dataclasses, that keep their fields in ``__dict__`` and take
+them by name in the constructor. For these, as for bytes, the topic keeps no schema.
 """
 
 import dataclasses
@@ -63,7 +62,7 @@ class Schema(ABC):
             )
 
     def __eq__(self, other: object) -> bool:
-        """Of the same kind, of the same class, with the same definition."""
+        """Equal kind, class and definition."""
         if type(self) is not type(other):
             return NotImplemented
         theirs = (other._record_cls, other._schema_info)  # type: ignore[attr-defined]
@@ -131,7 +130,7 @@ class JsonSchema(Schema):
 
     @cached_property
     def _parsed(self) -> AvroType | None:
-        """What it defines; None of a class of which a topic is told nothing."""
+        """The parsed definition; None if the topic keeps none."""
         return parse_definition(self._schema_info.schema()) if self._schema_info.is_kept else None
 
     @cached_property
@@ -139,8 +138,7 @@ class JsonSchema(Schema):
         return self._parsed is not None and has_logical_types(self._parsed)
 
     def encode(self, obj: Any) -> bytes:
-        """The payload with the value *obj*; ValueError for what is no dict, where there is a definition and no
-        class."""
+        """The payload for the value *obj*. With a definition and no class, ValueError if *obj* is not a dict."""
         if self._record_cls is None and not isinstance(obj, dict):
             raise ValueError("If using the custom schema, the record data should be dict type.")
         self._validate_object_type(obj)
@@ -161,7 +159,7 @@ class JsonSchema(Schema):
 
 
 _NO_NUMBERS = (b'"NaN"', b'Infinity"')
-"""Texts that frames and Jackson write where a number belongs that is none."""
+"""Texts that frames and Jackson write for numbers that JSON lacks."""
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,8 @@
 """AvroSchema: values in Avro's binary encoding, through ``fastavro``.
 
-A message is decoded as it was written: its schema version names the writer's definition, which the topic keeps, and
-Avro's resolution gives the value as this schema has it. The names of the two records themselves may differ, as in
-``pulsar.schema``. Said otherwise on purpose: where the two do not resolve, that is an error of the message, where the
-package decodes the bytes as what they are not. Where nothing is known of the version, this definition is the writer's.
+A message is decoded with its writer's definition, found by schema version, and resolved to this schema by Avro's rules.
+Names of the two records may differ, as in ``pulsar.schema``. Unlike there, definitions that do not resolve are an error
+of the message. For an unknown version this definition is used.
 """
 
 import io
@@ -37,7 +36,7 @@ class AvroSchema(Schema):
 
     @cached_property
     def _parsed(self) -> Any:
-        """Its own definition; of one that is wrong, the error of ``fastavro`` that says where."""
+        """The parsed definition, or the error of ``fastavro`` about it."""
         return fastavro().parse_schema(self._schema)
 
     def encode(self, obj: Any) -> bytes:
@@ -66,7 +65,7 @@ class AvroSchema(Schema):
         return self._decoded(msg.data(), self._parsed if info is None else self._writer(info))
 
     def _writer(self, info: SchemaInfo) -> Any:
-        """What a kept schema defines, under the name of the record it becomes."""
+        """A kept definition, parsed under the name of this schema's record."""
         if info == self._schema_info:
             return self._parsed
         parsed = self._writers.get(info)
@@ -95,14 +94,14 @@ def _plain(value: Any) -> Any:
 
 
 def parsed_writer(definition: Any, reader: Any) -> Any:
-    """What a writer's *definition* says, under the name of the record that a *reader* makes of it."""
+    """A writer's *definition*, parsed under the name of the *reader*'s record."""
     if isinstance(definition, dict) and isinstance(reader, dict) and "name" in reader:
         definition = definition | {"name": reader["name"]}
     return fastavro().parse_schema(definition)
 
 
 def fastavro() -> ModuleType:
-    """The library; an ImportError that says what brings it where it is missing."""
+    """The library; ImportError with instructions if it is missing."""
     try:
         return import_module("fastavro")
     except ImportError as missing:

@@ -1,8 +1,7 @@
 """ProtobufNativeSchema: messages of Protobuf in their own encoding, through ``protobuf``.
 
-Its definition is what Pulsar's clients write: the files of the message's type, and those they import, as one descriptor
-set in base64, with the names of type and file. Which schemas fit each other is not looked into: only the same
-definition is (protocol.schema_compatibility).
+Its definition is that of Pulsar's clients: a base64 descriptor set of the type's file and its imports, with the names
+of type and file. Only equal definitions are compatible (protocol.schema_compatibility).
 """
 
 import base64
@@ -54,7 +53,7 @@ def _definition(descriptor: Any) -> dict[str, str]:
 
 
 def _collect(file: Any, files: dict[str, Any]) -> None:
-    """*file*, and before it those it imports, each once."""
+    """Add *file* after its imports, each once."""
     if file.name not in files:
         for imported in file.dependencies:
             _collect(imported, files)

@@ -1,8 +1,8 @@
 """The tables, as data: one :class:`TableSpec` per table, from which tables are created, rows are written and
 documentation is made.
 
-Arrow is the common ground of both sides: ``deltalake`` writes Arrow without a JVM, Spark reads the same table. Column
-names are Pulsar's wire names in snake case; instants end in ``_time`` and are UTC; durations end in ``_ms``.
+``deltalake`` writes Arrow without a JVM; Spark reads the same tables. Column names are Pulsar's wire names in snake
+case. Instants end in ``_time`` (UTC), durations in ``_ms``.
 """
 
 from pulsar_spark.table_specs.cursor_ledger import CURSOR_LEDGER

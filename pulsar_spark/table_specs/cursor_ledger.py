@@ -1,4 +1,4 @@
-"""What a broker says after each round: the columns of all kinds of rows."""
+"""The table that a broker writes in each round: the columns of all kinds of rows."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Where the entries of topics lie, and which of them wait for their deliver time."""
+"""The tables that locate topics' entries, and index those that wait for their deliver time."""
 
 import pyarrow as pa
 

@@ -1,17 +1,17 @@
-"""Tables of messages: a topic, the schemas it keeps, its compacted view, and the job that sends dead letters back."""
+"""Tables of messages: a topic, its schemas, its compacted view, and jobs that send dead letters back."""
 
 import pyarrow as pa
 
 from pulsar_spark.table_specs.spec import ENCRYPTION_KEYS, PROPERTIES, TIME, Column, TableSpec
 
 KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
-"""Columns of messages that say whether a key is base64 of bytes."""
+"""Columns that say whether a key is in base64."""
 MESSAGE_KEYS = ("partition_key", "ordering_key")
-"""The columns of messages that are keys; :data:`KEY_FLAGS` has the flag of each, in the same order."""
+"""Columns with keys, in the order of :data:`KEY_FLAGS`."""
 KEY_COLUMNS = (*MESSAGE_KEYS, *KEY_FLAGS)
-"""What the hash of a message's sticky key is computed from where nobody stored it."""
+"""Columns from which a missing sticky-key hash is computed."""
 HASH = "sticky_key_hash"
-"""The column of that hash."""
+"""The column of the sticky-key hash."""
 
 MESSAGES = TableSpec(
     "messages",
@@ -62,7 +62,7 @@ MESSAGES = TableSpec(
 )
 
 CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
-"""What says of a row that it is a chunk, and of which message."""
+"""Columns that mark a row as a chunk of a message."""
 
 COMPACTED = TableSpec(
     "compacted",

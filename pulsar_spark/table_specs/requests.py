@@ -5,7 +5,7 @@ import pyarrow as pa
 from pulsar_spark.table_specs.spec import PROPERTIES, TIME, Column, TableSpec
 
 VALID_UNTIL = "valid_until_ms"
-"""Property of a request: until when it holds, in milliseconds since 1970 by the clock of who asks."""
+"""Property of a request: when it expires, in milliseconds since 1970 by the client's clock."""
 
 REQUESTS = TableSpec(
     "requests",

@@ -1,4 +1,4 @@
-"""What a table is made from: its name, what a row is, and its columns."""
+"""Specifications of tables: a name, the meaning of a row, and columns."""
 
 from operator import itemgetter
 from typing import NamedTuple
@@ -7,15 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 LAYOUT_VERSION = 2
-"""Version of the tables' layout that this release makes. A root of a lower one is brought up by its next broker
-(storage.migrations)."""
+"""The layout version that this release creates. A broker migrates older roots when it starts (storage.migrations)."""
 
 SPLIT_LAYOUT_VERSION = 3
-"""That of roots that are split into bundles, or once were about to be: their tables are as those of the version before,
-and releases that know one bundle only, and would serve all topics with it, are refused by the number."""
+"""The version of roots that are split into bundles, or once were about to be. Tables are unchanged, but releases that
+know only one bundle must refuse such roots."""
 
 NEWEST_LAYOUT_VERSION = SPLIT_LAYOUT_VERSION
-"""A root of a higher one is refused."""
+"""Roots of a later version are refused."""
 
 TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -27,7 +26,7 @@ _MANY = 1000
 
 
 class Column(NamedTuple):
-    """``since`` is the layout version that brought the column; in rows written before it is null."""
+    """``since`` is the layout version that added the column; older rows have null."""
 
     name: str
     type: pa.DataType
@@ -42,29 +41,29 @@ class TableSpec(NamedTuple):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema; every column may be null, because kinds of rows share a table."""
+        """The Arrow schema. All columns are nullable, because kinds of rows share a table."""
         return self.schema_at(LAYOUT_VERSION)
 
     def schema_at(self, version: int) -> pa.Schema:
-        """The schema in that layout version."""
+        """The schema in a layout version."""
         return pa.schema([(column.name, column.type) for column in self.columns if column.since <= version])
 
     def rows(self, rows: list[dict]) -> pa.Table:
-        """*rows* as an Arrow table of this spec; a missing key is null, an unknown one is an error."""
+        """*rows* as an Arrow table; missing keys are null, unknown ones an error."""
         known, schema = set().union(*rows), self.schema
         if unknown := known - set(schema.names):
             raise KeyError(f"{self.name} has no column {sorted(unknown)}")
         return pa.Table.from_arrays(
             [
                 _array(_values(rows, name), kind) if name in known else pa.nulls(len(rows), kind)
-                for name, kind in zip(schema.names, schema.types)  # a field makes its name anew whenever it is asked
+                for name, kind in zip(schema.names, schema.types)  # a field computes its name at each access
             ],
             schema=schema,
         )
 
 
 def _values(rows: list[dict], name: str) -> list:
-    """What *rows* say of a column; quicker where each says something, as most of a kind do."""
+    """The values of a column, with a fast path if every row has it."""
     try:
         return list(map(itemgetter(name), rows))
     except KeyError:
@@ -72,7 +71,7 @@ def _values(rows: list[dict], name: str) -> list:
 
 
 def _array(values: list, kind: pa.DataType) -> pa.Array:
-    """*values* as Arrow; many that are all the same, as most columns of letters are, of one of them."""
+    """*values* as Arrow; many equal ones are converted once."""
     if len(values) > _MANY and values.count(values[0]) == len(values):
         return pa.array(values[:1], kind).take(pa.array(np.zeros(len(values), np.int32)))
     return pa.array(values, kind)
