@@ -1,7 +1,7 @@
-"""Which entries of a topic were deleted: published, taken out of its table by SQL, and neither trimmed nor lost.
+"""Which entries of a topic were deleted: published, removed by SQL, and neither trimmed nor lost.
 
-Nothing says so while it happens, but that a commit removed or rewrote rows (a note in ``ledgers``). So every run that
-was published before such a commit is looked up among the files the table has now; a topic without a note costs nothing.
+Only a note in ``ledgers`` says that a commit removed or rewrote rows. So every run published before such a commit is
+looked up in the table's current files; a topic without a note costs nothing.
 """
 
 from bisect import bisect_right
@@ -18,9 +18,11 @@ from pulsar_spark.storage.topics import Topic
 
 
 class DeletedEntries(NamedTuple):
-    """Positions none of whose messages are left; or one of a batch some of which are: then ``ack_set`` has these.
-    ``version`` is the first commit behind their publish that removed or rewrote rows, so the earliest it can have
-    been."""
+    """Deleted positions, or one batch of which ``ack_set`` has the messages that are left.
+
+    ``version`` is the first commit after their publish that removed or rewrote rows: the earliest that can have deleted
+    them.
+    """
 
     partition: int
     first: int
@@ -30,7 +32,7 @@ class DeletedEntries(NamedTuple):
 
 
 def deletions_of(layout: Layout, topic: Topic) -> list[DeletedEntries]:
-    """What was deleted of *topic*, as far as a broker has followed it, by partition and position."""
+    """The deleted entries of *topic*, by partition and position, as far as a broker has numbered it."""
     commits, found = rewriting_commits(layout, topic), []
     for partition, ledgers in sorted(ledgers_of_topic(layout, topic.topic_id).items()) if commits else ():
         for run in ledgers.runs:

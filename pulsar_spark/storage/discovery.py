@@ -1,5 +1,5 @@
-"""Noticing that topics were made or deleted: on a local disk for the price of a ``stat`` per folder, in an object
-store, where a folder has no time, by listing the names now and then, the less often the more there are."""
+"""Notice that topics were created or deleted: by a ``stat`` per folder on a local disk, by listing names in an object
+store."""
 
 import math
 import os
@@ -17,9 +17,8 @@ _PAUSE = 10
 class TopicFolders:
     """Remembers when each namespace's folder last changed.
 
-    A folder changed within the last second counts as changed later on too, until a second is over: the clocks of file
-    systems are coarse, and two changes may bear one time. It does so again when ten times as long has gone by as it
-    took to look into it, so that a topic among ten thousand does not have all of them looked at without a pause.
+    File systems' clocks are coarse: two changes may have the same time. So a folder that changed within the last second
+    counts as changed again, after ten times as long as reading it took.
     """
 
     def __init__(self, layout: Layout):
@@ -46,11 +45,11 @@ class TopicFolders:
         return time.monotonic() >= self._again_at.get(folder, math.inf) if is_same else True
 
     def ask_again(self) -> None:
-        """Let what may be another change's count as changed at once."""
+        """Count folders that may have changed again as changed now."""
         self._again_at = dict.fromkeys(self._again_at, 0.0)
 
     def seen(self) -> None:
-        """What is in the folders that changed, as was said last, is known."""
+        """Note that the caller has read the folders that :meth:`changed` returned."""
         every = {self._folder(*namespace) for namespace in self._namespaces}
         parents = {folder.rpartition(os.sep)[0] for folder in every}
         latest, now = self._looked_at - _COARSE_NS, time.monotonic()
@@ -69,13 +68,13 @@ class TopicFolders:
 
 
 LIST_SECONDS, CALLS = 10.0, 10
-"""Between two looks at the names in an object store, and calls that one may take: one that takes more is followed by as
-many times the pause. Who subscribes to a topic, or asks anything of it, names it, so that is not waited for."""
+"""Pause between two listings of an object store, and calls that one may take; more calls lengthen the pause in
+proportion."""
 NAMES_A_CALL = 1000
 
 
 class ListedTopics:
-    """The same in an object store."""
+    """Remembers the names of topics in an object store."""
 
     def __init__(self, layout: Layout, clock: Callable[[], float] = time.monotonic):
         self._layout, self._clock = layout, clock
@@ -98,14 +97,14 @@ class ListedTopics:
         return [name for name, topics in self._found.items() if topics != self._seen.get(name)]
 
     def ask_again(self) -> None:
-        """Nothing: a listing is what was there, whatever changed since."""
+        """Do nothing: a listing hides no second change."""
 
     def seen(self) -> None:
         self._seen = dict(self._found)
 
 
 def topic_folders(layout: Layout) -> TopicFolders | ListedTopics:
-    """Where topics of a root lie, as one sees what became of them."""
+    """What notices changes of a root's topics."""
     return TopicFolders(layout) if layout.store.is_local else ListedTopics(layout)
 
 

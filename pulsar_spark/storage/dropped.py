@@ -1,11 +1,9 @@
-"""Deleting a table. On a disk its folder is renamed first, by who has it for himself. In an object store nothing can
-be renamed, and nobody has it for himself.
+"""Delete tables in one visible step, and create tables where one was deleted.
 
-There, in one step its first commit says that it is dropped: from then on it is no table for anybody, and who has it
-open meets another first commit before each of his own. What lies in its folder goes then, and that commit last, so a
-crash in between leaves no table, and who deletes or makes one of that name removes the rest. One at a time does, by a
-lock: else what the next maker of the table commits could go, too. A commit whose put was under way all the time may
-come behind all that; where there is no first commit it is nobody's, and goes when the table is made again.
+On a disk the folder is renamed first, under a lock. An object store has no rename: there the first commit is replaced
+by one that says the table is dropped, and from then on it is no table. The other files go next, and that commit last,
+all under a lock. A crash in between leaves no table; the next deletion or creation removes the rest, including commits
+that arrive late.
 """
 
 import json
@@ -25,13 +23,15 @@ _A_CALL = 1000
 
 
 def is_dropped(first: list[dict] | None) -> bool:
-    """Do the actions of a table's first commit say that it is dropped?"""
+    """Whether the actions of a table's first commit say that it is dropped."""
     return bool(first) and first[0].get("commitInfo", {}).get("operation") == OPERATION
 
 
 def drop_table(table: AnyPath) -> None:
-    """Delete it, so that nobody meets half of it; nothing in a store, and FileNotFoundError on a disk, where it is
-    dropped already, or was never made."""
+    """Delete a table so that nobody sees half of it.
+
+    If there is none, raises FileNotFoundError on a disk and does nothing in a store.
+    """
     if not isinstance(table, ObjectPath):
         store_of(table).drop_folder(table, partial(append_lock, table))
         return
@@ -44,12 +44,12 @@ def drop_table(table: AnyPath) -> None:
 
 
 def is_rest(table: str | os.PathLike) -> bool:
-    """Is what lies there of a table in a store that is none any more?"""
+    """Whether the folder has remains of a deleted table in a store."""
     return not store_of(table).is_local and _has_rest(TableLog(table))
 
 
 def create_where_nothing_is(table: ObjectPath, first_commit: bytes) -> bool:
-    """Make the table by its first commit; False where there is one."""
+    """Create the table by its first commit; False if there is one already."""
     log = TableLog(table)
     if not _has_rest(log):
         return table.store.put_if_absent(log.file(0), first_commit)
@@ -60,7 +60,7 @@ def create_where_nothing_is(table: ObjectPath, first_commit: bytes) -> bool:
 
 
 def _has_rest(log: TableLog) -> bool:
-    """Is something there of a table that is none any more?"""
+    """Whether the log is that of a deleted table."""
     first = log.first_actions()
     if first is None:
         return log.latest() >= 0 and not (log.folder / "_last_checkpoint").exists()
@@ -68,7 +68,7 @@ def _has_rest(log: TableLog) -> bool:
 
 
 def _remove_rest(table: ObjectPath, renew: Callable[[], None]) -> None:
-    """All that lies in the folder, what says that the table is dropped last."""
+    """Remove all files in the folder, the commit that says the table is dropped last."""
     last = [table / f"_delta_log/{name}" for name in (FIRST_COMMIT, f"{0:020d}.json")]
     names = [path for name in table.store.below(table) if (path := table / name) not in last]
     for first in range(0, len(names), _A_CALL):

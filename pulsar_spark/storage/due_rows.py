@@ -1,7 +1,6 @@
-"""Rows of deliveries of the due lane (protocol.delays) as rows that name positions.
+"""Convert rows of due-lane deliveries (protocol.delays) to rows that name positions.
 
-In the round that delivered them their ``positions`` say where they lie, in the order they came due; who reads rows for
-what was delivered wants stretches of positions.
+In a round's rows, ``positions`` lists where these deliveries lie, in the order in which they came due.
 """
 
 from typing import TypeVar
@@ -16,8 +15,8 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def by_position(rows: Rows) -> Rows:
-    """*rows* of ranges, those with ``positions`` cut into one for each stretch of these: of no lane any more, and with
-    no count of entries, for they mean all between their ends."""
+    """*rows* of ranges, each with ``positions`` replaced by one row per stretch of positions, without lane, count or
+    page."""
     packed = rows.column("positions").to_pylist()
     if not any(packed):
         return rows

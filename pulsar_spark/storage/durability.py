@@ -1,17 +1,12 @@
-"""What a root promises of a write that returned: ``fsync``, it outlives a power loss; ``none``, it outlives the process
-only.
+"""What a root promises about finished writes: ``fsync`` survives a power loss, ``none`` only the end of the process.
 
-The order is what makes it so: the rows' files and the folders that name them first, then the commit's own file, then
-its link under the version's name, then the log's folder. So a power loss leaves a commit whole or not at all, and no
-commit names a file that is not there. Files that Spark staged are synced before they are taken in. What only says
-who is alive (leases, locks), and what is made again from a table (checkpoints, inputs of plans), is not waited for.
-What an object store has answered is there to stay, so there is nothing to set.
+With ``fsync``, a writer syncs data files and their folders, then the commit file, links it, and syncs the log's folder.
+So a power loss leaves whole commits, and none that names a missing file. Leases, locks, checkpoints and inputs of plans
+are never synced. Object stores need no setting.
 
-The setting is a file of the root, which every writer looks at for the price of a stat. A root that is made gets
-:data:`DEFAULT`, or what the environment variable :data:`ENVIRONMENT` says; one without the file has the default: a
-client's send takes 3.6 ms with the four syncs of an append and 2.1 ms without (ext4 on a virtual disk, little else
-running; ``python -m tests.benchmarks.durability``), while a round takes 70 ms. A file that cannot be read stops nobody:
-the default holds, the log says so once, and who sets it again keeps that file beside.
+The setting is a file of the root, which every writer checks by a stat. New roots get :data:`DEFAULT`, or the value of
+:data:`ENVIRONMENT`. Without a readable file the default holds; an unreadable one is logged once and kept aside when the
+setting is changed.
 """
 
 import errno
@@ -34,12 +29,12 @@ _read: dict[str, tuple[tuple[int, int], str]] = {}
 
 
 def settings_path(root: str | os.PathLike) -> AnyPath:
-    """The file of a root's settings, beside its bundles."""
+    """The root's settings file."""
     return path_of(root) / BUNDLES / "settings.json"
 
 
 def read_durability(root: str | os.PathLike) -> str:
-    """The root's durability; the default for a file that says none."""
+    """The root's durability; the default if the file does not say."""
     if not store_of(root).is_local:
         return FSYNC
     path = str(settings_path(root))
@@ -63,12 +58,12 @@ def read_durability(root: str | os.PathLike) -> str:
 
 
 def settings_fault(root: str | os.PathLike) -> str | None:
-    """Why the file of the settings cannot be read; None where it can, or where there is none."""
+    """Why the settings file cannot be read; None if it can, or does not exist."""
     return _parsed(settings_path(root))[1] if store_of(root).is_local else None
 
 
 def _parsed(path: AnyPath) -> tuple[str, str | None]:
-    """The durability that holds by the file of the settings, and why the file cannot be read, if so."""
+    """The durability that holds, and why the file cannot be read, if so."""
     try:
         value = text_of(parse_object(read_small(path)), _NAME)
         if value not in DURABILITIES:
@@ -83,13 +78,13 @@ def _parsed(path: AnyPath) -> tuple[str, str | None]:
 
 
 def durability_of_new_roots() -> str:
-    """What a root that is made now gets."""
+    """The durability of roots created now."""
     return os.environ.get(ENVIRONMENT, DEFAULT)
 
 
 def write_durability(root: str | os.PathLike, value: str) -> None:
-    """Set it, for every append from now on, of processes that run as well; :class:`InvalidConfiguration` for one there
-    is not."""
+    """Set the durability of all appends from now on, in other processes too; :class:`InvalidConfiguration` for another
+    value."""
     if value not in DURABILITIES:
         raise InvalidConfiguration(
             f"durability {value!r}: give 'fsync' (a finished write survives a power loss) or 'none' (faster)"
@@ -110,23 +105,25 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
 
 
 def is_durable(table: str | os.PathLike) -> bool:
-    """Whether appends to a table of a root are to be synced; all tables lie three folders below it. In a store nothing
-    is."""
+    """Whether appends to the table are to be synced; never in object stores.
+
+    All tables lie three folders below their root.
+    """
     return store_of(table).is_local and read_durability(Path(table).absolute().parents[2]) == FSYNC
 
 
 def sync_file(path: str | os.PathLike) -> None:
-    """Return when the file's bytes are on the disk, whoever wrote them."""
+    """Wait until the file's bytes are on the disk."""
     _sync(path, os.O_RDONLY)
 
 
 def sync_folder(path: str | os.PathLike) -> None:
-    """Return when the names in the folder are on the disk."""
+    """Wait until the folder's names are on the disk."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def sync_parents(folder: Path, root: Path) -> None:
-    """The same of the folders above *folder*, up to *root* and the name of that."""
+    """Sync the folders above *folder*, up to the parent of *root*."""
     for parent in folder.parents:
         sync_folder(parent)
         if parent == root.parent:
@@ -134,7 +131,7 @@ def sync_parents(folder: Path, root: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """The same of a folder, those below it, and the name of it; what files hold was synced by who wrote them."""
+    """Sync the names of a folder and of all folders below it, but no file contents."""
     for above, _, _ in os.walk(folder):
         sync_folder(above)
     sync_folder(folder.parent)

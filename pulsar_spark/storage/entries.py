@@ -1,12 +1,8 @@
-"""Reading entries: the one door between runs of positions and the rows that hold them.
+"""Read entries: the rows at given positions of a run.
 
-Whoever needs messages of a topic, or some columns of them, says which run they are in and which of its positions: a
-client's consumer, a reader, peek, letters, deliver times, publish times. A run names its file, so no table is opened,
-and a row group that cannot hold any of the positions is not read. Where rows were removed or rewritten since, or the
-file is gone, they are found in the files the table has now (see storage.topic_files). What is not to be had is told
-behind the rows: deleted, or lost. What a consumer keeps of a large row group is copied out in small blocks, so that one
-kept message does not keep a hundred megabytes. Large amounts go through Spark (see storage.slices), which asks the same
-runs for the bounds of what it reads.
+A run names its file, so no table is opened, and row groups without wanted positions are skipped. If rows were removed
+or rewritten, or the file is gone, the table's current files are searched. Deleted and lost messages are reported after
+the rows. Spark reads large amounts instead (storage.slices).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,30 +26,29 @@ from pulsar_spark.table_specs import MESSAGES
 BLOCK_ROWS = 2048
 CACHED_BYTES = 16 * 1024 * 1024
 _AT_ONCE = 8
-"""Files that are read at a time."""
+"""Files that are read at once."""
 
 
 class EntryReader:
-    """Reads entries; shared by whoever reads on where he stopped, such as a client's consumers and readers. Safe for
-    threads. With *cached_bytes* decoded row groups are kept."""
+    """Reads entries for one or several consumers and readers; *cached_bytes* of decoded row groups are kept.
+    Thread-safe."""
 
     def __init__(self, cached_bytes: int = 0, block_rows: int = BLOCK_ROWS):
         self._groups, self._block_rows = RowGroups(cached_bytes), block_rows
 
     def forget(self) -> None:
-        """Keep nothing of what was read so far."""
+        """Drop the decoded row groups."""
         self._groups.forget()
 
     def read(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:
-        """The messages of *run*, or of its positions first..last of each of *spans* (in order, none overlaps the next),
-        in order of position and batch index, in blocks of a limited size; behind them what is missing, if anything
-        is.
+        """The messages of *run*, or of *spans* of its positions, in order of position and batch index; then what is
+        missing.
 
-        A block has ``entry_id``, ``batch_index``, *columns* (by default all but the publish id and the partition), and
-        ``position``, null where nobody has numbered the run. :class:`CorruptState` where a file that is the one
-        published does not hold what the run says.
+        *spans* are positions first..last, in order and without overlaps. Blocks have ``entry_id``, ``batch_index``,
+        *columns* (by default all but publish id and partition) and ``position``, null if the run is not numbered.
+        :class:`CorruptState` if the published file does not hold what the run says.
         """
         wanted, search, present = entry_ids_of(run, spans), _Search(table, run, columns), Present()
         if wanted.count:
@@ -63,7 +58,7 @@ class EntryReader:
                 yield missing
 
     def there(self, table, run: Run, columns: Sequence[str], *, as_published: bool = False) -> Iterator[pa.Table]:
-        """The blocks of what can be read of a run, whatever is missing; *as_published*: as :func:`read_slice` says."""
+        """The blocks of a run that can be read, whatever is missing; *as_published* as in :func:`read_slice`."""
         wanted = entry_ids_of(run, None)
         yield from self._blocks(_Search(table, run, columns, as_published), wanted, Present())
 
@@ -80,8 +75,7 @@ class EntryReader:
     def rows_of(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """The same for somebody to whom deleted messages are nothing; :class:`MessagesLost` behind the others where
-        some are lost."""
+        """The blocks of :meth:`read`, ignoring deleted messages; finally :class:`MessagesLost` if some are lost."""
         for rows in self.read(table, run, spans, columns):
             if not isinstance(rows, Missing):
                 yield rows
@@ -110,7 +104,7 @@ class EntryReader:
         yield from self._elsewhere(search, wanted)
 
     def _elsewhere(self, search: "_Search", wanted: EntryIds) -> Iterator:
-        """The rows of *wanted* in the files that have them now."""
+        """The rows of *wanted* in the files that hold them now."""
         run, search.is_elsewhere = search.run, True
         if not wanted.count:
             return
@@ -127,8 +121,7 @@ class EntryReader:
 
 
 class _Search:
-    """Where the rows of a run were looked for: not in the file that was published, perhaps, and which files are
-    lost."""
+    """A search for a run's rows: whether other files than the published one were read, and which are lost."""
 
     def __init__(self, table, run: Run, columns: Sequence[str] | None, as_published: bool = False):
         self.table, self.run, self.as_published = table, run, as_published
@@ -143,7 +136,7 @@ class _Search:
         return files_of(self.table).holders(self.run.path, self.run.publish_id, self.run.ledger_id)
 
     def is_published_file(self) -> bool:
-        """Is the file that was published the table's, at this moment?"""
+        """Whether the published file belongs to the table at this moment."""
         return files_of(self.table).holders_now(self.run.path, self.run.publish_id) == [self.run.path]
 
 
@@ -151,22 +144,24 @@ _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
 
 
 def is_in_table(table, run: Run) -> bool:
-    """Is the file that was published still the table's, and nothing of it removed or rewritten?"""
+    """Whether the published file is still in the table, with no row removed or rewritten."""
     return files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]
 
 
 def are_as_published(table, runs: Sequence[Run]) -> list[bool]:
-    """The same of each of *runs*."""
+    """:func:`is_in_table` for each of *runs*."""
     return files_of(table).are_as_published([(run.path, run.ledger_id) for run in runs])
 
 
 def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
-    """``position`` and *columns* of the entries of *runs*, one row each, in order of position: what the first message
-    of the entry says, null of an entry that is deleted or lost. Of messages, not their payload: for what a round has to
-    know of entries before it deals them out. What publish commits say of small files is not read, the other files are
-    opened several at a time. Row groups that were read last stay decoded.
+    """``position`` and *columns* of the entries of *runs*, one row each, in order of position.
 
-    *as_published*: what the producer wrote, whatever was deleted or rewritten since, until VACUUM takes the file."""
+    Values are those of the entry's first message, null for deleted and lost entries. Meant for what a round must know
+    about entries, not for payloads. Columns that commits state for small files are not read from the files; several
+    other files are read at once, and the last row groups stay decoded.
+
+    *as_published* reads what the producer wrote, whatever was deleted since, until VACUUM removes the file.
+    """
     runs, schema = list(runs), _slice_schema(columns)
     said = _said(table, runs, columns, as_published)
     others = _from_files(table, [run for run, values in zip(runs, said) if values is None], columns, as_published)
@@ -178,7 +173,7 @@ def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_publish
 
 
 def are_missing(table, runs: Iterable[Run]) -> np.ndarray:
-    """Which entries of *runs*, in their order, are deleted or lost: their files are opened."""
+    """Which entries of *runs*, in order, are deleted or lost; opens their files."""
     found = [rows["entry_id"] for rows in _from_files(table, list(runs), ["entry_id"], as_published=False)]
     return np.concatenate([np.empty(0, bool), *(column.is_null().to_numpy() for column in found)])
 
@@ -188,7 +183,7 @@ def _slice_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def _said(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> list[Values | None]:
-    """Of each run what its commit says of all its rows; None where that does not tell, or is no longer so."""
+    """For each run the values that its commit states for all its rows; None if it does not, or they no longer hold."""
     few = [number for number, run in enumerate(runs) if run.entries <= MOST_ENTRIES]
     if few and not as_published:
         are_so = are_as_published(table, [runs[number] for number in few])
@@ -200,7 +195,7 @@ def _said(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool
 
 
 def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) -> pa.Table:
-    """The entries of *runs*, which all have the same *values* each."""
+    """The entries of *runs*, each with constant *values*."""
     entries = np.array([run.entries for run in runs])
     firsts = np.array([run.first_position for run in runs])
     of_run = pa.array(np.repeat(np.arange(len(runs)), entries))
@@ -210,7 +205,7 @@ def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) 
 
 
 def _from_files(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> Iterator[pa.Table]:
-    """The entries of each of *runs*, as its files have them."""
+    """The entries of each of *runs*, read from files."""
 
     def read(run: Run) -> pa.Table:
         return _entries_of(table, run, columns, as_published).cast(_slice_schema(columns))
@@ -238,7 +233,7 @@ def _entries_of(table, run: Run, columns: Sequence[str], as_published: bool) -> 
 
 
 def entry_ids_of(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
-    """The entries of *run*, or of its positions first..last of each of *spans*."""
+    """The entries of *run*, or of *spans* of its positions."""
     if spans is None:
         return EntryIds.between(run.first_entry_id, run.last_entry_id)
     firsts, lasts = as_array(spans) - run.to_position
@@ -246,7 +241,7 @@ def entry_ids_of(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
 
 
 def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
-    """Some of the rows, of which nothing else is kept."""
+    """Some of the rows, copied if they would keep much more in memory."""
     table = rows.table if rows.table.num_columns == len(names) else rows.table.select(names)
     block, entry_ids = taken(table, places), rows.entry_ids[places]
     if isinstance(places, slice) and rows.table.num_rows > 4 * block.num_rows:
@@ -258,8 +253,8 @@ def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], p
 
 
 def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | None:
-    """What is missing; :class:`CorruptState` where there is another number of messages than was published, in files of
-    which nothing was removed."""
+    """What is missing; :class:`CorruptState` if files from which nothing was removed have another number of
+    messages."""
     table, run = search.table, search.run
     found, expected = present.messages, wanted.count * run.batch_size
     if found == expected or (not run.batch_size and not present.gaps(wanted)):
@@ -276,8 +271,7 @@ def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | Non
 
 
 def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
-    """Those of rewritten rows that have a place in their entry: whoever rewrote them may have given them any, and what
-    has an impossible one is a message no more."""
+    """The rewritten rows whose batch index is possible in their entry."""
     index, is_outside = rows["batch_index"], batch_size == 1
     if not batch_size or (is_outside and index.null_count == rows.num_rows):
         return rows
@@ -286,7 +280,7 @@ def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
 
 
 def _once(rows: pa.Table) -> pa.Table:
-    """*rows* of one publish without copies that somebody made of them: the first of each entry and batch index."""
+    """*rows* of one publish without copies: the first of each entry and batch index."""
     if rows.num_rows < 2:
         return rows
     places = rows.select(["entry_id", "batch_index"]).append_column("row", pa.array(np.arange(rows.num_rows)))

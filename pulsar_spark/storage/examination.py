@@ -1,8 +1,6 @@
-"""Examining a root: what of its tables' logs, files and checkpoints is broken, what that means, and which command mends
-it. Reads only, and needs no broker.
+"""Examine a root: what is broken in its tables, what that means, and which command repairs it.
 
-What counts is what a reader would meet. A file that no commit names is none of it: a crash leaves such files, and
-``maintain vacuum`` takes them.
+It only reads, and needs no broker. Files that no commit names are no finding: ``maintain vacuum`` removes them.
 """
 
 import contextlib
@@ -38,8 +36,7 @@ _RESTORE = "restore it from a backup"
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be. ``table`` is a topic's full name or a broker's table; ``command`` is
-    what mends it, or what to do where no command does."""
+    """A defect; ``table`` is a topic's full name or a broker's table, ``command`` repairs it or says what to do."""
 
     kind: str
     table: str
@@ -50,7 +47,7 @@ class Finding(NamedTuple):
 
 
 def examine_root(layout: Layout) -> list[Finding]:
-    """All findings, the root's own first, then table by table; none for a root that is sound."""
+    """All findings, the root's own first, then by table; none for a sound root."""
     findings = list(_examine_settings(layout))
     tables = list(tables_of(layout))
     for name, path, topic in tables:
@@ -68,8 +65,7 @@ def examine_root(layout: Layout) -> list[Finding]:
 
 
 def tables_of(layout: Layout) -> Iterator[tuple[str, AnyPath, TopicName | None]]:
-    """(name, path, topic) of every table of the root: the broker's, which have no topic, and those of topics, or of
-    what lies in their place."""
+    """(name, path, topic) of every table of the root; topic is None for a broker's table."""
     for bundle in layouts_of(layout):
         for spec in BROKER_TABLES:
             yield spec.name, bundle.broker_table(spec.name), None
@@ -91,7 +87,7 @@ def _examine_settings(layout: Layout) -> Iterator[Finding]:
 
 
 def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator[Finding]:
-    """Definition, commits, data files and checkpoints of one table."""
+    """Findings in one table's definition, commits, data files and checkpoints."""
     try:
         definition = read_definition(path)
     except FileNotFoundError:
@@ -148,10 +144,9 @@ def _remedy_of_definition(refused: Exception) -> str:
 
 
 def named_files(path: AnyPath, without: set[int] = frozenset()) -> dict[str, int]:
-    """The data files that the log's commits leave in the table, with their sizes; *without* are versions to pass
-    over."""
+    """The data files that belong to the table, with their sizes, as the log says; *without* are versions to skip."""
     log, files, opened = TableLog(path), {}, -1
-    with contextlib.suppress(CorruptState, DeltaError):  # where not even the first commit can be read
+    with contextlib.suppress(CorruptState, DeltaError):  # if not even the first commit can be read
         table = open_as_far_as_it_goes(path)
         opened = table.version()
         found = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
@@ -189,8 +184,7 @@ def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
 
 
 def _examine_state(layout: Layout, topics: list[tuple[str, AnyPath]]) -> Iterator[Finding]:
-    """What the tables say together: whether the state can be read, and every topic numbered. Asked only where each of
-    them is sound."""
+    """Whether the state can be read and every topic numbered; only for tables that are sound."""
     try:
         latest = read_latest(layout)
     except UNREADABLE as broken:

@@ -1,14 +1,12 @@
-"""Who alone may publish to a topic: a claim in the topic's own table.
+"""Exclusive access to a topic: a claim in the topic's own table (``ProducerAccessMode``, PIP-68).
 
-Rule: ``ProducerAccessMode`` of Apache Pulsar (PIP-68). A claim is a file in the table's folder, with an epoch that only
-grows, who has it, and until when, which the owner renews; and, after the file is written, a commit in the table's log
-that says the epoch and nothing else. A producer looks at the file whenever it has found out which version its next
-commit would be, and again when that was taken. So of a producer and a claim that meet either the publish lies before
-the claim's commit, or it finds that version taken, looks, and publishes nothing: the log decides, and no clock, and no
-broker's memory.
+A claim is a file in the table's folder with a growing epoch, its owner, and a time limit that the owner renews,
+followed by a commit that contains only the epoch. A producer reads the file after it has determined the version of its
+next commit, and again if that was taken. So its publish either precedes the claim's commit, or it sees the claim and
+publishes nothing: the log decides, not clocks.
 
-Two who claim at a time take the file's lock in turn. A claim ends when its owner lets go, when its process on this
-machine is gone, or when it was not renewed for so long; its owner may go on publishing until somebody else claims.
+Concurrent claims take turns by a lock. A claim ends when its owner releases it, its process on this machine is gone, or
+it was not renewed in time. Its owner may publish until another producer claims.
 """
 
 import uuid
@@ -27,7 +25,7 @@ _APPLICATION = "pulsar_spark.exclusive_producer"
 
 
 class _Claim(NamedTuple):
-    """``owner`` is of one producer object alone, ``until`` in Unix time."""
+    """``owner`` identifies one producer object; ``until`` is in Unix time."""
 
     epoch: int
     owner: str
@@ -39,13 +37,13 @@ class _Claim(NamedTuple):
 
 @lru_cache(maxsize=1000)
 def _claim_file(store: Store, table: AnyPath) -> LeaseFile[_Claim]:
-    """One for all producers of the process: in a store it is gone when it was the same for so long, and a producer that
-    is refused is not there to see that."""
+    """The claim's file, shared by all producers of the process: in a store only repeated looks show that it is not
+    renewed."""
     return LeaseFile(table / "_exclusive_producer.json", _Claim, lambda: LEASE_SECONDS)
 
 
 class ExclusiveClaim:
-    """One producer's view of the claim on its topic, whether it has made one or not."""
+    """One producer's view of the claim on its topic, whoever made it."""
 
     def __init__(self, path: AnyPath, topic: str, producer_name: str):
         self._table, self._topic, self._producer_name = path_of(path), topic, producer_name
@@ -56,12 +54,12 @@ class ExclusiveClaim:
         self._is_mine = False
 
     def holder(self) -> str | None:
-        """The name of another producer that has the topic for itself; None where nobody has."""
+        """The name of another producer that has exclusive access; None without one."""
         claim = self._file.read()
         return claim.producer_name if claim and self._is_others(claim) and self._file.is_held(claim) else None
 
     def take(self, *, is_fencing: bool = False) -> bool:
-        """Claim the topic; False where somebody else has it, unless that one *is* to be *fenced*."""
+        """Claim the topic; False if another producer has it, unless *is_fencing* takes it from that one."""
         epoch = 0
 
         def take(claim: _Claim | None) -> dict | None:
@@ -78,19 +76,19 @@ class ExclusiveClaim:
         return True
 
     def _logged_epoch(self) -> int:
-        """The epoch of the latest claim that the topic's log has, for a file that says none; 0 without one."""
+        """The latest claim's epoch in the topic's log; 0 without one."""
         return open_table(self._table).transaction_version(_APPLICATION) or 0
 
     def renew(self) -> None:
-        """Say that the owner is there still; nothing where it is the owner no more."""
+        """Renew the claim, if this producer still owns it."""
         self._write_own(is_held=True)
 
     def let_go(self) -> None:
-        """End the claim, if it is this producer's; it is not renewed any more, whoever is about to."""
+        """End the claim, if this producer owns it."""
         self._write_own(is_held=False)
 
     def check(self) -> None:
-        """:class:`ProducerFenced` where somebody else has claimed the topic; the price of a stat where nobody has."""
+        """:class:`ProducerFenced` if another producer has claimed the topic; costs a stat if none has."""
         try:
             now = self._store.stamp(self._file.path)
         except FileNotFoundError:

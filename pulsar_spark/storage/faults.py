@@ -1,8 +1,7 @@
-"""Telling a fault of the disk, which passes, from what is wrong with a request or a row, which does not.
+"""Distinguish temporary faults of the disk, after which one waits and tries again, from errors in requests or rows.
 
-Whoever meets the first waits and tries the same again; nothing is refused, set aside or answered because of it.
-Errors come as Python's, Arrow's, ``deltalake``'s and Spark's, of which only some carry a number; the others carry
-the system's words for it. A file that is missing is no such fault: waiting brings none back.
+Errors of Python, Arrow, ``deltalake`` and Spark have a number or the system's words for it. A missing file is no such
+fault, because waiting does not help.
 """
 
 import errno
@@ -35,12 +34,12 @@ _IN_WORDS = tuple(
 
 
 class UnclearWrite(OSError):
-    """A store gave no answer to a write, which may have taken place, may yet take place, or neither."""
+    """A store did not answer a write, which may have happened, may still happen, or neither."""
 
 
 def is_fault_of_disk(error: BaseException) -> bool:
-    """Whether *error*, or what caused it, is of a disk that is full, read-only, gone for now or failing; never for a
-    lost connection to Spark."""
+    """Whether *error* or its cause means that a disk is full, read-only, away or failing; never for a lost
+    connection."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None:
             if error.errno in _NUMBERS and not isinstance(error, ConnectionError):

@@ -1,7 +1,5 @@
-"""What a commit says of a data file: Delta's statistics, from the rows that are written or from the footer of a file
-that is there. Readers skip files by them, and numbering needs no more. Source: the Delta protocol, "Per-file
-Statistics".
-"""
+"""Delta's statistics of a data file, from its rows or its footer; readers skip files by them. Source: the Delta
+protocol, "Per-file Statistics"."""
 
 import json
 import sys
@@ -21,12 +19,10 @@ _LAST = to_micros(datetime.max.replace(tzinfo=timezone.utc)) - 999
 
 
 def statistics(rows: pa.Table) -> dict:
-    """Delta's statistics of a file: row count, nulls of every plain column, least and greatest of numbers, instants and
-    texts.
+    """Statistics of *rows*: row count, nulls of plain columns, bounds of numbers, instants and texts.
 
-    Instants are kept to the millisecond and texts to a number of characters, rounded outwards, so that no row lies
-    outside what they say. Every text has them, because ``deltalake`` takes a column with nulls counted but no bounds
-    for one that matches no filter.
+    Instants are rounded outwards to milliseconds and long texts to a prefix. ``deltalake`` skips a column with a null
+    count and no bounds, so every text column has bounds.
     """
     least, greatest, nulls = {}, {}, {}
     for field, column in zip(rows.schema, rows.columns):
@@ -46,19 +42,18 @@ def statistics(rows: pa.Table) -> dict:
 
 
 def footer_schema(footer: pq.FileMetaData) -> pq.ParquetSchema:
-    """The schema that a footer tells, as ``footer.schema`` does, which keeps it: the two then hold each other, and lie
-    in memory (40 KB of native code, which no counter of Python's sees) until its collector looks at what is oldest."""
+    """The schema of a footer, without the reference cycle of ``footer.schema``, which keeps native memory."""
     return pq.ParquetSchema(footer)
 
 
 def footer_columns(footer: pq.FileMetaData) -> list[str]:
-    """The paths of the columns of a footer, in order."""
+    """The paths of a footer's columns, in order."""
     schema = footer_schema(footer)
     return [schema.column(number).path for number in range(footer.num_columns)]
 
 
 def group_bounds(footer: pq.FileMetaData, name: str) -> list[tuple | None]:
-    """The least and the greatest value of a column in each row group; None where a group does not tell."""
+    """Bounds of a column in each row group; None if a group does not state them."""
     paths = footer_columns(footer)
     if name not in paths:
         return [None] * footer.num_row_groups
@@ -68,14 +63,14 @@ def group_bounds(footer: pq.FileMetaData, name: str) -> list[tuple | None]:
 
 
 def groups_without_nulls(footer: pq.FileMetaData, name: str) -> list[bool]:
-    """Of each row group, whether it says that a column of the file is null in none of its rows."""
+    """For each row group, whether it states that a column has no nulls."""
     index = footer_columns(footer).index(name)
     found = [footer.row_group(number).column(index).statistics for number in range(footer.num_row_groups)]
     return [each is not None and each.has_null_count and each.null_count == 0 for each in found]
 
 
 def empty_columns(footer: pq.FileMetaData) -> set[str]:
-    """The columns, nested ones left out, of which the footer says that they are null in all rows."""
+    """The columns, without nested ones, that are null in all rows by the footer."""
     found: set[str] | None = None
     for group in map(footer.row_group, range(footer.num_row_groups)):
         columns = ((column.path_in_schema, column.statistics) for column in map(group.column, range(group.num_columns)))
@@ -89,8 +84,7 @@ def empty_columns(footer: pq.FileMetaData) -> set[str]:
 
 
 def file_statistics(footer: pq.FileMetaData) -> dict:
-    """The same of a Parquet file, from its footer, with instants in microseconds; of a text too long for the footer
-    nothing is said, not even its nulls."""
+    """Statistics of a Parquet file from its footer; nothing about texts that are too long for it."""
     least, greatest, nulls = {}, {}, {}
     groups, schema = [footer.row_group(index) for index in range(footer.num_row_groups)], footer_schema(footer)
     for number in range(footer.num_columns):
@@ -107,8 +101,7 @@ def file_statistics(footer: pq.FileMetaData) -> dict:
 
 
 def staged_statistics(footer: pq.FileMetaData) -> dict:
-    """Those of a file of messages that Spark wrote, which tell too that it has no keys where it lacks their columns:
-    null in every row."""
+    """Statistics of a file of messages that Spark wrote; absent key columns count as null in every row."""
     found = file_statistics(footer)
     there = footer_columns(footer)
     found["nullCount"] |= {name: footer.num_rows for name in MESSAGE_KEYS if name not in there}
@@ -116,12 +109,12 @@ def staged_statistics(footer: pq.FileMetaData) -> dict:
 
 
 def _unit(logical_type: pq.ParquetLogicalType) -> int:
-    """Microseconds that an instant is counted in."""
+    """Microseconds per unit of an instant."""
     return 1000 if json.loads(logical_type.to_json())["timeUnit"] == "milliseconds" else 1
 
 
 def _bounds(found: pq.Statistics, logical_type: pq.ParquetLogicalType) -> tuple | None:
-    """Least and greatest value of integers, instants (whose year Python may not know) and texts."""
+    """Least and greatest value of integers, instants and texts."""
     if logical_type.type == "TIMESTAMP":
         unit = _unit(logical_type)
         return _datetime(found.min_raw * unit), _datetime(found.max_raw * unit)
@@ -142,8 +135,7 @@ def _at_least(value: int | str | datetime) -> int | str:
 
 
 def _datetime(micros: int) -> datetime:
-    """The instant, or the end of Python's calendar where it lies beyond: tables and Spark know earlier and later
-    ones."""
+    """The instant, or the nearest in Python's calendar, which is shorter than that of tables."""
     return from_micros(min(max(micros, _FIRST), _LAST))
 
 
@@ -152,11 +144,11 @@ def _instant(value: datetime) -> str:
 
 
 def instant_of(text: str | None) -> datetime | None:
-    """The instant that statistics name; None where they name none."""
+    """The instant in statistics; None if there is none."""
     found = datetime.fromisoformat(text) if text else None
     return found.replace(tzinfo=timezone.utc) if found is not None and found.tzinfo is None else found
 
 
 def is_beyond_calendar(instant: datetime) -> bool:
-    """May it stand in statistics for one that Python's calendar does not have?"""
+    """Whether statistics may use it for an instant outside Python's calendar."""
     return not _FIRST < to_micros(instant) < _LAST

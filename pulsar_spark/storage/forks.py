@@ -1,9 +1,8 @@
-"""Processes that were forked: which of them may use what.
+"""Detect use of clients and tables across a fork.
 
-The library behind ``deltalake`` starts threads of its own with its first call. A fork copies memory and no threads, so
-that library panics in the copy of a process that used it (tokio issue 4301), and locks and lines of a client may be
-held there by threads that do not exist. So whatever was opened before a fork is of no use after it, and where the
-library was used before, nothing can be opened after it.
+``deltalake`` starts threads, which a fork does not copy; it panics in the child (tokio issue 4301), and locks may be
+held by threads that do not exist. So nothing opened before a fork works after it, and if ``deltalake`` was used before,
+nothing can be opened after it.
 """
 
 import os
@@ -16,8 +15,8 @@ ADVICE = (
     "'spawn' (multiprocessing.get_context('spawn'), or set_start_method('spawn')) and open a client in it"
 )
 generation = 0
-"""Counts the forks this process comes from, since the package was imported: what was opened under another number was
-opened by another process."""
+"""The number of forks this process comes from since the import; things opened under another number belong to another
+process."""
 
 _used_by: int | None = None
 
@@ -31,14 +30,14 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def module_lock() -> threading.Lock:
-    """A lock for a module, which is free in a forked child even where a thread of the parent held it."""
+    """A lock for a module that is free in a forked child."""
     lock = threading.Lock()
-    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does with its own
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # as the standard library does
     return lock
 
 
 def check_usable() -> None:
-    """:class:`OperationNotSupported` in a process that was forked from one that had used the tables."""
+    """:class:`OperationNotSupported` if this process was forked from one that had used tables."""
     if _used_by is not None and _used_by != generation:
         raise OperationNotSupported(
             f"process {os.getpid()} was forked from a process that had already written or read tables, so "
@@ -47,14 +46,14 @@ def check_usable() -> None:
 
 
 def use() -> None:
-    """``deltalake`` is about to be called; likewise."""
+    """Note that ``deltalake`` is about to be called; raises as :func:`check_usable`."""
     global _used_by
     check_usable()
     _used_by = generation
 
 
 def check_opened_here(opened_under: int, what: str) -> None:
-    """Likewise for something that was opened under another generation."""
+    """:class:`OperationNotSupported` if *what* was opened in another process."""
     if opened_under != generation:
         raise OperationNotSupported(
             f"the {what} was opened in the parent process, before process {os.getpid()} was forked: {ADVICE}"

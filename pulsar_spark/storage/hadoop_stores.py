@@ -1,10 +1,7 @@
-"""How Hadoop's clients of object stores, which are Spark's, find one: settings by the environment that everybody else
-goes by, too (see store_kinds).
+"""Settings of Hadoop's object store clients, which Spark uses, from the same environment as all other clients.
 
-A root keeps its name: sessions are told that Hadoop's client of S3 serves ``s3://``, as platforms tell theirs; the
-others it knows by theirs. Who a process is Hadoop finds out from the environment, on each machine where tasks run: no
-credentials are put into a setting, where Spark would show them. Where Azure's client does not look by itself, the
-setting names the variable, and Hadoop fills it in.
+Roots keep their URLs: ``s3://`` is mapped to Hadoop's client for S3. Hadoop finds credentials in the environment of
+each machine. Settings never contain credentials, because Spark shows settings; Azure's name a variable instead.
 """
 
 import os
@@ -21,12 +18,12 @@ _AZURE_TOKENS = "org.apache.hadoop.fs.azurebfs.oauth2."
 
 
 def served_by(kind: Kind) -> str:
-    """The name of the setting that says by which class URLs of a store are served."""
+    """The setting that names the class for a store's URLs."""
     return f"fs.{kind.scheme}.impl"
 
 
 def store_settings(kind: Kind, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The settings for stores of a kind, by Hadoop's names.
+    """Hadoop's settings for a kind of store.
 
     >>> store_settings(S3, {"AWS_REGION": "eu-central-1"})["fs.s3a.endpoint.region"]
     'eu-central-1'
@@ -49,7 +46,7 @@ def _s3(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _azure(environment: Mapping[str, str]) -> dict[str, str]:
-    """By the first of the ways that ``obstore`` tries, too: a key, a client's secret, a signature, the machine."""
+    """The first of the ways that ``obstore`` also tries: key, client secret, signature, the machine's identity."""
 
     def first_of(*names: str) -> str | None:
         return next((f"${{env.{name}}}" for name in names if environment.get(name)), None)
@@ -80,8 +77,7 @@ def _azure(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _google(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is called an application's default there: the file that ``GOOGLE_APPLICATION_CREDENTIALS`` names, or the
-    machine's service account."""
+    """The named key file, or else Google's application default credentials."""
     file = environment.get("GOOGLE_SERVICE_ACCOUNT") or environment.get("GOOGLE_SERVICE_ACCOUNT_PATH")
     if file:
         return {"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "fs.gs.auth.service.account.json.keyfile": file}

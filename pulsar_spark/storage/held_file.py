@@ -1,10 +1,8 @@
-"""Files that a process holds a lock on as long as it is there.
+"""Files that a process keeps locked while it runs.
 
-The system lets go of the lock when the process is gone, however it ended, so whoever can take it on that machine knows,
-at once and whatever a clock says. The file says on which machine (host and boot) and in which process it is held. Who
-removes the file of one that is gone holds the lock, so that no file is removed that somebody holds.
-
-A fork copies open files: the copy lets go of them at once, without which the lock would be held until it ends too.
+The system releases the lock when the process ends, however it ends. So another process on that machine can tell for
+certain, whatever a clock says. The file names the machine (host and boot) and the process. A file of an ended process
+is removed only under its lock. A forked child closes its copies at once, or else they would keep the lock.
 """
 
 import contextlib
@@ -27,17 +25,17 @@ from pulsar_spark.storage.store import AnyPath, store_of
 from pulsar_spark.storage.this_machine import runs
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Held for reading only, which is enough for a lock and lets an operator make the file system read-only meanwhile."""
+"""Read-only is enough for a lock, and allows remounting the file system read-only."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
-"""What file systems without locks say to who asks for one."""
+"""Errors of file systems without locks."""
 _held: weakref.WeakSet = weakref.WeakSet()
 _process = uuid.uuid4().hex
-"""This process and no other: its number alone is given again, in a container that is started anew the same one."""
+"""Identifies this process; a process id alone can be reused, for example in a restarted container."""
 
 
 @lru_cache
 def machine() -> dict[str, str]:
-    """This machine as long as it is up."""
+    """This machine until it reboots."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     with contextlib.suppress(OSError):
         return {"host": socket.gethostname(), "boot": boot.read_text().strip()}
@@ -45,8 +43,10 @@ def machine() -> dict[str, str]:
 
 
 class HeldFile:
-    """A file, held from its making until :meth:`end`; it says whose it is, and what *more* there is to say. Where it
-    cannot be held there is none."""
+    """A file, locked until :meth:`end`; it names the process and has *more* content.
+
+    If the lock cannot be held, there is no file.
+    """
 
     def __init__(self, path: Path, more: dict | None = None):
         self._path, self._file = path, None
@@ -64,12 +64,11 @@ class HeldFile:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The file's path."""
         return self._path
 
     def _hold(self, more: dict) -> None:
-        """Take the lock and only then say whose it is: somebody who met the file in between may have removed it, and
-        then there is another try."""
+        """Take the lock, then write the content; try again if another process removed the file in between."""
         while self._file is None:
             file = os.open(self._path, _FLAGS | os.O_CREAT, 0o644)
             try:
@@ -82,7 +81,7 @@ class HeldFile:
                     os.close(file)
 
     def touch(self) -> bool:
-        """Set the file's time; False where there is no file (any more)."""
+        """Set the file's time; False if the file is gone."""
         try:
             if self._file is None or not os.fstat(self._file).st_nlink:
                 return False
@@ -92,34 +91,33 @@ class HeldFile:
             return False
 
     def end(self) -> None:
-        """Remove the file. A second call does nothing."""
+        """Remove the file; a second call does nothing."""
         if self._file is not None:
             self._path.unlink(missing_ok=True)
             self.let_go()
 
     def let_go(self) -> None:
-        """Close the file without a word: what ending the process does."""
+        """Close the file without removing it, as the end of the process does."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
 
 def hold(place: AnyPath, more: dict | None = None) -> HeldFile | HeldObject:
-    """The same wherever the root lies: in an object store something that is there as long, on which nobody has a
-    lock."""
+    """A held file, or in an object store an object without a lock."""
     if isinstance(place, ObjectPath):
         return HeldObject(place, {**holder(), **(more or {})})
     return HeldFile(place, more)
 
 
 def holder() -> dict[str, str | int]:
-    """Whose something is, as what lies in an object store says it."""
+    """Identifies this process in an object store."""
     return {**machine(), "process": _process, "pids": _numbers(), "pid": os.getpid()}
 
 
 @lru_cache
 def _numbers() -> str:
-    """By what processes are numbered here: containers of one machine each count their own."""
+    """The PID namespace: containers on one machine number their processes separately."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -137,9 +135,11 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def is_let_go(path: AnyPath | None, do: Callable[[Path], None] = lambda path: None) -> bool:
-    """Is it certain that the process which held the file is gone? Then *do* it, under the lock. False of a file of this
-    process or of another machine, and of one that cannot be opened. In an object store, where there is no lock, a
-    process of this machine is gone when none of its number runs."""
+    """Whether the process that held the file has certainly ended; then calls *do* under the lock.
+
+    False for a file of this process, of another machine, or that cannot be opened. In an object store, a process of
+    this machine has ended if no process has its number.
+    """
     if path is None:
         return False
     if not store_of(path).is_local:
@@ -171,7 +171,7 @@ def _has_ended(path: ObjectPath, do: Callable[[ObjectPath], None]) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path | None) -> Iterator[int | None]:
-    """The file at *path*, open for reading; None where there is none, or it cannot be opened."""
+    """The file at *path*, open for reading; None if it cannot be opened."""
     try:
         file = os.open(path, _FLAGS) if path else None
     except OSError:
@@ -185,8 +185,11 @@ def opened(path: Path | None) -> Iterator[int | None]:
 
 @contextlib.contextmanager
 def try_hold(path: Path, *, alone: bool) -> Iterator[tuple[int, bool]]:
-    """A file while it is open, and whether its lock was to be had at once: *alone*, of a file to write, which is made
-    where there is none; or with others, of one that is there, to read. A file system without locks grants it."""
+    """An open file, and whether its lock was free.
+
+    *alone* takes an exclusive lock for writing and creates the file; otherwise the lock is shared, for reading. Without
+    locks in the file system it counts as free.
+    """
     flags, kind = (os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) if alone else (os.O_RDONLY, fcntl.LOCK_SH)
     file = os.open(path, flags | os.O_CLOEXEC, 0o644)
     try:
@@ -207,7 +210,7 @@ def _is_granted(file: int, kind: int) -> bool:
 
 
 def _is_locked(path: Path) -> bool:
-    """Do locks hold here? Some file systems grant every lock to everybody."""
+    """Whether locks work here: some file systems grant every lock to everybody."""
     file = os.open(path, _FLAGS)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,8 +222,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def is_of_another_process_here(content: bytes) -> bool:
-    """What the file says: a machine, which must be this one, and a process, which must not (on NFS a process has all
-    its locks together)."""
+    """Whether the content names this machine and another process; on NFS a process shares all its locks with itself."""
     try:
         said = parse_object(content)
         is_of_this_one = process_id_of(said) == os.getpid() and said.get("process", _process) == _process

@@ -1,7 +1,7 @@
-"""What a process keeps in an object store as long as it is there, as :class:`~.held_file.HeldFile` does on a disk.
+"""Objects that a process keeps in an object store while it runs, as :class:`~.held_file.HeldFile` does on a disk.
 
-Nobody can hold a lock on it, so that its process is gone is certain on its own machine alone, where no process of its
-number runs: elsewhere who looks sees whether it was renewed, and counts by a clock of his own.
+They have no locks. Only on its own machine is it certain that a process ended; others see whether the object is
+renewed.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pulsar_spark.storage.object_path import ObjectPath
 
 
 class HeldObject:
-    """It is there from its making until :meth:`end`, and says *said*."""
+    """An object with content *said*, from its creation until :meth:`end`."""
 
     def __init__(self, path: ObjectPath, said: dict):
         self.path, self._said, self._opened_under = path, {**said, "pid": os.getpid()}, forks.generation
@@ -22,17 +22,17 @@ class HeldObject:
         self._is_ended = not self._say()
 
     def touch(self) -> bool:
-        """Let it be another one than before; False where it is not there (any more)."""
+        """Renew the object; False if it is gone."""
         try:
             return self._is_mine and self._say()
         except OSError:
             return False
 
     def end(self) -> None:
-        """Remove it. A second call does nothing, and neither does one of a fork."""
+        """Remove the object; does nothing the second time or in a forked child."""
         is_mine, self._is_ended = self._is_mine, True
         if is_mine:
-            with contextlib.suppress(OSError):  # who looks sees that it is renewed no more
+            with contextlib.suppress(OSError):  # others see that it is not renewed
                 self.path.unlink()
 
     @property

@@ -1,9 +1,7 @@
-"""Rounds that stay, however old: those that delivered something above its cursor's mark-delete position, and what comes
-behind the first of them.
+"""Rounds that must stay: from the first one that delivered something above its cursor's mark-delete position.
 
-Whoever had an entry once may have written it to a table of his own, also where it was given back or went to another
-since, so that its range no longer names the round. A sink asks the rounds for all of them before it writes the entry
-again; the rule of what it looks for is that of frames.sent_history.
+A sink searches all earlier deliveries of an entry before it writes the entry again, even after the entry was given back
+or went to another consumer (see frames.sent_history).
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,15 +23,18 @@ _DELIVERY = [*CursorKey._fields, "kind", "status", "round", "delivery_round", "f
 
 
 def mark_deletes(snapshot: pa.Table) -> dict[CursorKey, int]:
-    """The mark-delete position of every cursor there is, as the rows of a *snapshot* say it."""
+    """The mark-delete position of every cursor in a *snapshot*."""
     rows = snapshot.filter(pc.equal(snapshot["kind"], "cursor"))
     columns = (rows[name].to_pylist() for name in (*CursorKey._fields, "mark_delete_position", "is_removed"))
     return {CursorKey(*key): position for *key, position, is_removed in zip(*columns) if not is_removed}
 
 
 def first_held_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
-    """The first round of the first of *files* that delivered something above *mark_delete*, or that nobody can read;
-    :data:`NOBODY` for none. Reads none behind it."""
+    """The first round of the first of *files* that delivered something above *mark_delete* or cannot be read;
+    :data:`NOBODY` for none.
+
+    Files are read in order, up to that one.
+    """
     for file in sorted(files, key=lambda file: file.first_round):
         try:
             rows = read_file(table, file.path, CURSOR_LEDGER.schema, _DELIVERY)

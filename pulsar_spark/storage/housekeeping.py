@@ -1,17 +1,15 @@
-"""Keeping the tables of a root as they were on their first day: what a broker does in the background, table by table
-and a little at a time (see broker.housekeeping).
+"""Keep the tables of a root small: what a broker does in the background, table by table, in small steps.
 
-Of each table, in this order, as far as somebody does not need it still:
+For each table, as far as nobody needs what is removed:
 
-1. rows go that nobody needs and whose time as history is over: requests that a round has consumed, and rounds before
-   the newest snapshot and before the first that delivered what is not deleted by its cursor (see held_rounds);
-2. small files are joined (see joining), and a table of the broker's own is told how long files stay (see retention);
-3. the oldest commits go out of the log, each behind the files that it took out of the table (see shortening);
-4. files go that left the table since, or never came into it, before the time over which people may look back.
+1. Remove rows whose time as history is over: finished requests, and rounds before the newest snapshot and the first
+   held round.
+2. Join small files, and write into a broker's table how long files stay.
+3. Shorten the log: remove the oldest commits after the files that they removed.
+4. Remove files that left the table, or never belonged to it, before the time travel limit.
 
-What is decided here stays right, whoever decides meanwhile: what is consumed stays consumed, and a snapshot is never
-followed by an older one. So a broker that does not know yet that it was taken over does no harm, and a crash between
-any two writes leaves what the next look finds and does again.
+These decisions stay right whoever serves meanwhile, so a broker that was taken over does no harm. A crash leaves work
+that the next look repeats.
 """
 
 import time
@@ -46,7 +44,7 @@ ROWS_REMOVED, FILES_JOINED, LOG_SHORTENED, FILES_REMOVED = (
 
 
 class Done(NamedTuple):
-    """What one step did to a table: which of the four, and to how many files or commits."""
+    """What one step did to a table, and to how many files or commits."""
 
     table: AnyPath
     what: str
@@ -54,9 +52,12 @@ class Done(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What of a table is needed: by those who follow its log, everything behind version *followed*; the files at
-    *paths*, and in the table those written from *waiting* on (milliseconds); rows of rounds from *first_round* on,
-    and from the first on that delivered something above *mark_delete*. ``keeps_rows``: all of them."""
+    """What is needed of a table.
+
+    Needed are: commits after version *followed*; the files at *paths*, and those written from *waiting* on
+    (milliseconds); rounds from *first_round* on, and from the first that delivered something above *mark_delete*.
+    ``keeps_rows`` means all rows.
+    """
 
     followed: int
     waiting: int = NOBODY
@@ -67,7 +68,7 @@ class Needs(NamedTuple):
 
 
 def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
-    """What is needed of a table of the broker's by *name*, given the *latest* round."""
+    """What is needed of a broker's table by *name*, given the *latest* round."""
     log = TableLog(table)
     if name == REQUESTS.name:
         return _behind(log, latest.requests_done)._replace(keeps_rows=False)
@@ -79,19 +80,19 @@ def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
 
 
 def needs_of_topic(table: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
-    """The same of a topic's table: what is numbered is found wherever it lies."""
+    """What is needed of a topic's table: what is not numbered yet."""
     return _behind(TableLog(table), latest.numbered_until(topic_id))
 
 
 def _behind(log: TableLog, read_until: int) -> Needs:
-    """Everything that was appended behind version *read_until*."""
+    """The need for everything appended after version *read_until*."""
     added = appended(log, range(read_until + 1, log.latest() + 1))
     waiting = min((int(add["modificationTime"]) for add in added), default=NOBODY)
     return Needs(read_until, waiting, frozenset(add["path"] for add in added))
 
 
 def _needs_of_rounds(table: AnyPath) -> Needs:
-    """The newest snapshot, its commit too, what comes behind it, and rounds that delivered what is not deleted."""
+    """The need for the newest snapshot, what follows it, and held rounds."""
     log = TableLog(table)
     for commit in log.commits_from_the_end():
         if commit.added:
@@ -113,10 +114,12 @@ def keep_house(
     versions: int | None = None,
     now: Callable[[], float] = time.time,
 ) -> Iterator[Done]:
-    """Do what there is to do for one table, a step at a time. *needs* is asked when the table is open, so that nothing
-    is in it that nobody was asked about. Where the table's own properties promise more than *time_travel_seconds*, that
-    counts; where it *is told*, they say so. Where so many *versions* are enough, these and minutes are promised (see
-    retention)."""
+    """Do one table's housekeeping, a step at a time.
+
+    Calls *needs* after opening the table, so that it covers all that is open. The table's own properties may promise
+    more than *time_travel_seconds*; *is_told* writes the promise into them. *versions* is a number of versions that
+    suffices instead, with some minutes (see retention).
+    """
     opened = open_table(table)
     needed, full = needs(), None
     try:
@@ -126,7 +129,7 @@ def keep_house(
     except OSError as fault:
         if not is_fault_of_disk(fault):
             raise
-        full = fault  # what is to be deleted needs no room, and makes some
+        full = fault  # deleting needs no space, and frees some
     kept = looked_back(table, time_travel_seconds, versions, now())
     yield from _make_room(table, needed, now() - max(kept, promised_seconds(opened)))
     if full is not None:
@@ -134,7 +137,7 @@ def keep_house(
 
 
 def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: float) -> Iterator[Done]:
-    """Remove rows of before *history* (in milliseconds) that nobody needs, and join files."""
+    """Remove unneeded rows older than *history* (in milliseconds), and join files."""
     files = [file for file in files_of(opened) if file.written < needed.waiting]
     if not needed.keeps_rows:
         old = _history(table, files, needed, history)
@@ -146,8 +149,10 @@ def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: floa
 
 
 def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
-    """Delete commits and files that only versions of before the instant *before* (in seconds) need. The delay index
-    removes its files itself, as soon as it reads them no more."""
+    """Delete commits and files that only versions before the instant *before* (in seconds) need.
+
+    The delay index removes its files itself.
+    """
     left: list[int] = []
     clears = table.name != DELAY_INDEX.name
     for commits in shorten(
@@ -161,8 +166,10 @@ def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
 
 
 def _history(table: AnyPath, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
-    """The files whose rows nobody needs any more, nor wants to see. Rounds go from the first on, because a later one
-    may say that what an earlier one says is over."""
+    """The files whose rows nobody needs as state or history.
+
+    Rounds go from the first on, because a later one may end what an earlier one says.
+    """
     old = {file for file in files if file.written < before}
     if needs.first_round == NOBODY:
         return old
