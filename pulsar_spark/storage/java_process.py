@@ -1,7 +1,6 @@
-"""Starting Spark's JVM without its chatter: what it and Ivy print while it starts is kept, and shown where it fails.
+"""Start Spark's JVM quietly: its and Ivy's output is kept, and shown if the start fails.
 
-Once it has started what it prints goes to standard error, as ever. A JVM that somebody else has started (spark-submit,
-a notebook's) prints where it likes.
+Later output goes to standard error. A JVM that another program started (spark-submit, a notebook) is left alone.
 """
 
 import os
@@ -23,7 +22,7 @@ _KEPT_LINES = 1000
 
 
 class _Chatter:
-    """Reads what a process prints: kept at first, then passed on."""
+    """Reads a process's output: kept first, passed on later."""
 
     def __init__(self):
         self._reading, self.writing = os.pipe()
@@ -41,7 +40,7 @@ class _Chatter:
                 self._show(line)
 
     def pass_on(self, *, with_kept: bool) -> None:
-        """What comes from now on is shown; what was kept before that too, or not."""
+        """Show output from now on, and the kept part if *with_kept*."""
         with self._lock:
             kept, self._lines = self._lines or (), None
         for line in kept if with_kept else ():
@@ -56,15 +55,16 @@ class _Chatter:
 
 
 def _print_unless_ended(server: AccumulatorTCPServer, request: object, client_address: object) -> None:
-    """Print what went wrong in Spark's server of accumulators, but not the end of the JVM, which is said elsewhere."""
+    """Print errors of Spark's accumulator server, except the JVM's end, which is reported elsewhere."""
     if not isinstance(sys.exception(), EOFError | ConnectionError):
         BaseServer.handle_error(server, request, client_address)
 
 
 @contextmanager
 def quiet_start(settings: Mapping[str, str]) -> Iterator[None]:
-    """Start Spark's JVM with these *settings*, unless there is one, and be quiet until the block ends well;
-    :class:`SparkNotStarted` where it ends at once."""
+    """Start Spark's JVM with *settings*, unless it runs, and be quiet until the block ends well;
+    :class:`SparkNotStarted` if it ends at once.
+    """
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return

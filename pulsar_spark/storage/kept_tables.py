@@ -1,10 +1,8 @@
-"""Which tables of a root housekeeping keeps, what of each is needed, and how long things stay.
+"""The tables that housekeeping keeps, what each needs, and how long things stay.
 
-How long are policies. A topic's or its namespace's holds for the topic's table, which they may also leave alone. Of the
-broker's own tables, in which the rows of all topics lie together, rows are kept as long as for any of them. Older
-versions of these tables, for which every round makes files, are kept for :data:`OWN_SECONDS` alone, and where rounds
-follow each other quickly the last :data:`OWN_VERSIONS`, unless the root's own policy says how long: rows tell what
-happened, for as long as history is kept, and versions nothing else.
+Policies of a topic or namespace apply to its table, and may exclude it. The broker's tables hold rows of all topics,
+for the longest of their times. Their versions, which every round makes, stay :data:`OWN_SECONDS` or the last
+:data:`OWN_VERSIONS`, unless the root has a policy: rows, not versions, are the history.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,8 +38,9 @@ OWN_VERSIONS = 400
 
 
 class Kept(NamedTuple):
-    """A table that is kept: its name for people, what is needed of it, how long things stay, whether it is told how
-    long, and how many versions are enough (see retention)."""
+    """A table to keep: name, needs, how long things stay, whether its property says so, and how many versions are
+    enough (see retention).
+    """
 
     name: str
     path: AnyPath
@@ -53,7 +52,7 @@ class Kept(NamedTuple):
 
 
 def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
-    """The tables of a root that are to be kept, the broker's first; some may not be there."""
+    """The root's tables to keep, the broker's first; some may not exist."""
     topics = {topic_id: row["topic"] for (topic_id, _), row in latest.topics.items()}
     seconds = {name: _seconds(latest, name) for name in topics.values()}
     history = max((of_history for of_history, _ in seconds.values()), default=default_number(HISTORY_SECONDS))

@@ -1,7 +1,6 @@
 """The ``ledgers`` table: where every entry of a topic lies, in memory by partition.
 
-A projection of ``messages``: any reader of the log comes to the same rows (see storage.publishes), so a crash between
-writing them and the round that uses them is repaired by reading them back.
+It is a projection of ``messages`` (see storage.publishes), so rows written before a crash are read back.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,14 +25,14 @@ from pulsar_spark.table_specs import LEDGERS
 
 
 def read_ledgers(path: AnyPath, *, topic_id: str | None = None) -> tuple[pa.Table, int]:
-    """All rows of the table (of one topic), and the version they were read at."""
+    """All rows of the table, or of one topic, and the table's version."""
     table = open_table(path)
     wanted = [term("topic_id", "==", topic_id)] if topic_id else []
     return stored_rows(table, LEDGERS.schema.names, wanted), table.version()
 
 
 def stored_rows(table: DeltaTable, columns: Iterable[str], wanted: Iterable[Term] = ()) -> pa.Table:
-    """Some columns of the rows that are *wanted*; one that the table does not have yet is null."""
+    """*columns* of the *wanted* rows; one that the table lacks is null."""
     schema = pa.schema([LEDGERS.schema.field(name) for name in columns])
     return pa.concat_tables([schema.empty_table(), *read_parts(table, LEDGERS.schema, schema.names, wanted)])
 
@@ -48,8 +47,9 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
 
 
 def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, PartitionLedgers]:
-    """The runs of each partition that were published up to version *until*, whether or not a broker has numbered them
-    yet: what it will write later is the same. :class:`CorruptState` when log and ``ledgers`` both lack some."""
+    """Runs by partition up to version *until*, numbered by a broker or, with the same result, here.
+    :class:`CorruptState` if both log and ``ledgers`` lack some.
+    """
     log, layout = TableLog(topic.path), layout_of(layout, topic.name)
     partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
     if numbered < until and not log.has(numbered + 1):  # what a broker has followed may be gone, such as an OPTIMIZE
@@ -69,7 +69,7 @@ def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, Partiti
 
 
 def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int, PartitionLedgers], set[str], int]:
-    """The runs up to version *until* that are numbered; the publish ids of all, and the last version that has some."""
+    """Numbered runs up to version *until*, the publish ids of all, and the last numbered version."""
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic.topic_id)
     partitions: dict[int, PartitionLedgers] = {}
     numbered, publish_ids = 0, set()
@@ -82,15 +82,14 @@ def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int,
 
 
 def by_partition(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
-    """(topic id, partition, rows) of every topic partition that has runs: without notes, in no order."""
+    """(topic id, partition, rows) of each topic partition's runs, without notes, in no order."""
     for topic_id, of_topic in groups(rows.filter(pc.greater(rows["first_position"], NO_POSITION)), "topic_id"):
         for partition, runs in groups(of_topic, "partition"):
             yield topic_id, partition, runs
 
 
 def groups(rows: pa.Table, name: str) -> Iterator[tuple[object, pa.Table]]:
-    """(value, rows) of every value of a column, which is null in none; *rows* as they are where it is the same in
-    all."""
+    """(value, rows) of every value of a column without nulls."""
     least, most = pc.min_max(rows[name]).as_py().values()
     if least == most:
         yield from [(least, rows)] if rows.num_rows else []

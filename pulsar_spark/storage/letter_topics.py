@@ -1,4 +1,4 @@
-"""Which dead letter topic is meant by a topic, or by a topic and a subscription, and whether there is one yet."""
+"""Find the dead letter topic of a topic, or of a topic and subscription, and whether it exists yet."""
 
 from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
 from pulsar_spark.protocol.letters import DEAD_LETTER_SUFFIX, dead_letter_topic
@@ -13,7 +13,7 @@ _MOST_NAMED = 10
 
 
 def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
-    """The name of the dead letter topic meant by *topic*, or by *topic* and *subscription*."""
+    """The name of the dead letter topic of *topic* and *subscription*, or *topic* itself without one."""
     name = parse_topic_name(topic)
     if subscription is None:
         return name
@@ -21,10 +21,10 @@ def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
 
 
 def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic | None:
-    """The dead letter topic meant; None where no message has died yet, for it is made with the first letter.
+    """The dead letter topic; None before its first letter, which creates it.
 
-    :class:`TopicNotFound` where it will not be made: there is no topic that messages could die on;
-    :class:`SubscriptionNotFound` where that topic has subscriptions, and none of that name.
+    :class:`TopicNotFound` if no existing topic could send letters to it; :class:`SubscriptionNotFound` if that topic
+    has other subscriptions only.
     """
     name = letter_topic_name(topic, subscription)
     try:
@@ -46,8 +46,9 @@ def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic 
 
 
 def _is_awaited(layout: Layout, name: TopicName) -> bool:
-    """Whether letters may come to a dead letter topic of that name: it is the default one of some subscription of a
-    topic there is, or a dead letter policy names it."""
+    """May letters come to this topic? It is the default one of an existing topic's subscription, or a dead letter
+    policy names it.
+    """
     base = str(name).removesuffix(DEAD_LETTER_SUFFIX)
     if base != str(name) and any(
         base.startswith(f"{topic.name}-") for topic in list_topics(layout, name.tenant, name.namespace)

@@ -1,5 +1,6 @@
-"""Which messages of a topic are lost: published, never taken out of its table, and their file is gone from the disk, is
-not whole, or has bytes in it that are no longer what was written."""
+"""Lost messages of a topic: published, never removed from its table, and their file is missing, incomplete or
+damaged.
+"""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -32,14 +33,14 @@ class LostEntries(NamedTuple):
 
 
 def find_missing(table: str | os.PathLike, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
-    """What is not in the table any more of the entries of *run*, or of its positions first..last of each of *spans* (in
-    order, none overlaps the next), without reading them where its file is still the table's and ends as a Parquet file
-    does."""
+    """What the table lacks of *run*, or of its ordered, disjoint *spans* (first, last position); nothing is read if the
+    file is as published.
+    """
     return None if is_as_published(table, run) else _missing(table, run, (), spans)
 
 
 def is_as_published(table: str | os.PathLike, run: Run) -> bool:
-    """Is the file of *run* still the table's, and does it end as a Parquet file does?"""
+    """Is the file of *run* still the table's, with a Parquet file's end?"""
     holders = files_of(table).holders(run.path, run.publish_id, run.ledger_id)
     return holders == [run.path] and is_there(f"{table}/{run.path}")
 
@@ -54,9 +55,8 @@ def _missing(
 def lost_entries_of(
     layout: Layout, topic: Topic, partitions: list[int], since: Mapping[int, int] = MappingProxyType({})
 ) -> list[LostEntries]:
-    """What is lost of some partitions, as far as a broker has numbered it, in order of position; of a partition in
-    *since* the runs that reach behind that position. Their files are read, because damage inside one shows only then;
-    where all are sound no run is.
+    """Lost entries of *partitions*, as far as numbered, by position; with *since*, runs that reach beyond that
+    position. Files are read, because only that shows damage inside.
     """
     path, firsts = (
         layout_of(layout, topic.name).broker_table(LEDGERS.name),

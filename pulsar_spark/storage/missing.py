@@ -1,5 +1,6 @@
-"""What of a publish is not in its topic's table any more: rows that trimming or a DELETE took out are nowhere; those
-whose file was taken by hand, or is damaged, are lost, which is an error with a name for whoever needs them."""
+"""Entries of a publish that are no longer in the table: trimmed or deleted ones, and lost ones, whose file was removed
+by hand or is damaged. Lost ones raise an error when needed.
+"""
 
 import os
 from collections.abc import Iterable
@@ -18,8 +19,9 @@ from pulsar_spark.storage.topic_files import partition_of, trimmed_ledgers
 
 
 class Missing(NamedTuple):
-    """Entries of a publish some of whose messages are not in the table: all of them of the stretches (first, last) of
-    entry ids in ``whole``, of the entries in ``parts`` the messages of these batch indexes."""
+    """Entries with missing messages: all messages of the stretches ``whole`` (first, last entry id), and the batch
+    indexes in ``parts``.
+    """
 
     messages: int
     whole: list[tuple[int, int]]
@@ -28,7 +30,7 @@ class Missing(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """Were they taken by hand or damaged, and not deleted?"""
+        """Were they lost, not deleted?"""
         return self.lost is not None
 
     @property
@@ -38,7 +40,7 @@ class Missing(NamedTuple):
 
 
 class Present:
-    """The messages of some entries that were found, block by block."""
+    """Messages that were found, block by block."""
 
     def __init__(self):
         self._entry_ids: list[np.ndarray] = []
@@ -51,11 +53,11 @@ class Present:
 
     @property
     def messages(self) -> int:
-        """How many they are."""
+        """The number of messages."""
         return sum(map(len, self._entry_ids))
 
     def gaps(self, wanted: EntryIds) -> list[tuple[int, int]]:
-        """The ids of *wanted* of which there is no message, as stretches."""
+        """The ids of *wanted* without any message, as stretches."""
         ids = np.unique(np.concatenate(self._entry_ids)) if self._entry_ids else np.empty(0, np.int64)
         starts, ends = np.searchsorted(ids, wanted.firsts, "left"), np.searchsorted(ids, wanted.lasts, "right")
         short = np.nonzero(ends - starts < wanted.lasts - wanted.firsts + 1)[0]
@@ -66,7 +68,7 @@ class Present:
         ]
 
     def parts(self, batch_size: int) -> dict[int, list[int]]:
-        """The batch indexes that are not there of entries of which others are."""
+        """Missing batch indexes of partly found entries."""
         if batch_size < 2 or not self._entry_ids:
             return {}
         entry_ids = np.concatenate(self._entry_ids)
@@ -80,7 +82,7 @@ class Present:
 
 
 def gaps(entry_ids: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
-    """The ids between *first* and *last* that are not among *entry_ids*, which are in order, as ranges.
+    """Ranges of ids from *first* to *last* that the ordered *entry_ids* lack.
 
     >>> gaps(np.array([3, 4, 7]), 2, 9)
     [(2, 2), (5, 6), (8, 9)]
@@ -93,8 +95,7 @@ def gaps(entry_ids: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
 def missing_of(
     table: str | os.PathLike, run: Run, wanted: EntryIds, present: Present, lost: Iterable[str]
 ) -> Missing | None:
-    """What is missing of the entries *wanted* of *run* of which those *present* were found. None for nothing, and for
-    what was trimmed."""
+    """The *wanted* entries of *run* that are not *present*; None if there are none or they were trimmed."""
     check_there(table)
     if is_trimmed(table, run):
         return None

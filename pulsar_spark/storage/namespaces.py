@@ -1,6 +1,6 @@
-"""Namespaces of a root: which exist, and suggestions for names of topics and namespaces that do not.
+"""Namespaces of a root, and suggestions for misspelt topics and namespaces.
 
-A namespace exists once it was created or has a topic or a policy; the default one always exists.
+A namespace exists once created, or with a topic or a policy; the default one always does.
 """
 
 from pulsar_spark.errors import NamespaceNotFound
@@ -12,7 +12,7 @@ from pulsar_spark.storage.layout import Layout
 
 
 def check_namespace(layout: Layout, namespace: str) -> tuple[str, str]:
-    """``tenant/namespace`` as a pair; :class:`NamespaceNotFound` where the root has none of that name."""
+    """``tenant/namespace`` as a pair; :class:`NamespaceNotFound` if it does not exist."""
     pair = parse_namespace(namespace)
     if not layout.has_namespace(*pair) and not _has_policy(layout, namespace):
         raise NamespaceNotFound(
@@ -23,20 +23,21 @@ def check_namespace(layout: Layout, namespace: str) -> tuple[str, str]:
 
 
 def _has_policy(layout: Layout, namespace: str) -> bool:
-    """Whether a policy was set on it, as older releases did before there was such a namespace."""
+    """Has it a policy, as older releases allowed for missing namespaces?"""
     return any(
         owner == namespace for bundle in layouts_of(layout) for owner, _ in read_latest(bundle, "policy").policies
     )
 
 
 def namespace_hint(layout: Layout, pair: tuple[str, str]) -> str:
-    """Suggestions for a namespace that does not exist, as the end of an error's text."""
+    """Suggestions for a missing namespace, to end an error's text."""
     return did_you_mean(map("/".join, _close_namespaces(layout, pair)))
 
 
 def topic_hint(layout: Layout, name: TopicName) -> str:
-    """Suggestions for a topic that does not exist, as the end of an error's text: a similar name in its namespace, else
-    in a namespace of a similar name, else the same name in any namespace."""
+    """Suggestions for a missing topic, to end an error's text: a similar name in its namespace or in a similar one,
+    else the same name anywhere.
+    """
     there = layout.topics(name.tenant, name.namespace)
     found = [name._replace(local_name=each) for each in _close_topics(name, there)]
     if not found:
@@ -60,5 +61,5 @@ def _close_namespaces(layout: Layout, pair: tuple[str, str]) -> list[tuple[str, 
 
 
 def _close_topics(name: TopicName, there: list[TopicName]) -> list[str]:
-    """Local names of topics with a similar name; a partition counts as its topic."""
+    """Local names of similar topics; a partition counts as its topic."""
     return close_names(name.partitioned_topic.local_name, (each.local_name for each in there))

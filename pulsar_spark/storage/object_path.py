@@ -1,7 +1,6 @@
-"""A name in an object store, joined, compared and read as a ``pathlib.Path`` is on a local disk.
+"""A name in an object store that works like a ``pathlib.Path``.
 
-There are no folders in a store: one is where something lies below it, it need not be made, and goes with what lies in
-it. It is no ``os.PathLike``, so that nothing takes it for the name of a local file.
+A folder exists while something lies below it. This is no ``os.PathLike``, so that nothing takes it for a local file.
 """
 
 from collections.abc import Iterator
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 
 
 class Stat(NamedTuple):
-    """Of ``os.stat_result`` what there is: bytes, and when it was written by the store's clock, in seconds since 1970
-    and to the second."""
+    """Size, and the store's time of writing in seconds since 1970, to the second."""
 
     st_size: int
     st_mtime: float
@@ -22,7 +20,7 @@ class Stat(NamedTuple):
 
 @total_ordering
 class ObjectPath:
-    """*key* is the name in the bucket of *store*, with ``/`` between its parts."""
+    """*key* is the name in the bucket of *store*, with ``/`` between parts."""
 
     __slots__ = ("key", "store")
 
@@ -76,13 +74,13 @@ class ObjectPath:
         return self
 
     def relative_to(self, other: "ObjectPath") -> str:
-        """Its name from *other* on, in which it lies."""
+        """Its name relative to *other*."""
         if not self.key.startswith(f"{other.key}/"):
             raise ValueError(f"{str(self)!r} does not lie in {str(other)!r}")
         return self.key[len(other.key) + 1 :]
 
     def is_relative_to(self, other: object) -> bool:
-        """Does it lie in *other*, or is it that?"""
+        """Is it *other*, or below it?"""
         return isinstance(other, ObjectPath) and f"{self}/".startswith(f"{other}/")
 
     # What is there.
@@ -91,7 +89,7 @@ class ObjectPath:
         return self.is_dir() or self.is_file()
 
     def is_file(self) -> bool:
-        """Is there something of just this name, at this moment?"""
+        """Does the object exist at this moment?"""
         try:
             self.stat()
         except FileNotFoundError:
@@ -103,7 +101,7 @@ class ObjectPath:
         return self.store.has_below(self)
 
     def stat(self) -> Stat:
-        """FileNotFoundError where nothing is."""
+        """FileNotFoundError if there is no object."""
         found = self.store.head(self)
         return Stat(found["size"], found["last_modified"].timestamp())
 
@@ -111,12 +109,12 @@ class ObjectPath:
         return (self / name for name in self.store.names(self))
 
     def mkdir(self, **_options: bool) -> None:
-        """Nothing is to be made."""
+        """Does nothing."""
 
     # Bytes.
 
     def read_bytes(self) -> bytes:
-        """FileNotFoundError where nothing is."""
+        """FileNotFoundError if there is no object."""
         return self.store.get(self)
 
     def read_text(self) -> str:
@@ -129,5 +127,5 @@ class ObjectPath:
         self.write_bytes(content.encode())
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove it; a store does not say whether it was there."""
+        """Remove it, whether or not it exists."""
         self.store.remove([self])

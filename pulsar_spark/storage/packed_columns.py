@@ -1,5 +1,6 @@
-"""Columns that only grow, packed: of the runs of a topic partition there may be millions (see ledgers), and an object
-of Python for each of their fields takes several times what it says."""
+"""Growing columns in packed form: a topic partition may have millions of runs (see ledgers), too many for Python
+objects.
+"""
 
 from array import array
 from collections.abc import Callable
@@ -17,7 +18,7 @@ _NULLS = 1 << 16
 
 
 class Column(Protocol):
-    """What is appended, or extended by, is found at its index, the last at -1."""
+    """A column: values are appended and found by index, the last at -1."""
 
     def append(self, value: object) -> None: ...
 
@@ -26,14 +27,14 @@ class Column(Protocol):
     def __getitem__(self, index: int) -> object: ...
 
     def let_go(self, count: int) -> None:
-        """Forget the first."""
+        """Drop the first *count*."""
 
     def put_before(self, other: Self) -> None:
-        """What is in *other* comes before all."""
+        """Insert *other* in front."""
 
 
 class Texts:
-    """Texts, 8 bytes each beside their UTF-8; none is an empty one."""
+    """Texts, 8 bytes each beside their UTF-8; None becomes empty."""
 
     def __init__(self):
         self._bytes, self._ends = bytearray(), array("q", [0])
@@ -65,7 +66,7 @@ class Texts:
 
 
 class Flags:
-    """Whether, in a byte each."""
+    """Booleans, a byte each."""
 
     def __init__(self):
         self._bytes = bytearray()
@@ -86,12 +87,12 @@ class Flags:
         return bool(self._bytes[index])
 
     def part(self, begin: int, end: int) -> np.ndarray:
-        """Those from *begin* to before *end*."""
+        """Flags *begin* to before *end*."""
         return np.frombuffer(self._bytes[begin:end], bool)
 
 
 class Optional:
-    """Numbers of 64 bits, or what becomes one, or None; 9 bytes each."""
+    """Values packed as 64-bit numbers, or None; 9 bytes each."""
 
     def __init__(self, pack: Callable[[object], int] = int, unpack: Callable[[int], object] = int):
         self._numbers, self._is_there, self._pack, self._unpack = array("q"), Flags(), pack, unpack
@@ -116,7 +117,7 @@ class Optional:
         return self._unpack(self._numbers[index]) if self._is_there[index] else None
 
     def part(self, begin: int, end: int, missing: int) -> np.ndarray:
-        """The numbers from *begin* to before *end*, *missing* in the place of None."""
+        """Numbers *begin* to before *end*, None as *missing*."""
         found = np.frombuffer(self._numbers[begin:end], np.int64)
         return np.where(self._is_there.part(begin, end), found, missing)
 
@@ -129,7 +130,7 @@ def numbers(values: pa.Array) -> np.ndarray:
 
 
 class Instants(Optional):
-    """Aware datetimes, which come back in UTC, or None."""
+    """Datetimes in UTC, or None."""
 
     def __init__(self):
         super().__init__(to_micros, from_micros)
@@ -139,7 +140,7 @@ class Instants(Optional):
 
 
 def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column without a value: so many rows take no more memory than few."""
+    """A column of nulls; its size in memory does not grow with *rows*."""
     block = _nulls(kind)
     whole, rest = divmod(rows, len(block))
     return pa.chunked_array([block] * whole + ([block.slice(0, rest)] if rest else []), kind)
@@ -147,6 +148,5 @@ def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
 
 @cache
 def _nulls(kind: pa.DataType) -> pa.Array:
-    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the
-    rest."""
+    """A cached block of nulls: most range columns are null, in every round."""
     return pa.nulls(_NULLS, kind)

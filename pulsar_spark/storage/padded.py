@@ -1,9 +1,7 @@
-"""Parquet files of a length given beforehand.
+"""Parquet files padded to a given length.
 
-A plan that was built once knows its file by path and length, and opens it again at each execution; so the file may be
-replaced by another of the same length. What is missing to it goes between the data and the footer, where readers do not
-look: the footer is found from the end, the data by the footer's offsets.
-Source: the Parquet format, "File Format".
+A plan knows its file by path and length, and opens it at each execution, so a file of equal length may replace it.
+Padding goes between data and footer, which readers skip. Source: the Parquet format, "File Format".
 """
 
 import os
@@ -17,14 +15,14 @@ _TAIL = 8
 
 
 def to_parquet(rows: pa.Table) -> bytes:
-    """The bytes of a Parquet file that holds *rows*."""
+    """*rows* as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="none", store_schema=False)
     return sink.getvalue().to_pybytes()
 
 
 def replace_padded(path: Path, parquet: bytes, length: int) -> None:
-    """Put *parquet*, made *length* bytes long, in the place of the file at *path*."""
+    """Replace the file at *path* by *parquet*, padded to *length* bytes."""
     footer = int.from_bytes(parquet[-_TAIL : -_TAIL + 4], "little")
     data_end = len(parquet) - _TAIL - footer
     fresh = path.with_suffix(".new")

@@ -1,9 +1,7 @@
-"""How many partitions a topic has, and raising that number.
+"""The number of a topic's partitions, and raising it.
 
-The number is said by the first commit of the topic's table, which is replaced in one step when it is raised, as a
-migration does: a crash leaves either. It never falls. Whoever has the topic open finds out when a commit has files of a
-partition it does not know (:func:`partitions_now`), or by looking now and then: a stat says whether the first commit is
-another. Until then it goes on with the partitions it knows, whose entries stay where they are.
+The table's first commit has the number, and is replaced in one step. It never falls. A program that has the topic open
+notices when a commit has files of an unknown partition (:func:`partitions_now`), or by a look, which costs a stat.
 """
 
 import json
@@ -22,7 +20,7 @@ from pulsar_spark.storage.topics import MAX_PARTITIONS, Topic, check_not_hidden,
 
 
 def partitions_now(table: str | os.PathLike) -> int:
-    """The number that a topic's table says; 0 for a topic without partitions, and where there is none any more."""
+    """The present number of partitions; 0 without partitions, or without the table."""
     try:
         found = read_definition(table).properties.get("partitions")
     except (FileNotFoundError, NotARoot):
@@ -31,8 +29,9 @@ def partitions_now(table: str | os.PathLike) -> int:
 
 
 def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> Topic:
-    """Give a partitioned topic *partitions*; the topic as it is then. :class:`NotAllowedError` for a topic without
-    partitions, where it has more, and where a topic has the name of a new one; nothing where it has so many."""
+    """Give a partitioned topic *partitions*, unless it has them; returns the topic. :class:`NotAllowedError` for a
+    topic without partitions or with more, and if another topic has a new partition's name.
+    """
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
     topic = read_topic(layout, name)
@@ -55,7 +54,7 @@ def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> 
 
 
 def _is_raised(topic: Topic, partitions: int) -> bool:
-    """Are these more than it has? Refuses what cannot be."""
+    """Does it have fewer? Refuses an impossible number."""
     if not topic.partitions:
         raise NotAllowedError(f"topic {str(topic.name)!r} has no partitions and cannot get any: create another topic")
     if partitions < topic.partitions:
@@ -67,7 +66,7 @@ def _is_raised(topic: Topic, partitions: int) -> bool:
 
 
 def _text(path: AnyPath, partitions: int) -> str:
-    """The first commit of a topic that has so many."""
+    """The first commit, with that number of partitions."""
     actions = TableLog(path).first_actions()
     if actions is None:
         raise TopicNotFound(
@@ -82,16 +81,14 @@ def _text(path: AnyPath, partitions: int) -> str:
 
 
 class PartitionWatch:
-    """Tells one who has a topic open of partitions that were added since *topic* was read, however long ago: a producer
-    may have waited for it in between."""
+    """Watches for partitions added since *topic* was read."""
 
     def __init__(self, topic: Topic):
         self._topic, self._log = topic, TableLog(topic.path)
         self._life: object = self  # no life there is: the first look compares
 
     def added(self) -> Topic | None:
-        """The topic as it is now, once, where it has more partitions than the last time; for the price of a stat where
-        it has not."""
+        """The present topic, once, if it has more partitions than at the last call. Costs a stat otherwise."""
         try:
             life = self._log.life()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The publish ids of a topic that were numbered: one that is retried counts once, however much later it comes."""
+"""A topic's numbered publish ids: a retry counts once, however late."""
 
 from array import array
 from collections.abc import Callable, Iterable
@@ -9,8 +9,9 @@ FEW = 1024
 
 
 class PublishIds:
-    """A hash of 8 bytes of each id, and the last ones whole. *is_there* says of one whose hash is known whether it is
-    in the ``ledgers`` table; without it all are kept whole."""
+    """8-byte hashes of ids, and the last ids whole. *is_there* checks an id with a known hash in ``ledgers``; without
+    it all are kept whole.
+    """
 
     def __init__(self, is_there: Callable[[str], bool] | None = None):
         self._is_there = is_there
@@ -26,15 +27,15 @@ class PublishIds:
         return at < len(self._hashes) and self._hashes[at] == known and self._is_there(publish_id)
 
     def update(self, publish_ids: Iterable[str]) -> None:
-        """Add them."""
+        """Add ids."""
         self._new.update(publish_ids)
 
     def add_stored(self, publish_ids: Iterable[str]) -> None:
-        """Add some that are in the table."""
+        """Add ids that are in the table."""
         self._behind.extend(map(hash, publish_ids))
 
     def settle(self) -> None:
-        """All that were added are in the table by now."""
+        """Note that all added ids are now in the table."""
         if self._is_there is not None and len(self._new) >= max(FEW, len(self._hashes) // 16):
             self.add_stored(self._new)
             self._new = set()

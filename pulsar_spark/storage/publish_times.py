@@ -1,4 +1,4 @@
-"""When entries were published: as the statistics of their runs tell, and as their rows say where these do not."""
+"""When entries were published, by statistics of their runs, or by rows if these are not enough."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -13,15 +13,15 @@ _STATISTICS_UNIT = timedelta(milliseconds=1)
 
 
 def first_published_at(table: AnyPath, ledgers: PartitionLedgers, instant: datetime) -> int:
-    """Position of the first entry published at or after *instant*; the end position when there is none."""
+    """Position of the first entry published at or after *instant*; else the end position."""
     found = (first_of_run_published_at(table, run, instant) for run in ledgers.runs)
     return next((position for position in found if position is not None), ledgers.end_position)
 
 
 def first_of_run_published_at(table: AnyPath, run: Run, instant: datetime) -> int | None:
-    """Position of the first entry of *run* published at or after *instant*; None when there is none.
+    """Position of the first entry of *run* published at or after *instant*; else None.
 
-    Statistics keep milliseconds, so a run whose latest time is less than one before *instant* is looked into as well.
+    Statistics have milliseconds, so runs within one before *instant* are read too.
     """
     if run.max_publish_time is None or run.max_publish_time + _STATISTICS_UNIT < instant:
         return None
@@ -29,8 +29,7 @@ def first_of_run_published_at(table: AnyPath, run: Run, instant: datetime) -> in
 
 
 def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: datetime, behind: int = -1) -> int:
-    """Position of the last entry behind position *behind* that was published before *instant*; -1 when there is
-    none."""
+    """Position of the last entry after *behind* published before *instant*; else -1."""
     for run in reversed(ledgers.runs):
         if run.last_position <= behind:
             return -1
@@ -44,8 +43,7 @@ def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: da
 
 
 def is_published_before(table: AnyPath, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
-    """Was the entry at *position* published before *instant*? Its file is read only where that lies between the
-    earliest and the latest time in it."""
+    """Was the entry at *position* published before *instant*? Its file is read only if statistics do not tell."""
     run = ledgers.runs[ledgers.index_of(position)]
     if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
         return True
@@ -57,8 +55,7 @@ def is_published_before(table: AnyPath, ledgers: PartitionLedgers, position: int
 
 
 def _publish_times(table: AnyPath, run: Run) -> Iterator[tuple[int, datetime]]:
-    """(position, publish time) of the run's entries; those that are lost count as published when the last of them may
-    have been."""
+    """(position, publish time) of the run's entries; lost ones have the run's latest time."""
     for rows in EntryReader().read(table, run, columns=["publish_time"]):
         if isinstance(rows, Missing):
             for entry_id in (entry_id for stretch in rows.whole for entry_id in stretch) if rows.is_lost else ():

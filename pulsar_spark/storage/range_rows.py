@@ -1,5 +1,6 @@
-"""Rows of kind ``range`` of ``cursor_ledger`` as ranges: read in columns, and packed where there are many of a place,
-since a snapshot may have millions."""
+"""Rows of kind ``range`` in ``cursor_ledger`` as ranges, read by column and packed if many, since a snapshot may have
+millions.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -16,10 +17,11 @@ LARGE = 16
 
 
 def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows of a round that are no ranges, and those that are.
+    """The rows of a round without ranges, and the ranges.
 
-    Ranges stand behind the others, as rounds write them, or, of what OPTIMIZE has moved, anywhere; of millions a copy
-    would take as long as all else. Those that are no ranges are copied, since a slice keeps the memory of all."""
+    Ranges usually come last, and are sliced to save copying millions. The others are copied, because a slice keeps all
+    rows in memory.
+    """
     is_range = pc.equal(rows["kind"], "range")
     count = pc.sum(is_range).as_py() or 0
     behind = rows.num_rows - count
@@ -29,8 +31,7 @@ def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def ranges_by_place(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tuple, Sequence[Range]]]:
-    """Of rows of ranges those that follow each other with the same values in the columns *place*: these, and the
-    ranges."""
+    """Consecutive ranges with equal values in the columns *place*: the values, and the ranges."""
     if not rows.num_rows:
         return
     places = rows.select(place)
@@ -45,7 +46,7 @@ def ranges_by_place(rows: pa.Table, place: Sequence[str]) -> Iterator[tuple[tupl
 
 
 def _packed(rows: pa.Table) -> PackedRanges:
-    """The ranges that *rows* are."""
+    """*rows* as packed ranges."""
     ends = np.stack([rows.column(name).to_numpy() for name in ("first", "last")])
     which, tails = np.zeros(rows.num_rows, np.int64), [()]
     for name in TAIL:
@@ -56,8 +57,7 @@ def _packed(rows: pa.Table) -> PackedRanges:
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[np.ndarray, list]:
-    """Which of its different values each row has, and these, as ranges have them: instants in microseconds, lists as
-    tuples."""
+    """Each row's index among the different values, and these: instants in microseconds, lists as tuples."""
     if column.null_count == len(column):
         return np.zeros(len(column), np.int64), [None]
     if pa.types.is_list(column.type):

@@ -1,11 +1,11 @@
-"""A large file in an object store as Python's files are, for readers that want parts of it."""
+"""A large object as a Python file, for readers that need parts of it."""
 
 import io
 from collections.abc import Callable
 
 
 class RangedFile(io.RawIOBase):
-    """A file of *size* bytes; each read is one call of *read*, with the first byte and how many."""
+    """A file of *size* bytes; each read calls *read* with first byte and count."""
 
     def __init__(self, size: int, read: Callable[[int, int], bytes]):
         self._size, self._read, self._at = size, read, 0

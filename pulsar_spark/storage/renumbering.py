@@ -1,7 +1,7 @@
-"""Numbers that were lost: the rows of ``ledgers``, from the topics' logs. Only one outcome is possible.
+"""Restore lost rows of ``ledgers`` from the topics' logs, which have only one outcome.
 
-A log that begins later (see shortening) is numbered back from the end that the latest round tells of. What was
-published before it only ``ledgers`` knew: those numbers stay lost, and are told of.
+A log without its first commits (see shortening) is numbered back from the latest round's end. Earlier lost numbers are
+only reported.
 """
 
 from collections import Counter, defaultdict
@@ -27,14 +27,14 @@ Numbered = list[tuple[int, Run]]
 
 
 class MissingNumbers(NamedTuple):
-    """The rows that ``ledgers`` lacks of what brokers have numbered, and what else it lacks, in words."""
+    """The numbered rows that ``ledgers`` lacks, and reports of what cannot be restored."""
 
     rows: list[dict]
     lost: list[str]
 
 
 def missing_numbers(layout: Layout) -> MissingNumbers:
-    """Of all topics of a bundle."""
+    """What ``ledgers`` lacks, for all topics of a bundle."""
     missing, known = MissingNumbers([], []), defaultdict(list)
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name))
     for topic_id, partition, run in runs_of(rows):
@@ -51,7 +51,7 @@ def missing_numbers(layout: Layout) -> MissingNumbers:
 
 
 def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered) -> Numbered:
-    """The runs of the commits that are in a topic's log which are not *known*; none where they contradict it."""
+    """Runs of the commits in a topic's log that are not *known*; none if they contradict it."""
     begins, until = max(TableLog(table).earliest(), 1), latest.numbered_until(topic_id)
     if not until:
         return []
@@ -79,7 +79,7 @@ def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered)
 
 
 def _numbered(table: AnyPath, begins: int, until: int, seen: set[str]) -> Numbered:
-    """The runs of the commits from version *begins* up to *until*, as if they were the first."""
+    """Runs of commits *begins* to *until*, numbered from 0."""
     ends, found, partitions = {}, [], read_definition(table).properties.get("partitions")
     for commit in TableLog(table).commits(begins - 1, until):
         for partition, runs in number_commit(table, commit, ends, seen, partitions).items():
@@ -89,7 +89,7 @@ def _numbered(table: AnyPath, begins: int, until: int, seen: set[str]) -> Number
 
 
 def _gaps(topic: TopicName, numbered: Numbered) -> Iterator[str]:
-    """Which positions of a topic nobody knows any more."""
+    """Reports of a topic's unknown positions."""
     ends = Counter()
     for partition, run in sorted(numbered, key=lambda each: (each[0], each[1].first_position)):
         if run.first_position > ends[partition]:

@@ -1,8 +1,7 @@
-"""Reading the ``requests`` table commit by commit, without a JVM.
+"""Read the ``requests`` table commit by commit, without a JVM.
 
-A commit that cannot be read (half a line in the log, a data file that is missing or damaged) stops nobody: it comes as
-a commit without rows that says why, and the next one is read. So do versions that are gone while later ones are there:
-commits are put in place in order, each complete, so nobody will write them.
+An unreadable commit becomes one without rows, with the reason, and reading continues. So do missing versions before
+existing ones: commits come in order, so nobody will write them.
 """
 
 from typing import NamedTuple
@@ -23,8 +22,9 @@ through them in rounds of a few seconds."""
 
 
 class RequestCommit(NamedTuple):
-    """The rows of a commit, in order; none of an OPTIMIZE. Where it cannot be read ``failure`` says why, of all
-    versions from it to ``until``."""
+    """The rows of a commit, in order; none for an OPTIMIZE. ``failure`` says why versions up to ``until`` cannot be
+    read.
+    """
 
     version: int
     rows: pa.Table
@@ -37,8 +37,9 @@ class RequestCommit(NamedTuple):
 
 
 def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
-    """The commits above version *after*, in order: whole, and as many as stay within :data:`MOST_COMMITS` and
-    :data:`MOST_ROWS`, but at least one."""
+    """Whole commits above version *after*, in order, within :data:`MOST_COMMITS` and :data:`MOST_ROWS`, but at least
+    one.
+    """
     log, found, rows, version = TableLog(path), [], 0, after
     while len(found) < MOST_COMMITS and (not found or rows <= MOST_ROWS):
         if not log.has(version + 1):
@@ -56,8 +57,7 @@ def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
 
 
 def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
-    """One commit, which is in the log. What the machine lacks, such as open files, is raised: the commit is not to
-    blame."""
+    """One existing commit. Faults of the machine, such as too many open files, are raised."""
     try:
         return RequestCommit(version, read_added(path, TableLog(path).commit(version), REQUESTS.schema))
     except Exception as failure:  # whatever is in the files: it is recorded, and asked of people
@@ -67,7 +67,7 @@ def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
 
 
 def _gap(log: TableLog, version: int) -> RequestCommit | None:
-    """The versions behind *version* that are gone, if later ones are there."""
+    """The missing versions after *version*, if later ones exist."""
     later = log.next_there(version + 2)
     if later is None or log.has(version + 1):
         return None

@@ -1,9 +1,7 @@
-"""A root as people give it: a local folder, as a text or a path, or a URL of an object store; what is neither is
-refused by name and never taken for a folder.
+"""Parse a root: a local folder, or a URL of an object store; anything else is refused.
 
-``s3a://bucket/x``, ``dbfs:/x`` or ``C:\\x`` are names that a folder could have too, so without this each would quietly
-become one below the working directory. Such a folder, if somebody has one, is given as ``./s3:x`` or by its absolute
-path.
+``s3a://bucket/x``, ``dbfs:/x`` or ``C:\\x`` would otherwise become local folders. Such a folder is given as ``./s3:x``
+or by its absolute path.
 """
 
 import logging
@@ -36,8 +34,8 @@ log = logging.getLogger(__name__)
 
 
 def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger = log) -> AnyPath:
-    """The absolute folder meant, or the place in an object store; :class:`InvalidUrl` for what names none. A relative
-    folder is below the working directory, which *logger* is told.
+    """The absolute folder, or the place in an object store; :class:`InvalidUrl` if it is neither. A relative folder is
+    logged to *logger*.
 
     >>> parse_root("file:///data/pulsar").as_posix()
     '/data/pulsar'
@@ -74,12 +72,12 @@ def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger =
 
 
 def on_databricks() -> bool:
-    """Does this process run on Databricks, whose sessions and mounted volumes are its own?"""
+    """Does this process run on Databricks?"""
     return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
 def without_password(text: str) -> str:
-    """A text without the name and password that stand before the host in URLs.
+    """Hide user and password of URLs in a text.
 
     >>> without_password("s3://key:secret@bucket/x")
     's3://...@bucket/x'

@@ -1,8 +1,7 @@
-"""The ``schemas`` table: the versions of each topic's schema, made where the first is kept.
+"""The ``schemas`` table: the versions of each topic's schema, created with the first one.
 
-Whoever keeps a schema reads the table, judges, and commits the very next version of the table or none: two that bring
-the same schema get one version, two that bring different ones are judged one after the other. Nothing waits for a
-broker. A crash before the commit leaves nothing, after it a version that the next to bring that schema finds.
+A writer reads the table, decides, and commits exactly the next version, or starts again: equal schemas get one version,
+different ones are checked in turn. No broker is needed.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +36,7 @@ class KeptSchema(NamedTuple):
 
 
 class SchemaTable:
-    """The table of one root, which need not be there. What was read is remembered while nobody writes."""
+    """The table of one root, existing or not; reads are cached until it changes."""
 
     def __init__(self, layout: Layout):
         self._layout = layout
@@ -46,11 +45,11 @@ class SchemaTable:
         self._known: dict[str, tuple[int, list[KeptSchema]]] = {}
 
     def versions(self, topic_id: str) -> list[KeptSchema]:
-        """All versions of a topic's schema there ever were, oldest first, removals included."""
+        """All versions of a topic's schema, oldest first, with removals."""
         return self._read(topic_id)[1]
 
     def kept(self, topic_id: str) -> list[KeptSchema]:
-        """Those that new ones are held against: the versions since the latest removal."""
+        """The versions since the latest removal, with which new ones must be compatible."""
         return _since_removal(self.versions(topic_id))
 
     def keep(
@@ -60,8 +59,9 @@ class SchemaTable:
         check: Callable[[list[SchemaInfo]], None],
         properties: Mapping[str, str] | None = None,
     ) -> int:
-        """The version of *info*, which becomes a new one where the topic does not keep it; *check* is asked with those
-        it keeps, and refuses by an error of its own."""
+        """The version of *info*; a new one if the topic has none like it and *check*, called with the kept schemas,
+        raises nothing.
+        """
 
         def next_one(versions: list[KeptSchema]) -> SchemaInfo | int:
             kept = _since_removal(versions)
@@ -74,15 +74,16 @@ class SchemaTable:
         return self._append(topic, next_one, properties or {})
 
     def remove(self, topic: Topic) -> int | None:
-        """Keep none of the topic's schemas for new ones to fit; the removal's own version, None where there is none."""
+        """Drop the topic's schemas for compatibility checks; returns the removal's version, None if there are none."""
         version = self._append(topic, lambda versions: _REMOVAL if _since_removal(versions) else -1, {})
         return None if version < 0 else version
 
     def _append(
         self, topic: Topic, decide: Callable[[list[KeptSchema]], SchemaInfo | int], properties: Mapping[str, str]
     ) -> int:
-        """Append what *decide* gives for the versions there are, behind which nobody has appended since; or the version
-        it says instead."""
+        """Append what *decide* returns for the present versions, or return the version it names; repeated after a
+        concurrent append.
+        """
         while True:
             seen, versions = self._read(topic.topic_id)
             decided = decide(versions)
@@ -110,7 +111,7 @@ class SchemaTable:
             return row["schema_version"]
 
     def _read(self, topic_id: str) -> tuple[int, list[KeptSchema]]:
-        """The table's version, -1 where there is none, and the topic's versions in it."""
+        """The table's version (-1 without a table) and the topic's versions."""
         latest = self._log.latest()
         if latest < 0:
             return -1, []

@@ -1,9 +1,7 @@
-"""The highest sequence ids of a topic's producers, as the transactions in its table's log say them (see
-protocol.deduplication for what they mean).
+"""The highest sequence ids of a topic's producers, from transactions in its log (see protocol.deduplication).
 
-They are found in the newest checkpoint, of which only the column of transactions is read, and in the commits behind it,
-of which only those are parsed that name such a transaction. So neither the table's list of files nor any of its rows is
-looked at, and what is kept in memory is of the producers that were asked for.
+Only the transactions of the newest checkpoint and later commits that name one are read, and only wanted producers are
+kept.
 """
 
 import time
@@ -22,8 +20,9 @@ _TRANSACTIONS = ["txn.appId", "txn.version", "txn.lastUpdated"]
 
 
 class SequenceIds:
-    """The highest sequence id of each transaction that *is_wanted*, but for those that nobody has written for
-    *forgotten_ms* milliseconds when it is first looked for; 0 = none is forgotten."""
+    """The highest sequence id of each transaction that *is_wanted*. At the first read, those not updated for
+    *forgotten_ms* are left out (0: none).
+    """
 
     def __init__(
         self,
@@ -40,8 +39,7 @@ class SequenceIds:
         """The version up to which the log was read."""
 
     def catch_up(self) -> None:
-        """Read what was committed since; FileNotFoundError without a table, :class:`CorruptState` for a log that cannot
-        be read."""
+        """Read later commits; FileNotFoundError without a table, :class:`CorruptState` for an unreadable log."""
         while True:
             try:
                 if self.version < 0:
@@ -56,8 +54,7 @@ class SequenceIds:
                 self.version = -1
 
     def committed(self, version: int, transactions: dict[str, int]) -> None:
-        """Take in a commit of one's own, behind which nobody else's was looked at, up to which nobody committed one of
-        these."""
+        """Add one's own commit; nobody committed one of its transactions before it."""
         self.highest |= transactions
         self.version = version
 
@@ -82,7 +79,7 @@ class SequenceIds:
         self.version = latest
 
     def _of_checkpoint(self) -> tuple[dict[str, tuple[int, int | None]], int]:
-        """What the newest checkpoint says that can be read, and its version; 0 without one."""
+        """Transactions of the newest readable checkpoint, and its version; 0 without one."""
         for each in reversed(checkpoints(self._table)):
             try:
                 return dict(self._transactions(each.files)), each.version

@@ -1,10 +1,8 @@
-"""What was set aside: rows of kind ``set_aside`` in ``cursor_ledger``, one a request, topic or subscription that the
-broker could not work on.
+"""Rows of kind ``set_aside`` in ``cursor_ledger``: requests, topics and subscriptions that the broker could not
+process.
 
-A row names it, the cause, and where it lies; the latest row of an id counts, and ``is_removed`` takes it back. A
-request is not copied: it stays in its commit of ``requests``, of which the row gives version and row number, and is
-read again from there. Where a whole commit cannot be read, or versions of the log are gone, there is no row number and
-``last`` is the last version meant.
+The latest row of an id counts; ``is_removed`` revokes it. A request stays in ``requests``; the row has its version and
+row number. Without a row number it means a whole commit, or missing versions up to ``last``.
 """
 
 from datetime import datetime
@@ -14,7 +12,7 @@ REQUEST, TOPIC, SUBSCRIPTION = "request", "topic", "subscription"
 
 
 class SetAside(NamedTuple):
-    """``first`` is the row of a request within its commit, ``error`` the kind of exception, ``text`` what it said."""
+    """``first`` is a request's row in its commit, ``error`` the exception's type, ``text`` its message."""
 
     status: str
     error: str
@@ -31,7 +29,7 @@ class SetAside(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What people call it by.
+        """The name that people use.
 
         >>> one = SetAside("request", "", "", requests_version=7, first=2)
         >>> one.id, one._replace(first=None, last=9).id
@@ -53,5 +51,5 @@ class SetAside(NamedTuple):
 
 
 def set_aside_of(row: dict) -> SetAside:
-    """What a row of kind ``set_aside`` says."""
+    """The content of a row of kind ``set_aside``."""
     return SetAside(**{name: row[name] for name in SetAside._fields})

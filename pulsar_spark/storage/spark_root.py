@@ -1,4 +1,4 @@
-"""Roots that a Spark session reads and writes: whether it can, where they lie."""
+"""Roots for Spark sessions: can a session read and write them?"""
 
 import os
 
@@ -17,8 +17,9 @@ _DEFAULTS = "core-default.xml"
 
 
 def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:
-    """Of a root that *spark* is to read and write; :class:`InvalidConfiguration`, with the settings to give, for a
-    session that cannot."""
+    """The layout of a root for *spark*; :class:`InvalidConfiguration`, with the settings to give, for a session that
+    cannot use it.
+    """
     check_delta(spark)
     layout = Layout(root)
     check_store(spark, layout.root)
@@ -26,7 +27,7 @@ def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:
 
 
 def can_read(spark: SparkSession, root: AnyPath) -> bool:
-    """Does :func:`check_store` let it?"""
+    """Does :func:`check_store` pass?"""
     try:
         check_store(spark, root)
     except InvalidConfiguration:
@@ -35,8 +36,9 @@ def can_read(spark: SparkSession, root: AnyPath) -> bool:
 
 
 def check_store(spark: SparkSession, root: AnyPath) -> None:
-    """:class:`InvalidConfiguration` unless the session can read and write a root where it lies. One that has the jars
-    is told what else it needs; one of somebody else's server says by itself what it lacks."""
+    """:class:`InvalidConfiguration` unless the session can use the root's store. Missing settings are set if it has the
+    jars; a Spark Connect server reports by itself.
+    """
     store = store_of(root)
     if store.is_local or on_databricks() or not has_context(spark):
         return

@@ -1,8 +1,7 @@
-"""Buckets of object stores: their names, opening one by ``obstore``, and whether a root may lie in it.
+"""Buckets of object stores: names, opening by ``obstore``, and whether a root may lie in one.
 
-Who asks, and where the store is, is said by the environment (``AWS_ACCESS_KEY_ID``..., ``AZURE_STORAGE_ACCOUNT_KEY``,
-``GOOGLE_APPLICATION_CREDENTIALS``...; see store_kinds), which ``deltalake`` goes by, too; none of it is kept, written
-or printed.
+The environment has the credentials and the endpoint, also for ``deltalake`` (see store_kinds); they are never kept,
+written or printed.
 """
 
 import contextlib
@@ -28,14 +27,14 @@ _OF_A_KEY = re.compile(r": Invalid (last )?symbol.*")
 
 
 class Place(NamedTuple):
-    """What a URL says: the bucket's URL, or the volume's, and the name in it."""
+    """The bucket's or volume's URL, and the name in it."""
 
     bucket: str
     key: str
 
 
 def place_of(url: str) -> Place | None:
-    """None for what is no URL of an object store.
+    """The place of a URL; None if it names no object store.
 
     >>> place_of("s3://bucket/pulsar/public")
     Place(bucket='s3://bucket', key='pulsar/public')
@@ -53,14 +52,16 @@ def place_of(url: str) -> Place | None:
 
 
 def location_of(url: str) -> str:
-    """Where a bucket lies, that is itself, or a volume, which is part of one: the catalog is asked then."""
+    """Where a bucket or volume lies: a volume's catalog says it."""
     return volume_at(url).location if url.startswith(VOLUMES) else url
 
 
 def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "Raw":
-    """:class:`InvalidUrl` without the library, :class:`ConnectError` for credentials that are none; of a volume what
-    :class:`~pulsar_spark.storage.volumes.Volume` says. *is_hasty* soon gives up, *is_once* says nothing again by
-    itself."""
+    """Open a bucket; *is_hasty* gives up soon, *is_once* never retries.
+
+    :class:`InvalidUrl` without the library, :class:`ConnectError` for invalid credentials; for a volume as
+    :class:`~pulsar_spark.storage.volumes.Volume`.
+    """
     try:
         from obstore.exceptions import BaseError
         from obstore.store import from_url
@@ -91,8 +92,9 @@ def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "
 
 
 def check_bucket(url: str, root: ObjectPath, folder: ObjectPath) -> None:
-    """May a root lie there, by what can be done in a *folder* of it? A named error says what is missing: the bucket, a
-    right, a region, credentials, or that the store puts things where something is."""
+    """Check that a root may lie there, by calls in its *folder*; errors name what is missing (bucket, right, region,
+    credentials, conditional puts).
+    """
     import obstore
     from obstore.exceptions import AlreadyExistsError, BaseError
 

@@ -1,8 +1,7 @@
-"""What an object store answers to who may not, or cannot, as errors of this package: faults that pass as ``OSError``,
-as those of a disk are, and what is wrong with a root from the start by name.
+"""Errors of an object store as this package's: passing faults as ``OSError``, and named errors for a root that is wrong
+from the start.
 
-A store's own words are long, and bring the request with them: of these stays the first line, and the code that the
-store gave. Nothing of what a client proves itself with is in either.
+Only the first line and the code of the store's message are kept, never credentials.
 """
 
 import errno
@@ -34,19 +33,19 @@ _QUERY = re.compile(r"(?<=\w)\?\S*")
 
 
 def as_fault(error: BaseError, name: str) -> OSError:
-    """An error of one call, for who tries again or waits; of *name* in the store."""
+    """An error of one call on *name*, for callers that retry or wait."""
     number = errno.EACCES if _is_refused(error) else errno.EIO
     return OSError(number, f"{code_of(error)}: {_first_line(error)}", name)
 
 
 def code_of(error: BaseError) -> str:
-    """The code that the store gave, such as ``NoSuchBucket``, or the kind of error."""
+    """The store's code, such as ``NoSuchBucket``, or the kind of error."""
     found = _CODE.search(str(error))
     return found[1] if found else type(error).__name__
 
 
 def what_is_wrong(error: BaseError, url: str, root: str) -> InvalidRequest:
-    """The same of a root's first calls, with what to do about it; *url* is the bucket's."""
+    """The error of a root's first calls, with what to do; *url* is the bucket's."""
     code, text, kind = code_of(error), str(error), kind_of(location_of(url))
     who = GRANTS if url.startswith(VOLUMES) else kind.who
     if code in kind.no_bucket:

@@ -1,8 +1,7 @@
-"""The kinds of object stores in which a root may lie: how their URLs are written, what the environment says of them,
-and what they do not have in common behind ``obstore``.
+"""Kinds of object stores: their URLs, their variables in the environment, and their differences under ``obstore``.
 
-A container of Azure's and its account are one name in the URL, as in Hadoop's: ``container@account``. Accounts of
-other clouds than Azure's public one ``obstore`` does not know by their host.
+Azure URLs join container and account, as Hadoop does: ``container@account``. ``obstore`` recognises hosts of Azure's
+public cloud only.
 """
 
 import re
@@ -10,9 +9,10 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """One kind. *bucket* is what stands before the first slash of a URL, such as *example*; *who* and *where* say how
-    the environment tells who asks, and where the store is; of a missing *bucket_name* the store speaks by one of
-    *no_bucket*, of who is nobody it knows by one of *nobody*."""
+    """One kind. *bucket* matches the URL's part before the first slash, as in *example*; *who* and *where* explain the
+    environment's credentials and endpoint. *no_bucket* and *nobody* are the store's codes for a missing bucket and bad
+    credentials.
+    """
 
     scheme: str
     name: str
@@ -91,5 +91,5 @@ EXAMPLES = ", ".join((*(kind.example for kind in KINDS.values()), VOLUME))
 
 
 def kind_of(url: str) -> Kind:
-    """Of a URL that begins with one of ``KINDS``."""
+    """The kind of a URL that begins with one of ``KINDS``."""
     return KINDS[url[: url.index("://") + 3]]

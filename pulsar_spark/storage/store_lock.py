@@ -1,9 +1,7 @@
-"""A lock in an object store, for the moments in which one of several decides by what the others have put there.
+"""A lock in an object store, for short decisions that depend on other objects.
 
-What lies there says who holds it, or that nobody does: a store removes whatever there is, but replaces only what it is
-told, so it is let go by the latter, and no holder lets go of another's. One that is not let go, because its holder is
-gone, is taken from it when it was the same for so long, as seen on the clock of who waits: longer than anybody holds
-it.
+The object names the holder or is free. It is released by a conditional put, since a conditional removal does not exist.
+A lock that stays unchanged for longer than anybody holds it, by the waiter's clock, is taken over.
 """
 
 import contextlib
@@ -24,8 +22,9 @@ LOOK_SECONDS = 0.1
 def store_lock(
     path: ObjectPath, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[Callable[[], None]]:
-    """Hold the lock that lies at *path*, after waiting for it. Who holds it for long calls what this gives now and
-    then; OSError where somebody else has taken it, because that came too late."""
+    """Wait for the lock at *path* and hold it. A long holder calls the yielded function now and then; OSError if that
+    was too late and another has taken the lock.
+    """
     mine, seen, since = uuid.uuid4().hex.encode(), None, clock()
     known = None
     while not path.store.put_over(path, mine, known):

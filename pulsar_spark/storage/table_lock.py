@@ -1,5 +1,6 @@
-"""A table's inter-process lock, which lies beside it: held alone, or shared with all who append. In an object store
-there is none: who appends needs none, and who changes what is there does so by what he read."""
+"""A table's inter-process lock, in a file beside it: held alone, or shared by appends. An object store has none:
+writers there replace only what they have read.
+"""
 
 import contextlib
 import fcntl
@@ -20,8 +21,7 @@ _LOOK_SECONDS = 0.0005, 0.008
 
 @contextlib.contextmanager
 def append_lock(table: str | os.PathLike) -> Iterator[None]:
-    """Hold the table's inter-process lock alone: nobody appends meanwhile. Not needed to append or to read.
-    :class:`OperationNotSupported` in an object store."""
+    """Hold the lock alone, so that nobody appends. :class:`OperationNotSupported` in an object store."""
     if not store_of(table).is_local:
         raise OperationNotSupported(f"{str(table)!r} lies in an object store, where a table cannot be locked")
     with _locked(table, fcntl.LOCK_EX):
@@ -30,15 +30,14 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_where_there_is_one(table: str | os.PathLike) -> Iterator[None]:
-    """The same where there is one; nothing in an object store, for who replaces there only what he read, and need not
-    have the table alone."""
+    """:func:`append_lock`, but nothing in an object store, for callers that replace only what they have read."""
     with append_lock(table) if store_of(table).is_local else contextlib.nullcontext():
         yield
 
 
 @contextlib.contextmanager
 def shared_lock(table: str | os.PathLike) -> Iterator[None]:
-    """Hold it with others: nobody holds it alone meanwhile. Nothing in an object store."""
+    """Share the lock, so that nobody holds it alone. Nothing in an object store."""
     if not store_of(table).is_local:
         yield
         return
@@ -48,9 +47,9 @@ def shared_lock(table: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def turn(table: str | os.PathLike) -> Iterator[None]:
-    """Be the only one of those who wait for their turn to append, where that comes within :data:`TURN_SECONDS`: who
-    goes on without it finds versions taken more often, and nothing else. In an object store, where whoever found a
-    version taken is told which are there, nobody waits."""
+    """Wait for a turn to append, at most :data:`TURN_SECONDS`; without it versions are only taken more often. Nothing
+    in an object store.
+    """
     if not store_of(table).is_local:
         yield
         return
@@ -72,7 +71,7 @@ def _is_taken_now(lock: int) -> bool:
 
 @contextlib.contextmanager
 def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
-    """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
+    """Hold the lock beside the table, alone or shared."""
     with _opened(table, LOCK) as lock:
         fcntl.flock(lock, kind)
         yield
@@ -80,8 +79,7 @@ def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(table: str | os.PathLike, suffix: str) -> Iterator[int]:
-    """A file beside the table, to be locked; it is let go in the end even where a process that was forked meanwhile
-    has it open, too."""
+    """A lock file beside the table, unlocked in the end even if a forked process has it open."""
     lock = beside(table, suffix)
     check_there(lock)
     lock.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is this machine's, wherever a root lies: its processes, and its folder for temporary files."""
+"""This machine's processes, and a private folder for temporary files."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from pulsar_spark.errors import InvalidConfiguration
 
 
 def runs(pid: int) -> bool:
-    """Is there a process of this number on this machine, which has not ended?
+    """Does a process with this id run on this machine?
 
     >>> runs(os.getpid()), runs(1 << 70), runs(0)
     (True, False, False)
@@ -33,8 +33,9 @@ def _is_zombie(pid: int) -> bool:
 
 
 def own_folder(name: str) -> Path:
-    """A folder for temporary files, of a name that others can guess, made for this user alone;
-    :class:`InvalidConfiguration` where there is another's, or one that others may write to."""
+    """A private temporary folder under a guessable name; :class:`InvalidConfiguration` if it is another user's or
+    writable by others.
+    """
     path = Path(tempfile.gettempdir()) / name
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()

@@ -1,5 +1,4 @@
-"""Data files that no commit names, put together by the publish or round they are of: what is left of a commit that was
-lost, or of a writer that crashed."""
+"""Data files that no commit names, by publish or round: remains of a lost commit or of a crashed writer."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from pulsar_spark.storage.store import AnyPath, store_of
 
 
 class Group(NamedTuple):
-    """Files no commit names, of one publish or round; ``written`` is when the last of them was."""
+    """Unnamed files of one publish or round; ``written`` is their latest time."""
 
     identity: object
     files: tuple[str, ...]
@@ -21,9 +20,11 @@ class Group(NamedTuple):
 
 
 def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[Group]:
-    """What no commit of a table names but those *broken*, oldest first; without what a retry wrote again and was
-    committed, and what was written before the log begins, which may be of a commit that is gone from it. The *column*
-    has the same value in all rows of a commit; None in a table without one, where each file is a group of its own."""
+    """Files that only *broken* commits name, or none, oldest first.
+
+    Files of a committed retry, or older than the log, are left out. *column* has one value in all rows of a commit;
+    with None each file is a group.
+    """
     log = TableLog(path)
     named = set(named_files(path, broken)) | {
         file.path for version in _readable(log, broken) for file in log.commit(version).added
@@ -59,8 +60,7 @@ def _readable(log: TableLog, broken: set[int]) -> Iterator[int]:
 
 
 def _identity_of(file: AnyPath, name: str, column: str | None) -> object:
-    """The one value of the column, or, without one, the file itself; ArrowInvalid for a file that is not whole,
-    KeyError for one of other columns."""
+    """The column's only value, else the name; ArrowInvalid for an incomplete file, KeyError for other columns."""
     if column is None:
         store_of(file).footer(file)
         return name

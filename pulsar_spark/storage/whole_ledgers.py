@@ -1,4 +1,4 @@
-"""The publish commits of a topic, each whole, in columns: what trimming decides about. There may be millions."""
+"""A topic's publish commits, each whole, in columns: the input of trimming. There may be millions."""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -20,8 +20,9 @@ _COLUMNS = ("partition", "first_position", "entries", "ledger_id", "publish_id",
 
 
 class WholeLedgers(NamedTuple):
-    """Those of one topic partition in order: ledger id, last position, bytes, and when the last of it was published (in
-    microseconds since 1970, 0 for unknown). Beside them of each run its ledger id and publish id, likewise in order."""
+    """The ledgers of one topic partition in order, with their last publish times (microseconds, 0 if unknown); then
+    ledger id and publish id of each run.
+    """
 
     ledger_ids: np.ndarray
     last_positions: np.ndarray
@@ -31,7 +32,7 @@ class WholeLedgers(NamedTuple):
     publish_ids: pa.Array
 
     def first_behind(self, ledger_id: int) -> int:
-        """Position of the first entry of a later ledger; the end position when there is none."""
+        """Position of the first entry of a later ledger; else the end position."""
         at = bisect_right(self.ledger_ids, ledger_id)
         return int(self.last_positions[at - 1]) + 1 if at else 0
 
@@ -46,8 +47,7 @@ NOTHING = WholeLedgers(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, pa.arra
 
 
 def whole_ledgers(layout: Layout, topic_id: str) -> dict[int, WholeLedgers]:
-    """Those of each partition of a topic that has some, as numbered so far; :class:`CorruptState` where some are
-    missing."""
+    """A topic's numbered ledgers by partition; :class:`CorruptState` if some are missing."""
     wanted = [term("topic_id", "==", topic_id), term("first_position", ">", NO_POSITION)]
     opened = open_table(layout.broker_table(LEDGERS.name))
     partitions = dict(groups(stored_rows(opened, _COLUMNS, wanted), "partition"))
@@ -83,8 +83,7 @@ def _whole(rows: pa.Table) -> WholeLedgers:
 
 
 def _bytes(rows: pa.Table, ledger_ids: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Of each ledger the bytes of its files, each once, however many of its runs lie in it: only where some have
-    several runs are there paths."""
+    """Each ledger's bytes, each file counted once."""
     sizes = numbers(rows["bytes"].combine_chunks())
     if len(starts) == len(sizes):
         return sizes
