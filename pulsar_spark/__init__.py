@@ -1,7 +1,6 @@
 """Apache Pulsar's broker semantics on tables; ``import pulsar_spark as pulsar`` gives a script the client it knows.
 
-Modules that need Arrow are imported on first use. Scripts that only look at names, and commands of the command line, so
-start at once.
+Modules that need Arrow are imported on first use, so that the command line starts quickly.
 """
 
 import importlib
@@ -277,7 +276,7 @@ if not TYPE_CHECKING:  # else checkers would take any name for one of the packag
     _MODULES = ("functions", "schema", "tableview")
 
     def __getattr__(name: str) -> object:
-        """The public *name*, imported from its home once."""
+        """Import the public *name* from its home, once."""
         if name in _MODULES:
             return importlib.import_module(f"{__name__}.{name}")
         if name not in _HOMES:

@@ -1,10 +1,9 @@
-"""Every error that the package raises on purpose: what happened, the value in quotes, what to do about it. New errors
-are defined here; ``exceptions`` offers them to scripts written for ``pulsar``.
+"""Every error that the package raises on purpose: what happened, the value in quotes, what to do.
 
-There are two branches. :class:`InvalidRequest` is the caller's mistake: nothing was changed, and the message says how
-to correct the request. :class:`CorruptState` means that stored rows break an invariant: the process stops rather than
-guess. The leaves have the names of Apache Pulsar's client exceptions, so that ``except pulsar.ConsumerBusy`` still
-works after ``import pulsar_spark as pulsar``.
+:class:`InvalidRequest` is the caller's mistake: nothing was changed. :class:`CorruptState` means that stored rows
+break an invariant: the process stops. Leaves have the names of Apache Pulsar's client exceptions, so that ``except
+pulsar.ConsumerBusy`` works after ``import pulsar_spark as pulsar``; ``exceptions`` offers them too. Define new
+errors here.
 """
 
 import errno
@@ -252,13 +251,13 @@ class UnknownError(PulsarSparkError):
 
 
 def named(name: str) -> type[PulsarSparkError]:
-    """The error class a refusal row names; :class:`UnknownError` for a name this release does not know."""
+    """The error class with the name in a refusal row; :class:`UnknownError` for an unknown name."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, PulsarSparkError) else UnknownError
 
 
 def shown(value: object, most: int = 80) -> str:
-    """A value in quotes for a message, cut where it is long.
+    """A value in quotes for a message, shortened if long.
 
     >>> shown("x" * 100, 10)
     "'xxxxxxxxx...(102 characters)"

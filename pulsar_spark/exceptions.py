@@ -1,8 +1,8 @@
-"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and errors of the ``pulsar`` package that nothing here
+"""``pulsar.exceptions`` for scripts: the errors of ``errors``, and those of the ``pulsar`` package that nothing here
 raises.
 
-Only the latter are defined here. They concern connections, credentials and transactions, which this package does not
-have; a script may still name them in ``except``. New errors go into ``errors``.
+Only the latter, about connections, credentials and transactions, are defined here, so that a script may name them
+in ``except``. New errors go into ``errors``.
 """
 
 from pulsar_spark.errors import *  # noqa: F403 - this module is that list, and more

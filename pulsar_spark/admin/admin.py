@@ -1,4 +1,4 @@
-"""Class :class:`Admin`: see the package's docstring for what it does by itself and what it asks of the broker."""
+"""Class :class:`Admin`; the package's docstring says which calls need a broker."""
 
 import itertools
 from collections.abc import Iterator

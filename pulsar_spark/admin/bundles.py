@@ -1,4 +1,4 @@
-"""Bundles: listed, and split."""
+"""Bundles: list and split them."""
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
@@ -9,7 +9,7 @@ from pulsar_spark.storage.lease import BundleLease
 
 
 class BundleVerbs:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with bundles."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for bundles."""
 
     layout: Layout
 

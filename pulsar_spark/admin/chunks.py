@@ -1,5 +1,4 @@
-"""Chunked messages that are not complete: what is there of them and what is missing. Looking needs no broker. Pulsar
-has nothing of the kind."""
+"""Incomplete chunked messages: their present and missing chunks. No broker is needed; Pulsar has no such verb."""
 
 from collections.abc import Iterator
 
@@ -24,7 +23,7 @@ _SHOWN = {
 
 
 class IncompleteChunks:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with them. *topic* may be a partition."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for incomplete chunked messages. *topic* may be a partition."""
 
     layout: Layout
 

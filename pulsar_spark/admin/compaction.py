@@ -43,7 +43,7 @@ class TopicCompaction:
 
 
 def compaction_stats(topic: Topic) -> dict:
-    """What the stats of a topic say of its compaction, as Pulsar's; times in ms since 1970, 0 for never."""
+    """The compaction part of a topic's stats, as in Pulsar; times in ms since 1970, 0 for never."""
     view = CompactedView(topic.path)
     return {
         "lastCompactionRemovedEventCount": view.said(REMOVED),

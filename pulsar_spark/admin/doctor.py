@@ -1,7 +1,6 @@
-"""A root's health: ``doctor`` and ``repair`` (what is broken in its tables, and mending it), the durability of its
-writes, and which broker serves it. No broker and no JVM is needed, and none is asked.
+"""A root's health: ``doctor`` and ``repair`` of its tables, durability of writes, and which broker serves it.
 
-Every function gives rows, dicts of plain values, as ``--json`` prints them.
+No broker and no JVM is needed. Functions return rows, dicts of plain values, as ``--json`` prints them.
 """
 
 import datetime
@@ -27,7 +26,7 @@ _BROKERS = {spec.name for spec in (*BROKER_TABLES, REPROCESSING, SCHEMAS)}
 
 
 class Doctor:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with a root's health."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for a root's health."""
 
     layout: Layout
     _requester: Requester
@@ -111,8 +110,9 @@ class Doctor:
         return [mended._asdict() | {"files": list(mended.files)} for mended in done]
 
     def _rebuild_delay_index(self, dry_run: bool) -> Repaired:
-        """Have the broker that serves make the delay index anew; without one it is removed, which the next one takes
-        for the same."""
+        """Let the serving broker rebuild the delay index; without one, remove it, so that the next broker
+        rebuilds it.
+        """
         bundles = layouts_of(self.layout)
         holder = next(filter(None, (BundleLease(bundle, "repair").sure_holder() for bundle in bundles)), None)
         if dry_run:
@@ -141,7 +141,7 @@ class Doctor:
 
 
 def _older_layout(layout: Layout) -> list[Finding]:
-    """What a migration would change in a root whose tables are sound."""
+    """The changes of a migration, for a root whose tables are sound."""
     done, root = migrate_by_hand(layout, dry_run=True), str(layout.root)
     if done.before == done.after:
         text = "the topic lacks the additions of layout {}, and is served without them"
@@ -154,7 +154,7 @@ def _older_layout(layout: Layout) -> list[Finding]:
 
 
 def _require_any(layout: Layout) -> None:
-    """:class:`NotARoot` for a folder without a bundle; a broken one is what this is for."""
+    """:class:`NotARoot` for a folder without a bundle; a broken root passes."""
     try:
         require_root(layout)
     except CorruptState:

@@ -1,4 +1,4 @@
-"""Who owns which sticky-key hashes of a Key_Shared subscription, and which of them wait for whom."""
+"""Owners of sticky-key hashes of a Key_Shared subscription, and hashes that wait."""
 
 from collections.abc import Callable, Iterable
 
@@ -12,8 +12,9 @@ from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, 
 
 
 class KeyHashes:
-    """The part of :class:`~pulsar_spark.admin.Admin` that looks at the hashes of Key_Shared subscriptions. Another
-    subscription has none, nor has one without consumers."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for hashes of Key_Shared subscriptions. Other subscriptions, and
+    those without consumers, have none.
+    """
 
     layout: Layout
 

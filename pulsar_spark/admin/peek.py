@@ -1,10 +1,8 @@
-"""Looking at messages without moving anything: those of a subscription's backlog, and any that is named by its place.
-It needs no broker.
+"""Shows messages without moving anything: a subscription's backlog, or an entry by its place. No broker is needed.
 
-Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is what lies after
-mark-delete and is not acknowledged, whether or not a consumer holds it. Ours: of a batch, messages that were
-acknowledged one by one are left out. What no broker has numbered yet is not listed. A chunked message is one, where its
-last chunk lies; any of its chunks names it, and chunks of no complete message are not listed.
+Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is everything
+unacknowledged, pending or not. Ours: acknowledged messages of a batch are left out. Entries without a position are
+not listed. A chunked message is listed once, at its last chunk; any of its chunks names it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,8 +51,9 @@ class PartitionMessages:
         return chunks_of(self._layout, self._topic, self._partition, None if has_some else ())
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
-        """What the subscription has not acknowledged of the entries from position *first* on, by position, each read
-        when it is asked for; :class:`SubscriptionNotFound` without it."""
+        """Unacknowledged messages from position *first* on, by position, read lazily; :class:`SubscriptionNotFound` if
+        missing.
+        """
         latest = read_latest(self._layout)
         key = CursorKey(self._topic.topic_id, self._partition, subscription)
         if key not in latest.cursors:
@@ -73,7 +72,7 @@ class PartitionMessages:
             )
 
     def position_of(self, ledger_id: int, entry_id: int) -> int:
-        """Position of an entry; :class:`InvalidMessage` for one that is not there."""
+        """Position of an entry; :class:`InvalidMessage` if it does not exist."""
         found = self._ledgers.find(self._topic.topic_id, self._partition, ledger_id, entry_id)
         if found is None:
             raise InvalidMessage(
@@ -83,8 +82,9 @@ class PartitionMessages:
         return found[0]
 
     def at(self, position: int) -> list[Message]:
-        """The messages of one entry, acknowledged or not; :class:`InvalidMessage` for a position that has none, or has
-        none any more."""
+        """The messages of one entry, acknowledged or not; :class:`InvalidMessage` if the position has none, or none
+        any more.
+        """
         end = self._ledgers.end(self._topic.topic_id, self._partition)
         if not 0 <= position < end:
             raise InvalidMessage(
@@ -102,7 +102,7 @@ class PartitionMessages:
         return found
 
     def _message_of(self, position: int) -> int:
-        """Where the message lies that an entry is a chunk of; the position itself of any other entry."""
+        """The position of the message of which an entry is a chunk; of other entries their own."""
         if not self._groups.are_parts(np.array([position]))[0]:
             return position
         firsts, lasts = self._groups.units(position, self._ledgers.end(self._topic.topic_id, self._partition))
@@ -136,7 +136,7 @@ class PartitionMessages:
 
 
 def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[PartitionMessages, int]:
-    """The partition that *topic* names, or else the id *at*, and the position that *at* is, or means."""
+    """The partition that *topic*, or else the id *at*, names, and the position that *at* is or means."""
     is_id = isinstance(at, MessageId)
     if not is_id and (not isinstance(at, int) or isinstance(at, bool) or at < 0):
         raise InvalidConfiguration(f"position {at!r}: give a position (0, 1, 2...) or a MessageId")

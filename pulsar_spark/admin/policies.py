@@ -1,8 +1,7 @@
 """Policies of namespaces and topics, with the verbs of ``pulsar-admin``: set, get, remove.
 
-A topic's own policy goes before its namespace's, which goes before the default; a policy that is removed lets the next
-of these apply again. Setting or removing one is a request to the broker; several that belong together are asked for at
-once and done in one round, or not at all where one of them is wrong.
+A topic's policy precedes its namespace's, then the default. Changes are requests to the broker; related ones are
+made in one round, all or none.
 """
 
 from pulsar_spark.client.arguments import check_type, checked_each
@@ -30,9 +29,10 @@ from pulsar_spark.storage.topics import read_topic
 
 
 class Policies:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with policies. A *scope* is a namespace
-    (``tenant/namespace``), a topic in any of Pulsar's spellings, or ``broker`` for all of the root: a topic of that
-    name is ``persistent://public/default/broker``. What does not exist is refused."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for policies. A *scope* is a namespace (``tenant/namespace``), a
+    topic in any of Pulsar's spellings, or ``broker`` for the whole root: a topic of that name is
+    ``persistent://public/default/broker``. It must exist.
+    """
 
     def __init__(self, layout: Layout, requester: Requester):
         self.layout, self._requester = layout, requester
@@ -203,7 +203,7 @@ class Policies:
         self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
 
     def _ask_policies(self, scope: str, policies: dict[str, str | None]) -> None:
-        """Ask for all of them, None for those to remove."""
+        """Request all of them in one; None removes one."""
         for name, value in policies.items():
             check_policy(name, value)
         owner = self._owner(scope)
@@ -220,7 +220,7 @@ class Policies:
         )
 
     def _owner(self, scope: str) -> str:
-        """The name that the policies of a *scope* stand under, which exists."""
+        """The owner under which a *scope*, which must exist, has its policies."""
         if _is_topic(scope):
             return str(read_topic(self.layout, scope).name)
         if scope != BROKER:
@@ -230,7 +230,7 @@ class Policies:
 
 
 def _is_topic(scope: str) -> bool:
-    """What is no text is taken for a namespace, and refused as one."""
+    """Is *scope* a topic? Other types count as namespaces, and are refused as such."""
     return isinstance(scope, str) and scope != BROKER and ("://" in scope or scope.count("/") != 1)
 
 

@@ -1,5 +1,4 @@
-"""Chunks made by hand, to try what becomes of those that are missing, repeated, out of order or wrong. It needs no
-broker."""
+"""Publishes chunks made by hand, to try missing, repeated, misordered or wrong ones. No broker is needed."""
 
 import secrets
 import time
@@ -18,7 +17,7 @@ _NUMBERS = {"chunk_id": MOST_INT32, "num_chunks": MOST_INT32, "total_size": MAX_
 
 
 class RawChunks:
-    """The part of :class:`~pulsar_spark.admin.Admin` that publishes them."""
+    """The part of :class:`~pulsar_spark.admin.Admin` that publishes raw chunks."""
 
     layout: Layout
 

@@ -1,9 +1,8 @@
-"""Messages that wait for their deliver time: see what is scheduled, cancel it, move it. Looking needs no broker; the
-rest is requests to it.
+"""Messages that wait for their deliver time: list, cancel, reschedule. Listing needs no broker; the rest are requests
+to it.
 
-A cancelled message is acknowledged by whoever cancels it (0.33); a moved one waits on, until another time. Both are for
-one subscription or for all that wait, and recorded in the history. What is named and was delivered meanwhile stays as
-it is, which the answer tells. Pulsar has none of this.
+Cancelling acknowledges a message (0.33); rescheduling changes its time, for one subscription or all. The history
+records both. Messages delivered meanwhile stay unchanged, and the result says so. Pulsar has no such verbs.
 """
 
 import datetime
@@ -36,8 +35,9 @@ MOST_REQUESTS = 1000
 
 
 class ScheduledMessages:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with them. *topic* may be a partition; *select* are
-    the arguments of :func:`selection`."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for scheduled messages. *topic* may be a partition; *select* are
+    the arguments of :func:`selection`.
+    """
 
     layout: Layout
     _requester: Requester
@@ -165,7 +165,7 @@ class ScheduledMessages:
         dry_run: bool,
         tell: Callable[[int], None],
     ) -> dict:
-        """Ask for the same of each entry, with its new deliver time in milliseconds where it has one."""
+        """Request *kind* for each entry, with its new deliver time in milliseconds if it has one."""
         selected, done, asked = {}, {}, 0
         for found in parts:
             for name, flags in found.scheduled.waits.items():
@@ -194,7 +194,7 @@ def _chosen(what: str, chosen: Selection, every: bool) -> Selection:
 def _positions_of(
     index: LedgerIndex, topic: Topic, partitions: list[int], ids: Iterable[MessageId]
 ) -> dict[int, set[int]]:
-    """Positions of message ids, by partition; :class:`InvalidMessage` for one that is not of the topic."""
+    """Positions of message ids, by partition; :class:`InvalidMessage` for an id of another topic."""
     found: dict[int, set[int]] = {}
     for each in ids:
         partition = each.partition() if topic.partitions else -1
@@ -210,7 +210,7 @@ def _positions_of(
 def _requests(
     topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, said: dict[str, str]
 ) -> list[dict]:
-    """Requests that name the entries, those that get the same time together."""
+    """Requests that name the entries, grouped by new time."""
     where = {"topic": str(topic.name), "partition": entries.partition, "subscription": subscription}
     rows = []
     for time in np.unique(times).tolist():
@@ -225,7 +225,7 @@ def _requests(
 
 
 def _commits(rows: list[dict]) -> Iterator[list[dict]]:
-    """Requests, as many at a time as one commit asks."""
+    """Requests, split into commits."""
     size = 10 if len(rows[0]["properties"].get(POSITIONS, "")) > MOST_REQUESTS else MOST_REQUESTS
     for at in range(0, len(rows), size):
         yield rows[at : at + size]

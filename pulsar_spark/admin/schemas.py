@@ -1,8 +1,7 @@
 """Schemas of topics, with the verbs of ``pulsar-admin``: get, upload, delete. No broker is needed.
 
-What is uploaded is judged as a producer's schema is, but taken too where producers may bring none
-(``is_allow_auto_update_schema``). After a deletion the next schema need not fit those before, which stay for the
-messages that name them.
+An upload is checked like a producer's schema, but allowed even if producers may not add one
+(``is_allow_auto_update_schema``). After a deletion any schema fits; earlier ones stay for messages that name them.
 """
 
 import json
@@ -21,7 +20,7 @@ _KEPT = ", ".join(kind.name for kind in SchemaType if kind.value > 0)
 
 
 class Schemas:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with schemas."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for schemas."""
 
     layout: Layout
 

@@ -1,4 +1,4 @@
-"""Which of the messages that wait for their deliver time are meant, and what they say."""
+"""Selects messages that wait for their deliver time, and reads them."""
 
 import datetime
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,8 +25,9 @@ _MOST_ROWS = 1000
 
 
 class Selection(NamedTuple):
-    """Which messages are meant: due at *since* or later and before *until*, with one of *keys*, with these
-    *properties*, with one of *ids*, as far as these are given."""
+    """Selected messages: due at *since* or later and before *until*, with one of *keys*, all *properties*, one of
+    *ids*; each optional.
+    """
 
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None
@@ -54,7 +55,7 @@ class Selection(NamedTuple):
 
 
 def aware(time: datetime.datetime) -> datetime.datetime:
-    """*time*, in this machine's zone where it names none."""
+    """*time*, by default in this machine's zone."""
     return time if time.tzinfo else time.astimezone()
 
 
@@ -65,7 +66,7 @@ def selection(
     properties: Mapping[str, str] | None = None,
     ids: Iterable[MessageId] = (),
 ) -> Selection:
-    """The same from what a caller gives; ValueError for what is none of that."""
+    """Check a caller's arguments and make a :class:`Selection`; ValueError for invalid ones."""
     for name, time in {"since": since, "until": until}.items():
         check_type_or_none(datetime.datetime, time, name)
     check_properties(properties)
@@ -74,18 +75,18 @@ def selection(
 
 
 class Found:
-    """Entries that wait, and what their messages say."""
+    """Waiting entries, and access to their messages."""
 
     def __init__(self, index: LedgerIndex, reader: EntryReader, topic: Topic, scheduled: Scheduled):
         self._index, self._reader, self.topic, self.scheduled = index, reader, topic, scheduled
 
     def that_fit(self, chosen: Selection) -> "Found":
-        """Those of them that have the keys and properties that are chosen."""
+        """The entries with the selected keys and properties."""
         fits = chosen.fits(self._messages(KEYS))
         return Found(self._index, self._reader, self.topic, self.scheduled.part(fits))
 
     def rows(self, columns: tuple[str, ...]) -> Iterator[dict]:
-        """What is known of each, with these columns of its first message."""
+        """A row for each entry, with these columns of its first message."""
         found = self.scheduled
         for at in range(0, len(found), _MOST_ROWS):
             part = Found(self._index, self._reader, self.topic, found.part(slice(at, at + _MOST_ROWS)))
@@ -109,7 +110,7 @@ class Found:
             yield row | ({"payload": message["payload"]} if "payload" in columns else {})
 
     def _messages(self, columns: tuple[str, ...]) -> pa.Table:
-        """Some columns of the first message of each entry, in their order; null of one that is gone."""
+        """Columns of each entry's first message, in order; null if it is gone."""
         positions, topic = self.scheduled.positions, self.topic
         ascending = np.unique(positions)
         blocks = []
@@ -127,6 +128,6 @@ class Found:
 
 
 def shown_time(micros_: int) -> str:
-    """An instant, in microseconds since 1970, in ISO 8601, also beyond the year 9999."""
+    """Microseconds since 1970 as ISO 8601, even beyond the year 9999."""
     text = str(np.datetime64(micros_, "us"))
     return f"{text.removesuffix('.000000')}+00:00"

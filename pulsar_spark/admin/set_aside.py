@@ -1,4 +1,4 @@
-"""What the broker set aside because it failed on it: see it, have it tried again, drop it."""
+"""Requests, topics and subscriptions on which the broker failed: list, retry, drop."""
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
@@ -8,7 +8,7 @@ from pulsar_spark.storage.layout import Layout
 
 
 class SetAsideVerbs:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with what was set aside."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for what the broker set aside."""
 
     layout: Layout
     _requester: Requester

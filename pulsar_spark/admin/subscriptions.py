@@ -1,4 +1,4 @@
-"""Subscriptions, with the verbs of ``pulsar-admin``: created, listed, moved, deleted."""
+"""Subscriptions, with the verbs of ``pulsar-admin``: create, list, move, delete."""
 
 import datetime
 from typing import Literal
@@ -19,8 +19,9 @@ POSITIONS = ("earliest", "latest")
 
 
 class Subscriptions:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with subscriptions. All but :meth:`subscriptions`
-    ask the broker."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for subscriptions. All but :meth:`subscriptions` need
+    the broker.
+    """
 
     def __init__(self, layout: Layout, requester: Requester):
         self.layout, self._requester = layout, requester

@@ -1,9 +1,7 @@
-"""Upkeep of a root: trimming topics, joining files, deleting those nobody can see, checkpoints. What ``pulsar-spark
-maintain`` and ``jobs/maintain.py`` run, for who wants it now, or without a broker; a broker that keeps
-house does all but the trimming by itself (see broker.housekeeping).
+"""Upkeep of a root for ``pulsar-spark maintain`` and ``jobs/maintain.py``: trim, optimize, vacuum, checkpoint.
 
-No broker is needed, and none is disturbed. Every function gives one row (a dict of plain values) a table or topic
-partition, and changes nothing on a dry run.
+No broker is needed or disturbed; brokers do all but trimming automatically (see broker.housekeeping). Functions
+return one row (a dict) per table or topic partition, and change nothing on a dry run.
 """
 
 from collections.abc import Iterator
@@ -36,11 +34,11 @@ def trim(
     now: datetime | None = None,
     dry_run: bool = False,
 ) -> list[dict]:
-    """Trim one topic, the topics of a namespace, or all: what every subscription has acknowledged and retention does
-    not keep.
+    """Trim one topic, the topics of a namespace, or all: messages that every subscription has acknowledged and
+    retention does not keep.
 
-    With *before* (and one partition of a topic) all below that position, whatever retention says;
-    :class:`NotAllowedError` when a subscription needs it.
+    With *before* (and one partition of a topic) everything below that position, whatever retention says;
+    :class:`NotAllowedError` if a subscription needs it.
     """
     chosen = (
         [resolve_topic(layout, topic)]
@@ -69,7 +67,7 @@ def trim(
 def optimize(
     layout: Layout, topic: str | None = None, namespace: str | None = None, *, dry_run: bool = False
 ) -> list[dict]:
-    """Join small files of the tables chosen to larger ones; a dry run counts the files there are."""
+    """Merge small files of the selected tables; a dry run counts the files."""
     return [
         {"table": name, **upkeep.optimize(path, dry_run=dry_run)._asdict()}
         for name, path in _tables(layout, topic, namespace)
@@ -84,8 +82,9 @@ def vacuum(
     hours: int = DEFAULT_VACUUM_HOURS,
     dry_run: bool = False,
 ) -> list[dict]:
-    """Delete the files that left the tables chosen more than *hours* ago, but for those of requests that wait for a
-    broker; :class:`NotAllowedError` while clients may still read them."""
+    """Delete files removed from the selected tables more than *hours* ago, except those of requests that wait for a
+    broker; :class:`NotAllowedError` while clients may still read them.
+    """
     return [
         {"table": name, "files": len(upkeep.vacuum(layout, path, hours=hours, dry_run=dry_run))}
         for name, path in _tables(layout, topic, namespace)
@@ -93,13 +92,14 @@ def vacuum(
 
 
 def checkpoint(layout: Layout, topic: str | None = None, namespace: str | None = None) -> list[dict]:
-    """Write checkpoints of the logs of the tables chosen, so that they open quickly."""
+    """Write checkpoints of the selected tables, so that they open quickly."""
     return [{"table": name, "version": upkeep.checkpoint(path)} for name, path in _tables(layout, topic, namespace)]
 
 
 def housekeeping(layout: Layout) -> list[dict]:
-    """What brokers did by themselves, as their rounds say it, the latest last: when, to which table, what, and to how
-    many files (or commits, where the log was shortened)."""
+    """What brokers did automatically, the latest last: time, table, action, and number of files (or commits, for a
+    shortened log).
+    """
     require_root(layout)
     tables = [bundle.broker_table(CURSOR_LEDGER.name) for bundle in layouts_of(layout)]
     columns, is_its = ["round_time", "topic", "status", "entries"], pc.field("kind") == "housekeeping"
@@ -111,7 +111,7 @@ def housekeeping(layout: Layout) -> list[dict]:
 
 
 def _tables(layout: Layout, topic: str | None, namespace: str | None) -> Iterator[tuple[str, AnyPath]]:
-    """One topic's table, those of a namespace's topics, or all of the root with the broker's."""
+    """The table of a topic, those of a namespace's topics, or all of the root with the broker's."""
     if topic:
         found, _ = resolve_topic(layout, topic)
         yield str(found.name), found.path

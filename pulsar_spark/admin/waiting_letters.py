@@ -1,5 +1,4 @@
-"""Letters that could not be written yet: what waits and why, try again, drop. Listing needs no broker; the rest
-is requests to it."""
+"""Letters that could not be written yet: list, retry, drop. Listing needs no broker; the rest are requests to it."""
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
@@ -11,8 +10,9 @@ from pulsar_spark.storage.layout import Layout
 
 
 class WaitingLetters:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with them. *letter* names one as
-    :meth:`waiting_letters` does."""
+    """The part of :class:`~pulsar_spark.admin.Admin` for waiting letters. *letter* is a name from
+    :meth:`waiting_letters`.
+    """
 
     layout: Layout
     _requester: Requester

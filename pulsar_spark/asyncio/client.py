@@ -1,4 +1,4 @@
-"""The entry point: what ``pulsar_spark.Client`` makes, for a loop."""
+"""The entry point: ``pulsar_spark.Client`` for an event loop."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ from pulsar_spark.schema import BytesSchema, Schema
 
 
 class _Opener(blocking.Client):
-    """Leaves all waiting to who awaits it: that for the broker to know a consumer, and that for a topic to be free."""
+    """Leaves waiting for a broker or a free topic to the awaiting caller."""
 
     def _produce(self, opening: ProducerOpening) -> ProducerOpening:
         return opening
@@ -250,7 +250,7 @@ class Client(Described):
         self._files.end()
 
     async def _made(self, let_go: Callable, function: Callable, *args):
-        """What *function* makes, which is *let go* where the call that waited for it was cancelled."""
+        """The result of *function*; if the call is cancelled, *let_go* is called with it."""
         self._client._check_open()
         making = self._files.submit(function, *args)
 
@@ -271,7 +271,7 @@ class Client(Described):
 
 
 def _pattern_of(topic: str) -> re.Pattern[str]:
-    """The regular expression that a text is; :class:`InvalidTopicName` for one that is none."""
+    """Compile a regular expression; :class:`InvalidTopicName` if it is invalid."""
     try:
         return re.compile(topic)
     except re.error as wrong:
@@ -279,7 +279,7 @@ def _pattern_of(topic: str) -> re.Pattern[str]:
 
 
 def _attempt(opening: ProducerOpening) -> blocking_producer.Producer | None:
-    """A producer that knows whether the backlog quota holds it: the first sends need not wait to be told."""
+    """A producer that knows its backlog quota, so that first sends need not wait for it."""
     producer = opening.attempt()
     if producer is not None:
         with ExitStack() as undone:

@@ -1,8 +1,7 @@
 """A consumer whose messages are awaited.
 
-Calls of ``receive`` wait in a row. When something has arrived, and while somebody waits, one of the threads of files
-takes as many messages as there are calls; they are handed out on the loop, and what was taken for a call that is
-cancelled meanwhile waits for the next one.
+Calls of ``receive`` queue up. When messages arrive, a file thread takes as many as there are calls, and the loop
+hands them out. The message of a cancelled call goes to the next call.
 """
 
 import asyncio
@@ -76,12 +75,12 @@ class Consumer(Described):
                 self._waiting.remove(future)
 
     def _told(self) -> None:
-        """Something arrived, or will not; from any thread."""
+        """Something arrived, or the consumer ended; called by any thread."""
         if self._waiting:
             on_loop(self._loop, self._take)
 
     def _take(self) -> None:
-        """Let a thread take messages for those who wait, one thread at a time."""
+        """Let a thread take messages for the waiting calls, one thread at a time."""
         self._is_to_take = self._is_taking
         if self._is_taking or not self._waiting:
             return
@@ -109,7 +108,7 @@ class Consumer(Described):
             self._take()
 
     def _refuse(self, error: BaseException) -> None:
-        """Of a message that cannot be read one call is told, of what ended the consumer all of them."""
+        """Raise *error* in one call if it concerns a message, in all calls if it ended the consumer."""
         receiver = self._consumer._receiver
         is_over = receiver.is_closed or not isinstance(error, PulsarSparkError) or receiver.has_failed
         while (waiting := self._next_waiting()) is not None:
@@ -147,7 +146,7 @@ class Consumer(Described):
         await self._of(message, self._consumer.negative_acknowledge)
 
     async def _of(self, message: Message | MessageId, call: Callable) -> None:
-        """Where a message lies is known; where an id does may have to be read."""
+        """Run *call*; in a file thread for an id, whose place may have to be read."""
         if isinstance(message, Message):
             call(message)
         else:

@@ -1,4 +1,4 @@
-"""From the client's threads to futures on the application's loop, and files read and written away from it."""
+"""Connects the client's threads to futures of the application's loop, and file threads."""
 
 import asyncio
 import functools
@@ -31,12 +31,12 @@ class PulsarException(PulsarSparkError):
 
 
 def exception_of(error: PulsarSparkError) -> PulsarException:
-    """*error* as this package raises it."""
+    """*error* as a :class:`PulsarException`."""
     return error if isinstance(error, PulsarException) else PulsarException(result_of(error), str(error))
 
 
 def raises_exceptions(method: Method) -> Method:
-    """A coroutine method whose errors are :class:`PulsarException`."""
+    """Decorate a coroutine method: its errors become :class:`PulsarException`."""
 
     @functools.wraps(method)
     async def call(*args, **kwargs):
@@ -69,7 +69,7 @@ def _set_future(future: asyncio.Future, result: Result | PulsarSparkError, value
 
 
 def on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args) -> None:
-    """Call *function* on the loop, from any thread; nothing where the loop is over, and with it whoever waited."""
+    """Call *function* on the loop, from any thread; does nothing if the loop is closed."""
     try:
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
@@ -78,24 +78,24 @@ def on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arg
 
 
 def answered(future: asyncio.Future, value: object, error: PulsarSparkError | None) -> None:
-    """Complete *future* with *value*, or *error* where there is one."""
+    """Complete *future* with *error*, or else with *value*."""
     _set_future(future, Result.Ok if error is None else error, value)
 
 
 class Files:
-    """The threads of one client that work on files."""
+    """The file threads of one client."""
 
     def __init__(self):
         self._is_over = False
         self._threads = ThreadPoolExecutor(FILE_THREADS, "pulsar-spark-files", interrupts.ignore_here)
 
     def submit(self, function: Callable, *args) -> asyncio.Future:
-        """The outcome of *function*, called in one of the threads; :class:`AlreadyClosed` when they have ended."""
+        """Call *function* in a file thread; :class:`AlreadyClosed` after :meth:`end`."""
         if self._is_over:
             raise AlreadyClosed("the client is closed: open a new one")
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     def end(self) -> None:
-        """Take no more; what is under way ends."""
+        """Accept no more calls; running ones finish."""
         self._is_over = True
         self._threads.shutdown(wait=False)

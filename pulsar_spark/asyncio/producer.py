@@ -1,8 +1,7 @@
 """A producer whose sends are awaited.
 
-Messages go to the publisher in the order of the calls. Before one does, a call may wait on the loop: for the backlog
-quota, for a place in the queue (``block_if_queue_full``), and for the threads of files where it is compressed,
-encrypted or split.
+Messages reach the publisher in the order of the calls. A call may first wait for the backlog quota, for room in the
+queue (``block_if_queue_full``), or for a file thread that compresses, encrypts or splits it.
 """
 
 import asyncio
@@ -99,7 +98,7 @@ class Producer(Described):
         return await future
 
     async def _until_allowed(self) -> None:
-        """Wait while the backlog quota holds producers; what it refuses is raised."""
+        """Wait while the backlog quota holds producers; raise its refusal."""
         producer, deadline = self._producer, time.monotonic() + self._producer._timeout
         while time.monotonic() >= producer._quota.known_until:
             refused = await self._files.submit(producer._quota.refusal, 0.0, lambda: producer._is_closed)
@@ -110,13 +109,13 @@ class Producer(Described):
             await asyncio.sleep(_HELD_SECONDS)
 
     async def _until_room(self) -> None:
-        """Wait for a place in the queue, where a full one is waited for."""
+        """Wait for room in the queue, if the producer blocks."""
         producer, limit = self._producer, self._producer._limit
         while producer._settings.block_if_queue_full and 0 < limit <= producer._pending and not producer._is_closed:
             await self._some_answered(producer._begin_flush(), None)
 
     async def _some_answered(self, wanted: int, timeout: float | None) -> bool:
-        """Wait until some messages more were answered; False when *wanted* of them are already."""
+        """Wait until more messages are answered; False if *wanted* are answered already."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         if not self._producer._when_answered(wanted, functools.partial(answered, future, None, None)):

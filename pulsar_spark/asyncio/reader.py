@@ -1,4 +1,4 @@
-"""A reader whose messages are awaited: the loop's clock says when to look at the topic's log again."""
+"""A reader whose messages are awaited; timers of the loop check the topic's log."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""``pulsar-spark catalog``: topics, broker tables and views under names of a catalog."""
+"""``pulsar-spark catalog``: register topics, broker tables and views in a catalog."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,11 +15,11 @@ DEFAULT_CATALOG = "spark_catalog"
 
 @app.callback()
 def catalog():
-    """So that ``register`` is a command by its name, though it is the only one."""
+    """Makes ``register`` a named command, although it is the only one."""
 
 
 def schemas_of(given: Sequence[str]) -> dict[str, str]:
-    """What ``--schema`` says: the schema of each namespace.
+    """Parse ``--schema``: the schema of each namespace.
 
     >>> schemas_of(["public/default=broker", "acme/shop=shop"])
     {'public/default': 'broker', 'acme/shop': 'shop'}

@@ -1,5 +1,4 @@
-"""``pulsar-spark chunks ...``: chunked messages that are not complete. Neither starts Spark, and neither reads a
-payload."""
+"""``pulsar-spark chunks``: incomplete chunked messages, without Spark or payloads."""
 
 import itertools
 from typing import Annotated
@@ -46,7 +45,7 @@ def list_(
 
 
 def _ranges(missing: list[dict]) -> str:
-    """Chunk ids for people.
+    """Chunk ids as text.
 
     >>> _ranges([{"first": 1, "last": 1}, {"first": 4, "last": 9}])
     '1, 4 to 9'

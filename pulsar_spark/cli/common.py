@@ -1,5 +1,4 @@
-"""What the commands share: the options that many of them have, and printing for people or, with ``--json``, for
-programs."""
+"""Shared options of commands, and printing for people or, with ``--json``, for programs."""
 
 import contextlib
 import datetime
@@ -41,14 +40,14 @@ progress_console = Console(stderr=True)
 
 
 def chosen(enable: bool | None) -> bool:
-    """What ``--enable/--disable`` says, one of which has to be given."""
+    """The value of ``--enable/--disable``, which must be given."""
     if enable is None:
         raise InvalidConfiguration("neither on nor off: give --enable or --disable")
     return enable
 
 
 def named_time(text: str) -> datetime.datetime:
-    """The time *text* names in ISO 8601, in UTC where it names no zone; ValueError where it names none."""
+    """Parse a time in ISO 8601, by default in UTC; ValueError if it is invalid."""
     found = datetime.datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
 
@@ -58,7 +57,7 @@ def service_url(root: str) -> str:
 
 
 def admin(root: str, timeout_seconds: float = 30) -> "Admin":
-    """The administration of a root; Arrow, which it needs, is imported here and not for a command's ``--help``."""
+    """The administration of a root; imports Arrow only here, so that ``--help`` is quick."""
     from pulsar_spark.admin import Admin
 
     return Admin(service_url(root), timeout_seconds=timeout_seconds)
@@ -66,8 +65,9 @@ def admin(root: str, timeout_seconds: float = 30) -> "Admin":
 
 @contextlib.contextmanager
 def errors_as_one_line() -> Iterator[None]:
-    """End the process with exit code 1 and one line on standard error for an error raised on purpose, with 130 and none
-    for Ctrl-C, and with one line where Spark's JVM has ended; other errors keep their traceback."""
+    """Turn errors raised on purpose, and the end of Spark's JVM, into one line on standard error and exit code 1;
+    Ctrl-C into exit code 130. Others keep their traceback.
+    """
     try:
         yield
     except PulsarSparkError as error:
@@ -83,18 +83,18 @@ def errors_as_one_line() -> Iterator[None]:
 
 
 def _errors_of_java() -> tuple[type[Exception], ...]:
-    """What calls of Spark's JVM raise, where Spark is used; who does not use it does not import it for that."""
+    """Errors of calls into Spark's JVM, if Spark is imported."""
     found = sys.modules.get("py4j.protocol")
     return (found.Py4JError,) if found else ()
 
 
 def working(what: str) -> contextlib.AbstractContextManager:
-    """Show, on a terminal, that something is being done that may take long."""
+    """Show a spinner on a terminal during long work."""
     return progress_console.status(what)
 
 
 def shows_work(what: str) -> Callable[[Callable], Callable]:
-    """:func:`working`, for all that a command does."""
+    """Decorate a command with :func:`working`."""
 
     def decorate(command: Callable) -> Callable:
         @functools.wraps(command)
@@ -108,12 +108,12 @@ def shows_work(what: str) -> Callable[[Callable], Callable]:
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on standard output."""
+    """Print one line of JSON."""
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
 def note_missing(root: str, namespace: str | None) -> None:
-    """Say, beside what is printed, that there is no such *namespace*."""
+    """Note on the terminal that *namespace* does not exist."""
     from pulsar_spark.storage.layout import Layout
     from pulsar_spark.storage.namespaces import check_namespace
 
@@ -125,7 +125,7 @@ def note_missing(root: str, namespace: str | None) -> None:
 
 
 def print_done(as_json: bool, text: str, **facts: Any) -> None:
-    """What a command that writes has done: *text* for people, or the *facts* as JSON."""
+    """Print the outcome of a change: *text* for people, or *facts* as JSON."""
     if as_json:
         print_json(facts)
     else:
@@ -133,7 +133,7 @@ def print_done(as_json: bool, text: str, **facts: Any) -> None:
 
 
 def print_listed(found: Any, as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """What was *found*: as JSON, or its *rows* as a table for people."""
+    """Print *found* as JSON, or its *rows* as a table."""
     if as_json:
         print_json(found)
     else:
@@ -141,7 +141,7 @@ def print_listed(found: Any, as_json: bool, columns: Sequence[str], rows: Sequen
 
 
 def visible(text: str) -> str:
-    """*text* without what moves a terminal's cursor or turns its writing round, which names may have.
+    """*text* with characters escaped that move the cursor or reverse writing, as names may have them.
 
     >>> visible("a\\x1b[31m\\u202eb")
     'a\\\\x1b[31m\\\\u202eb'
@@ -152,8 +152,9 @@ def visible(text: str) -> str:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, none: str = "none"
 ) -> None:
-    """A table for people; numbers to the right. Where the screen is too narrow for it a row is a block, a line for each
-    column; where there are no rows, a line says so in the words of *none*."""
+    """Print a table with numbers right-aligned. On a narrow screen each row is a block with a line per column; without
+    rows, *none* is printed.
+    """
     if not rows:
         typer.echo(f"{title}: {none}" if title else none)
         return
@@ -182,7 +183,7 @@ def print_table(
 
 
 def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]) -> int:
-    """Of a table in which no word of a heading and no number is broken."""
+    """The width at which no word of a heading and no number is broken."""
     widths = [
         max(map(len, column.split() + [row[index] for row in cells if is_number[index]]), default=0)
         for index, column in enumerate(columns)

@@ -1,5 +1,6 @@
-"""``pulsar-spark compact``, ``pulsar-spark topics compact`` and ``compaction-status``, and the threshold of topics and
-namespaces, as ``pulsar-admin`` has them."""
+"""``pulsar-spark compact``, ``topics compact``, ``compaction-status``, and compaction thresholds, as in
+``pulsar-admin``.
+"""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -27,7 +28,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def bytes_of(option: str, text: str) -> int:
-    """A size as ``pulsar-admin`` writes it.
+    """Parse a size as ``pulsar-admin`` writes it.
 
     >>> [bytes_of("--threshold", text) for text in ("100", "2K", "1m")]
     [100, 2048, 1048576]
@@ -70,8 +71,7 @@ def compaction_status(topic: Topic, root: Root, as_json: Json = False):
 
 
 def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
-    """Add the three commands of the threshold to *app*; their argument is of the type *of*, and *full* makes a scope of
-    it."""
+    """Add the three threshold commands to *app*; their argument has type *of*, and *full* makes a scope of it."""
 
     @app.command("set-compaction-threshold")
     @shows_work(ASKS_BROKER)

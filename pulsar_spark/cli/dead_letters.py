@@ -1,5 +1,6 @@
-"""``pulsar-spark dlq ...``: look into dead letter topics and send letters back. Spark is imported, and started where
-there are letters, only then. Payloads are never printed."""
+"""``pulsar-spark dlq``: list, count and reprocess dead letters. Spark starts only if there are letters. Payloads are
+never printed.
+"""
 
 import datetime
 import importlib
@@ -197,7 +198,7 @@ def reprocess(
 
 
 def print_report(report: "Reprocessed", as_json: bool) -> None:
-    """What became of the letters, in all and by cause."""
+    """Print what became of the letters, in all and by cause."""
     if as_json:
         print_json(report._asdict())
         return
@@ -222,7 +223,7 @@ def print_report(report: "Reprocessed", as_json: bool) -> None:
 
 
 def load_function(option: str, text: str | None) -> Callable | None:
-    """The function ``module:function`` names, modules of the working folder included."""
+    """Load ``module:function``, also from the working folder."""
     if text is None:
         return None
     module, _, name = text.partition(":")
@@ -237,7 +238,7 @@ def load_function(option: str, text: str | None) -> Callable | None:
 
 
 def parse_time(option: str, text: str | None) -> datetime.datetime | None:
-    """The time *text* names; one without a zone is UTC."""
+    """Parse a time, by default in UTC."""
     if text is None:
         return None
     try:
@@ -247,7 +248,7 @@ def parse_time(option: str, text: str | None) -> datetime.datetime | None:
 
 
 def parse_seconds(option: str, seconds: float | None) -> datetime.timedelta | None:
-    """So many seconds, as an option gives them."""
+    """Parse an option in seconds."""
     try:
         return None if seconds is None else datetime.timedelta(seconds=seconds)
     except (OverflowError, ValueError):  # ValueError: nan

@@ -1,5 +1,6 @@
-"""``pulsar-spark delayed ...``: what waits for its deliver time: list, count, cancel, reschedule. None of them starts
-Spark. Payloads are never printed; they go to a file, if one is given."""
+"""``pulsar-spark delayed``: list, count, cancel and reschedule messages that wait for their deliver time, without
+Spark. Payloads are never printed; they may go to a file.
+"""
 
 import functools
 import inspect
@@ -66,7 +67,7 @@ Chosen = Annotated[dict, "which of what waits is meant, as options say that choo
 
 
 def chooses(command: Callable) -> Callable:
-    """Give a command the options of :func:`_chosen` in the place of its parameter *chosen*."""
+    """Decorate a command: replace its parameter *chosen* by the options of :func:`_chosen`."""
     options, own = (inspect.signature(each).parameters for each in (_chosen, command))
 
     @functools.wraps(command)
@@ -191,7 +192,7 @@ def reschedule(
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many were asked about."""
+    """Show progress on a terminal."""
     with working(what) as status:
         yield lambda entries: status.update(f"{what}: {entries:,} so far")
 

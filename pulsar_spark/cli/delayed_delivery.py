@@ -1,5 +1,4 @@
-"""``set-``, ``get-`` and ``remove-delayed-delivery`` of ``pulsar-spark namespaces`` and ``pulsar-spark topics``, as
-``pulsar-admin`` has them."""
+"""``set-``, ``get-`` and ``remove-delayed-delivery`` of namespaces and topics, as in ``pulsar-admin``."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +22,7 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 
 
 def milliseconds(option: str, text: str) -> int:
-    """A duration as ``pulsar-admin`` writes it, in seconds without a unit.
+    """Parse a duration as ``pulsar-admin`` writes it, by default in seconds.
 
     >>> [milliseconds("--time", text) for text in ("1s", "2m", "500ms", "3")]
     [1000, 120000, 500, 3000]
@@ -40,7 +39,7 @@ def _shown(found: dict) -> str:
 
 
 def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
-    """Add the three commands to *app*; their argument is of the type *of*, and *full* makes a scope of it."""
+    """Add the three commands to *app*; their argument has type *of*, and *full* makes a scope of it."""
 
     @app.command("set-delayed-delivery")
     @shows_work(ASKS_BROKER)
@@ -64,5 +63,5 @@ def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None
 
 
 def full_name(topic: str) -> str:
-    """A topic's name, however it is spelled, as policies know it."""
+    """A topic's full name, from any spelling."""
     return str(parse_topic_name(topic))

@@ -1,5 +1,4 @@
-"""``pulsar-spark doctor``, ``repair``, ``migrate`` and ``durability``: a root's health. No broker is needed, and no
-Java."""
+"""``pulsar-spark doctor``, ``repair``, ``migrate`` and ``durability``: a root's health, without broker or Java."""
 
 from typing import Annotated
 

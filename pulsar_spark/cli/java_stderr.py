@@ -1,5 +1,5 @@
-"""Standard error under spark-submit, which mixes a Python program's into its own standard output: what is written goes
-to the standard error of the JVM that started the program.
+"""Standard error under spark-submit, which mixes it into standard output: it goes to the JVM's standard
+error instead.
 """
 
 import io
@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 class JavaStandardError(io.TextIOBase):
-    """Writes to the JVM's standard error; to *otherwise* where the JVM is gone."""
+    """Writes to the JVM's standard error, or to *otherwise* if the JVM is gone."""
 
     def __init__(self, otherwise: TextIO):
         self._otherwise = otherwise
@@ -29,11 +29,11 @@ class JavaStandardError(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Does nothing: writes are unbuffered."""
 
 
 def separate_standard_error() -> None:
-    """Where spark-submit runs this program, let its standard error be one."""
+    """Install :class:`JavaStandardError` under spark-submit."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if is_submitted and not isinstance(sys.stderr, JavaStandardError):
         sys.stderr = JavaStandardError(sys.stderr)

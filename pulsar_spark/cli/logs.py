@@ -1,8 +1,7 @@
-"""Logging of commands and jobs, to standard error: level and format by option or environment variable, as text for
-people or a line of JSON a record.
+"""Logging of commands and jobs to standard error, as text or as a line of JSON per record.
 
-The package itself only writes to loggers of its modules' names; what becomes of that is said here, or by the program
-that uses the package. What a record was given as ``extra`` are fields of its JSON; payloads are never among them.
+Options or environment variables choose level and format. Fields of ``extra`` become fields of the JSON; payloads
+are never among them.
 """
 
 import argparse
@@ -29,7 +28,7 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 class LogLevel(StrEnum):
-    """From what level on records are shown."""
+    """The lowest level that is shown."""
 
     debug = "debug"
     info = "info"
@@ -38,7 +37,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How records look."""
+    """The format of records."""
 
     text = "text"
     json = "json"
@@ -65,10 +64,9 @@ LogFormatOption = Annotated[
 def set_up_logging(
     level: str | None = None, format: str | None = None, *, default_level: str = LogLevel.warning
 ) -> None:
-    """Log to standard error. What is not given comes from the environment, else the level is *default_level* and the
-    format text.
+    """Log to standard error, with level and format as given, else from the environment, else *default_level* and text.
 
-    Of other packages only warnings are shown; of py4j nothing, which logs with a traceback whatever it raises.
+    Other packages log warnings only; py4j, which logs a traceback for whatever it raises, nothing.
     """
     separate_standard_error()
     level = _chosen(LogLevel, level, LEVEL_VARIABLE, default_level)
@@ -84,12 +82,12 @@ def set_up_logging(
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """py4j logs some of what it raises by the root logger."""
+    """Drops records of py4j, which also uses the root logger."""
     return os.path.basename(os.path.dirname(record.pathname)) != "py4j"
 
 
 def logs(command: Callable) -> Callable:
-    """Give a command ``--log-level`` and ``--log-format``, unless it has options of its own for them."""
+    """Add ``--log-level`` and ``--log-format`` to a command that lacks them."""
     own = inspect.signature(command).parameters
     if "log_level" in own:
         return command
@@ -111,7 +109,7 @@ def logs(command: Callable) -> Callable:
 
 
 def let_all_log(group: typer.Typer) -> None:
-    """:func:`logs` for every command of a *group*."""
+    """Apply :func:`logs` to every command of a *group*."""
     for command in group.registered_commands:
         command.callback = logs(command.callback)
     for each in group.registered_groups:
@@ -119,7 +117,7 @@ def let_all_log(group: typer.Typer) -> None:
 
 
 def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--log-level`` and ``--log-format``, for a job."""
+    """Add ``--log-level`` and ``--log-format`` to a job."""
     for name, members, variable in (
         ("--log-level", LogLevel, LEVEL_VARIABLE),
         ("--log-format", LogFormat, FORMAT_VARIABLE),
@@ -133,7 +131,7 @@ def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def set_up_job_logging(given: argparse.Namespace) -> None:
-    """Logging as a job was told: from "info" on, unless it was told otherwise."""
+    """Set up a job's logging, by default from "info" on."""
     set_up_logging(given.log_level, given.log_format, default_level=LogLevel.info)
 
 
@@ -148,8 +146,9 @@ def _chosen(members: type[StrEnum], given: str | None, variable: str, default: s
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.123Z INFO pulsar_spark.broker.runner: message``, then the traceback, if there is one. A
-    message stays one line, whatever is in it."""
+    """``2026-01-31T12:00:00.123Z INFO pulsar_spark.broker.runner: message``, then the traceback, if any. A message
+    stays on one line.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage().translate(_CONTROLS)}"
@@ -157,7 +156,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, logger, message, exception, and the record's extra fields."""
+    """One JSON object per line: time, level, logger, message, exception, and the record's extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = {

@@ -1,5 +1,6 @@
-"""``pulsar-spark maintain ...``: upkeep of a root's tables, manual or scheduled; what brokers did of it by themselves
-is told by ``maintain housekeeping``."""
+"""``pulsar-spark maintain``: upkeep of a root's tables, manual or scheduled; ``housekeeping`` lists what
+brokers did.
+"""
 
 from typing import Annotated
 

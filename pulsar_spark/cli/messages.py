@@ -1,5 +1,4 @@
-"""``pulsar-spark produce`` and ``pulsar-spark consume``. Payloads are never printed: ``consume --output`` writes them
-to a file."""
+"""``pulsar-spark produce`` and ``consume``. Payloads are never printed: ``consume --output`` writes them to a file."""
 
 import itertools
 import os
@@ -129,7 +128,7 @@ def produce(
 
 
 def _what_is_made(layout: Layout, topic: str) -> str:
-    """What a producer makes that is not there, as Pulsar's does, in words: nobody is to miss a slip."""
+    """Text that says what a producer creates (root or topic), so that a typing error is noticed."""
     if not is_root(layout):
         return f" in the new root {str(layout.root)!r}"
     try:
@@ -164,7 +163,7 @@ def _split_key(payload: bytes, key: str | None, separator: bytes | None) -> Cont
 
 
 def parse_property(text: str) -> tuple[str, str]:
-    """A property as an option gives it."""
+    """Parse NAME=VALUE."""
     name, found, value = text.partition("=")
     if not found or not name:
         raise InvalidConfiguration(f"property {text!r}: give NAME=VALUE")
@@ -173,7 +172,7 @@ def parse_property(text: str) -> tuple[str, str]:
 
 
 def _check_text(what: str, text: str | None) -> None:
-    """:class:`InvalidConfiguration` for an argument with bytes that are no UTF-8, which Python keeps as surrogates."""
+    """:class:`InvalidConfiguration` for an argument with invalid UTF-8, which Python keeps as surrogates."""
     try:
         (text or "").encode()
     except UnicodeEncodeError as broken:
@@ -181,14 +180,15 @@ def _check_text(what: str, text: str | None) -> None:
 
 
 def _milliseconds(text: str | None) -> int | None:
-    """The time that --deliver-at names, in milliseconds since 1970."""
+    """Parse ``--deliver-at`` to milliseconds since 1970."""
     found = parse_time("--deliver-at", text)
     return None if found is None else deliver_millis(found)
 
 
 class _Answers(Answered):
-    """What became of all messages: how many were published, the id of the last, and the first error. ``is_held`` by a
-    backlog quota, which the rest would meet, too, and be held as long."""
+    """The outcome of all messages: the number published, the last id, the first error. ``is_held``: a backlog quota
+    blocks, and would block the rest.
+    """
 
     def __init__(self):
         self.published, self.last_id, self.error, self.is_held = 0, None, None, False
@@ -297,8 +297,7 @@ def consume(
 
 
 def _operation_seconds(layout: Layout, topic: str, quiet: float | None, otherwise: float) -> float:
-    """How long to wait for the broker's answers: *otherwise*, but where none is there no longer than nothing may come,
-    which is *quiet*."""
+    """How long to wait for the broker: *otherwise*, but at most *quiet* if there is no broker."""
     if quiet is None or BundleLease(layout_of(layout, str(parse_topic_name(topic).partitioned_topic)), "").holder():
         return otherwise
     return min(quiet, otherwise)
@@ -326,8 +325,9 @@ def _key_shared_policy(
 def _receive(
     consumer: "pulsar_spark.Consumer", timeout: float | None, signals: list[int]
 ) -> Iterator["pulsar_spark.Message"]:
-    """Messages until a signal came, or nothing for *timeout* seconds. Of one that cannot be read stderr tells; it stays
-    unacknowledged."""
+    """Messages until a signal, or *timeout* seconds of silence. Unreadable ones are reported on stderr and stay
+    unacknowledged.
+    """
     quiet_since = time.monotonic()
     while not signals:
         left = LOOK_SECONDS if timeout is None else min(LOOK_SECONDS, timeout - (time.monotonic() - quiet_since))

@@ -1,4 +1,4 @@
-"""``pulsar-spark namespaces``: make and list them, and what is set of one."""
+"""``pulsar-spark namespaces``: create and list them, and their policies."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ def list_(
 
 
 def _full_name(namespace: str) -> str:
-    """A namespace's name, as policies know it; a topic's is refused."""
+    """A namespace's name as policies use it; topics are refused."""
     return "/".join(parse_namespace(namespace))
 
 

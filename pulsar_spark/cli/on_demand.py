@@ -1,4 +1,4 @@
-"""Commands that are imported when somebody runs them, so that ``--help`` and each command start quickly."""
+"""Commands that are imported on use, so that ``--help`` and each command start quickly."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -11,14 +11,15 @@ from pulsar_spark.cli.logs import let_all_log, logs
 
 
 class Entry(NamedTuple):
-    """A command, or a group of them: where it is, as ``module:attribute`` in this package, and its line in the list of
-    commands, which is also the help of a group that does nothing by itself."""
+    """A command or group: its place as ``module:attribute`` in this package, and its line in lists, also the help of a
+    group without its own.
+    """
 
     place: str
     line: str
 
     def load(self, name: str) -> Any:
-        """The command, built."""
+        """Import and build the command."""
         module, _, attribute = self.place.partition(":")
         found = getattr(importlib.import_module(f"pulsar_spark.cli.{module}"), attribute)
         parent = typer.Typer(rich_markup_mode=None)
@@ -33,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Commands(Mapping[str, Any]):
-    """The commands of a table by their names, each built when it is asked for."""
+    """Commands by name, built on access."""
 
     def __init__(self, table: Mapping[str, Entry]):
         self.table = table
@@ -52,7 +53,7 @@ class Commands(Mapping[str, Any]):
 
 
 def group_of(table: Mapping[str, Entry]) -> type[TyperGroup]:
-    """The class of a group with the commands of *table*: it lists them without importing any."""
+    """A group class with the commands of *table*, listed without importing them."""
 
     class OnDemand(TyperGroup):
         def __init__(self, **settings: Any):

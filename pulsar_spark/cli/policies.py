@@ -1,4 +1,4 @@
-"""``pulsar-spark policies ...``, and what the commands of policies that have commands of their own share."""
+"""``pulsar-spark policies``, and helpers for policies with their own commands."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -87,9 +87,9 @@ def _when(asked: Admin, scope: str, name: str) -> str:
 def add_get_and_remove(
     app: typer.Typer, of: type, full: Callable[[str], str], policy: str, shown: Callable[[Any], str], default: str
 ) -> None:
-    """Add ``get-`` and ``remove-`` of a *policy*, as ``pulsar-admin`` has them, to *app*; their argument is of the type
-    *of*, and *full* makes a scope of it. What is set is said in the words of *shown*; *default* says what applies where
-    nothing is."""
+    """Add ``get-`` and ``remove-`` of a *policy* to *app*, as in ``pulsar-admin``; their argument has type *of*, and
+    *full* makes a scope of it. *shown* formats a setting; *default* says what applies without one.
+    """
     method = policy.replace("-", "_")
 
     @app.command(f"get-{policy}")
@@ -111,7 +111,7 @@ def add_get_and_remove(
 
 
 def add_deduplication(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
-    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*, likewise."""
+    """Add ``set-``, ``get-`` and ``remove-deduplication`` to *app*, with *of* and *full* as above."""
 
     @app.command("set-deduplication")
     @shows_work(ASKS_BROKER)

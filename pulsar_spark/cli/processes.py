@@ -1,5 +1,4 @@
-"""``pulsar-spark broker`` and ``pulsar-spark demo``: the commands that start Spark, which is imported only when they
-run."""
+"""``pulsar-spark broker`` and ``demo``: commands that import and start Spark when they run."""
 
 import logging
 from typing import Annotated
@@ -146,7 +145,7 @@ def archive_classes_(as_json: Json = False):
 
 
 def _is_something_else(layout: Layout) -> bool:
-    """Is there a file, or a folder with other things in it, where a root would be?"""
+    """Is there a file, or a folder with other contents, in place of a root?"""
     root = layout.root
     return root.is_file() or (root.is_dir() and any(root.iterdir()) and not layout.bundle_folder().is_dir())
 

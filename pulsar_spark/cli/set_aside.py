@@ -1,5 +1,4 @@
-"""``pulsar-spark set-aside ...``: requests, topics and subscriptions on which the broker failed; everything else goes
-on meanwhile."""
+"""``pulsar-spark set-aside``: requests, topics and subscriptions on which the broker failed."""
 
 from typing import Annotated
 

@@ -1,5 +1,4 @@
-"""Showing messages: a line of facts each, for people or programs. Payloads are never printed; they go to a file, if one
-is given."""
+"""Shows messages as a line of facts each. Payloads are never printed; they may go to a file."""
 
 import contextlib
 from collections.abc import Iterable
@@ -19,8 +18,9 @@ Output = Annotated[
 
 
 def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[BinaryIO | None]:
-    """The file that payloads are appended to; none without *output*, :class:`InvalidConfiguration` where it cannot
-    be."""
+    """The file to which payloads are appended, None without *output*; :class:`InvalidConfiguration` if it cannot be
+    written.
+    """
     try:
         return output.open("ab") if output else contextlib.nullcontext()
     except OSError as wrong:
@@ -28,8 +28,9 @@ def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[Bina
 
 
 def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **more: Any) -> None:
-    """Print what is known of *message* and *more*, and append its payload to *payloads*, a line, where there is such a
-    file, and the payload can be read; else why not. One that is encrypted is as it is stored."""
+    """Print the facts of *message* and *more*, or why it is unreadable, and append its payload and a newline to
+    *payloads*. Encrypted payloads are written as stored.
+    """
     try:
         payload = message.data()
     except UnreadableMessage as error:
@@ -59,12 +60,12 @@ def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **m
 
 
 def show_all(messages: Iterable[Message], output: Path | None, as_json: bool) -> None:
-    """Show messages that nobody received."""
+    """Show messages that were read without a consumer."""
     with open_payloads(output) as payloads:
         for message in messages:
             show_message(message, payloads, as_json, position=message._position)
 
 
 def parse_place(text: str) -> int | MessageId:
-    """A position, or a message id as it is printed."""
+    """Parse a position, or a printed message id."""
     return int(text) if text.isascii() and text.isdecimal() else parse_message_id(text)

@@ -1,7 +1,6 @@
-"""What commands and jobs do when they are told to end: they finish what they are at, and leave no traceback.
+"""How commands and jobs end on signals: they finish their work, without traceback.
 
-SIGTERM goes to every process of a service at once, Ctrl-C to every process of a terminal, so Spark's may be gone before
-ours.
+Signals reach all processes at once, so Spark's may be gone first.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 @contextlib.contextmanager
 def told_to_end(stop: Callable[[], object]) -> Iterator[list[int]]:
-    """Call *stop* on SIGTERM and Ctrl-C, which must not block; gives the numbers of the signals that came, so far."""
+    """Call *stop*, which must not block, on SIGTERM and Ctrl-C; gives the signals received so far."""
     came: list[int] = []
 
     def take(number: int, _frame: object) -> None:
@@ -30,10 +29,10 @@ def told_to_end(stop: Callable[[], object]) -> Iterator[list[int]]:
 
 
 def exit_code(number: int) -> int:
-    """The exit code of a process that a signal ended before its work was done, as a shell says it."""
+    """The exit code, as in shells, of a process ended by a signal."""
     return 128 + number
 
 
 def clean_up_on_sigterm() -> None:
-    """Let SIGTERM unwind what the main thread is at, as Ctrl-C does, instead of ending the process where it stands."""
+    """Make SIGTERM unwind the main thread, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(exit_code(number)))

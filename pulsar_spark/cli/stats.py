@@ -94,7 +94,7 @@ def _print_consumers(subscriptions: dict[str, dict]) -> None:
 
 
 def _print_key_shared(subscriptions: dict[str, dict]) -> None:
-    """What only subscriptions of that type say."""
+    """Print the facts of Key_Shared subscriptions."""
     key_shared = [
         (
             name,
@@ -114,5 +114,5 @@ def _print_key_shared(subscriptions: dict[str, dict]) -> None:
 
 
 def _seconds(stats: dict) -> str:
-    """How long the oldest delivery is unacknowledged."""
+    """For how long the oldest delivery is unacknowledged."""
     return "" if stats["oldestUnackedSeconds"] is None else f"{stats['oldestUnackedSeconds']:.0f}"

@@ -1,4 +1,4 @@
-"""``pulsar-spark subscriptions ...``: all but ``list``, ``hashes`` and ``peek`` ask the broker, and wait for it."""
+"""``pulsar-spark subscriptions``: all but ``list``, ``hashes`` and ``peek`` wait for the broker."""
 
 import datetime
 import itertools
@@ -136,8 +136,7 @@ def hashes(topic: Topic, subscription: Subscription, root: Root, as_json: Json =
 
 
 def _owners(ranges: list[dict]) -> list[tuple]:
-    """A row for each partition and consumer, in order of the first range: its ranges, in short, and its share of all
-    hashes."""
+    """A row for each partition and consumer, by first range: its ranges, shortened, and its share of all hashes."""
     owned: dict[tuple, list[dict]] = {}
     for each in ranges:
         owned.setdefault((each["partition"], each["consumer_id"], each["consumer_name"]), []).append(each)
@@ -210,7 +209,7 @@ def seek(
 
 
 def parse_target(text: str) -> str | int | datetime.datetime:
-    """What ``--to`` means; a time without a zone is UTC."""
+    """Parse ``--to``; times are by default in UTC."""
     if text in ("earliest", "latest"):
         return text
     if text.isascii() and text.isdigit():

@@ -114,7 +114,7 @@ def delete(
 
 
 def _confirm_deletion(topic: str, found: dict) -> None:
-    """Ask whether what is lost may be, where there is something; without a terminal to ask on it is refused."""
+    """Ask before deleting a topic with subscriptions; without a terminal it is refused."""
     messages, subscriptions = sum(found["messages"].values()), found["subscriptions"]
     if not subscriptions:
         return

@@ -1,5 +1,6 @@
-"""``pulsar-spark dlq waiting``, ``retry-waiting`` and ``drop-waiting``: letters that could not be written yet. None of
-them starts Spark."""
+"""``pulsar-spark dlq waiting``, ``retry-waiting`` and ``drop-waiting``: letters that could not be written yet, without
+Spark.
+"""
 
 from typing import Annotated
 

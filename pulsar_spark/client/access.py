@@ -1,6 +1,6 @@
-"""Which producers may be on a topic together, as ``access_mode`` says (AbstractTopic.addProducer of Apache Pulsar).
+"""Which producers may share a topic, by ``access_mode`` (AbstractTopic.addProducer of Apache Pulsar).
 
-Who is there storage.producers says, the claim on a topic is storage.exclusive's.
+storage.producers lists the producers, storage.exclusive holds the claim on a topic.
 """
 
 from pulsar_spark.client.enums import ProducerAccessMode
@@ -28,15 +28,14 @@ class Access:
 
     @property
     def is_alone(self) -> bool:
-        """Is the topic to be had for the producer alone?"""
+        """Does the access mode exclude other producers?"""
         return self._mode is not ProducerAccessMode.Shared
 
     def enter(self) -> bool:
-        """Be on the topic; False where the producer has to wait, and does from now on, for others to see, until another
-        call finds nobody there but others who began to wait later, as the topic's log says.
+        """Join the topic; False while the producer must wait, visibly to others and in the order of the topic's log.
 
-        A Shared producer gets :class:`ProducerBusy` where another one has the topic for itself or waits for that, and
-        where its name is in use; an Exclusive one :class:`ProducerFenced` where others are there.
+        A Shared producer gets :class:`ProducerBusy` if another has or waits for exclusive access, or its name is in
+        use; an Exclusive one :class:`ProducerFenced` if there are others.
         """
         with self._producers.alone():
             if self._mode is ProducerAccessMode.Shared:
@@ -48,22 +47,21 @@ class Access:
             return True
 
     def grow(self, partitions: list[int]) -> None:
-        """The producer publishes to all these partitions from now on, and has its name on each."""
+        """Add partitions, and hold the producer's name on each."""
         with self._producers.alone():
             self._producers.grow(partitions)
 
     @property
     def needs_renewal(self) -> bool:
-        """Has the producer to say now and then that it is there (see :meth:`renew`)?"""
+        """Must the producer call :meth:`renew` now and then?"""
         return self._producers.needs_renewal
 
     def renew(self) -> None:
-        """Say so."""
+        """Show that the producer is alive."""
         self._producers.renew()
 
     def let_go(self) -> None:
-        """Nothing will be published any more, or waited for: who waits for the topic may have it. A second call does
-        nothing."""
+        """Leave the topic, or stop waiting for it. A second call does nothing."""
         try:
             if self.is_alone:
                 self.claim.let_go()

@@ -1,15 +1,12 @@
-"""What one consumer says to the broker about entries of one topic partition: acknowledgements and negative
-acknowledgements, gathered and sent.
+"""Collects and sends a consumer's acknowledgements and negative acknowledgements on one topic partition.
 
-Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements
-wait for the group time, or until the group is full; even then a moment, because a flow is near that they can go with,
-and what goes alone costs the broker a round in which the flow waits. They go at once with a group time of 0, with
-properties of their own, and where somebody waits for a receipt. A negative acknowledgement names an entry; the broker
-keeps its deadline, and a second one replaces it. It waits a moment too, half of its delay at most: what is given back
-now and then while messages are received goes with a flow, and one that is to come again at once goes at once. What is
-given back unseen, for the order of a key, goes with it. Left out:
-the grid to which 4.x rounds deadlines down so that many share one (4.20), because here they are rows, in exact
-milliseconds.
+Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16).
+Acknowledgements wait for the group time or a full group, then a moment more to share a request with a flow, because
+each request costs the broker a round. They go at once with a group time of 0, with properties, or for a receipt. A
+negative acknowledgement waits at most half of its delay; the broker keeps its deadline, and a second one replaces
+it. Entries returned unseen, for the order of a key, go with it.
+
+Left out: the grid of 4.x to which deadlines are rounded down (4.20); here they are rows, in exact milliseconds.
 """
 
 import sys
@@ -31,7 +28,7 @@ from pulsar_spark.protocol.positions import ranges_of
 
 
 class Grouping(NamedTuple):
-    """How acknowledgements are sent; with ``has_receipts`` an acknowledgement waits for the broker."""
+    """How acknowledgements are sent; with ``has_receipts`` each waits for the broker."""
 
     group_time_ms: int = 100
     max_group_size: int = 1000
@@ -40,14 +37,15 @@ class Grouping(NamedTuple):
 
     @property
     def is_immediate(self) -> bool:
-        """Whether nothing waits for others."""
+        """Whether acknowledgements are never grouped."""
         return not self.group_time_ms or self.max_group_size <= 1 or self.has_receipts
 
 
 class AcknowledgementTracker:
-    """One per subscription of a consumer on a partition. ``group`` is for callers that hold *lock*; ``make(kind,
-    **columns)`` makes a request row; ``along()`` gives the rows that go with others if any do; *key_order* hears of
-    what is given back, where the order of keys is kept."""
+    """The tracker of one consumer on one partition. ``group`` is for callers that hold *lock*; ``make(kind,
+    **columns)`` makes a request row; ``along()`` gives rows to send with others; *key_order* learns of returned
+    entries where key order is kept.
+    """
 
     def __init__(
         self,
@@ -75,13 +73,13 @@ class AcknowledgementTracker:
         self._source = self._source_of(channel)
 
     def turn_to(self, channel: Channel) -> None:
-        """What is asked from now on goes to the broker of another bundle, and so does what waits to be."""
+        """Send everything, also what waits, to the broker of another bundle from now on."""
         with self._lock:
             self._channel, self._source = channel, self._source_of(channel)
         channel.gather(self._source, SPACING)
 
     def _source_of(self, channel: Channel) -> Callable[[], list[dict]]:
-        """What gives a channel its rows: none, once what is asked goes to another."""
+        """The source of a channel's rows; it gives none once another channel is used."""
         return lambda: self._take_rows_along() if channel is self._channel else []
 
     def _gather(self, delay: float, *, is_urgent: bool = False) -> None:
@@ -91,23 +89,24 @@ class AcknowledgementTracker:
     def acknowledge(
         self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
     ) -> tuple[bool, Receipt | None]:
-        """Acknowledge one message, or an entry with batch index -1; whether nothing of the entry is left, and what to
-        wait for."""
+        """Acknowledge one message, or an entry with batch index -1; return whether the entry is complete, and the
+        receipt.
+        """
         return self._add(lambda: self.group.acknowledge(position, batch_index, bits), properties)
 
     def acknowledge_cumulative(
         self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
     ) -> tuple[int, Receipt | None]:
-        """Acknowledge up to and including a message; the last position nothing of which is left, and what to wait
-        for."""
+        """Acknowledge up to and including a message; return the last complete position, and the receipt."""
         return self._add(lambda: self.group.acknowledge_cumulative(position, batch_index, bits), properties)
 
     def reconsume_later(
         self, position: int, batch_index: int, bits: int, letter: ReconsumeLater
     ) -> tuple[bool | int, list[dict]]:
-        """Acknowledge one message, or up to it, in the request that asks for its letter. What :meth:`acknowledge` or
-        :meth:`acknowledge_cumulative` say first, and the rows to send, in order and at once: the request is the last,
-        after what was acknowledged before."""
+        """Acknowledge one message, or up to it, in the request for its letter. Return the result of
+        :meth:`acknowledge` or :meth:`acknowledge_cumulative`, and the rows to send at once, in order: earlier
+        acknowledgements, then the request.
+        """
         with self._lock:
             if self._ended_by is not None:
                 raise self._ended_by
@@ -155,7 +154,7 @@ class AcknowledgementTracker:
         return result, receipt
 
     def make_out(self) -> None:
-        """What was appended to :attr:`pending` is acknowledged, and sent as everything else is."""
+        """Acknowledge the messages in :attr:`pending`."""
         self._add(lambda: False, None)
 
     def _make_out(self) -> None:
@@ -169,7 +168,7 @@ class AcknowledgementTracker:
         self._leave_room()
 
     def _leave_room(self) -> None:
-        """While something is to be sent, messages may be appended until the group may be full."""
+        """Allow appending while something is to be sent, until the group may be full."""
         if self._is_gathering:
             left = max(0, self._grouping.max_group_size - len(self.group))
             self.pending.room = sys.maxsize if self._is_full else left
@@ -180,19 +179,18 @@ class AcknowledgementTracker:
         self.group.deliver(position, delivered_bits)
 
     def left_of(self, position: int, delivered_bits: int) -> int:
-        """Of a batch that arrives with these indexes, those that were not acknowledged before. The caller holds the
-        lock."""
+        """The unacknowledged indexes of a batch that arrives with these. The caller holds the lock."""
         self._make_out()
         return self.group.left_of(position, delivered_bits)
 
     def without_acknowledged(self, messages: list[Message]) -> list[Message]:
-        """Of messages of no batch those that were not acknowledged before. The caller holds the lock."""
+        """The unacknowledged ones of *messages* outside batches. The caller holds the lock."""
         self._make_out()
         are_new = self.group.new_of([message._position for message in messages])
         return messages if are_new is None else list(compress(messages, are_new))
 
     def close(self) -> None:
-        """Who appends to :attr:`pending` from now on finds no room."""
+        """Leave no room in :attr:`pending`."""
         self.pending.room = 0
 
     def _open_receipt(self) -> Receipt | None:
@@ -201,20 +199,21 @@ class AcknowledgementTracker:
         return self._receipt
 
     def give_back(self, positions: set[int] | range, delay_ms: int, in_line: InLine | None = None) -> None:
-        """Give entries back after a delay; *in_line* is the place of a single one. Later ones of their hashes wait."""
+        """Return entries after a delay; *in_line* is the place of a single one. Later ones of their hashes wait."""
         with self._lock:
             if self._key_order is not None:
                 self._key_order.give_back(positions, in_line)
             self._give_back(positions, delay_ms)
 
     def let_die(self, positions: set[int]) -> None:
-        """Give back entries that were delivered too often: the broker writes their letters."""
+        """Return entries that were delivered too often: the broker writes their letters."""
         with self._lock:
             self._give_back(positions, 0)
 
     def give_back_unseen(self, position: int, in_line: InLine) -> None:
-        """Give back an entry that the application was not shown, so that it comes after others of its hash. The caller
-        holds the lock."""
+        """Return an entry that the application did not see, so that it follows others of its hash. The caller holds
+        the lock.
+        """
         is_first = not self._unseen
         self._unseen.add(position)
         self._key_order.give_back((position,), in_line)
@@ -231,7 +230,7 @@ class AcknowledgementTracker:
             self._gather(0.0 if self._grouping.is_immediate else min(delay_ms / 2000, SPACING))
 
     def take_rows(self) -> list[dict]:
-        """The rows of what was acknowledged or given back since they were last taken; acknowledgements first."""
+        """Rows of what was acknowledged, then returned, since the last call."""
         with self._lock:
             self._is_gathering = self._is_full = False
             self.pending.room = 0
@@ -259,15 +258,14 @@ class AcknowledgementTracker:
         return rows + self._along() if rows else rows
 
     def forget_given_back(self) -> None:
-        """The broker no longer holds the entries as pending here: naming them would say nothing. The caller holds the
-        lock."""
+        """Forget returned entries: they are no longer pending here. The caller holds the lock."""
         self._negative.clear()
         self._unseen.clear()
         if self._key_order is not None:
             self._key_order.forget()
 
     def forget(self) -> None:
-        """The cursor was moved: what was acknowledged until then says nothing any more. The caller holds the lock."""
+        """Forget acknowledgements, because the cursor was moved. The caller holds the lock."""
         self._forget()
         receipt, self._receipt = self._receipt, None
         if receipt is not None:
@@ -279,21 +277,22 @@ class AcknowledgementTracker:
         self.forget_given_back()
 
     def take_acknowledgements(self) -> list[dict]:
-        """The rows of what was acknowledged; the group starts again. The caller holds the lock."""
+        """Rows of the acknowledgements; the group starts again. The caller holds the lock."""
         rows = self._take()
         self.group.clear()
         return rows
 
     def end(self, error: PulsarSparkError) -> None:
-        """Drop acknowledgements and negative ones, now and later, because the entries are gone. Callers that wait for a
-        receipt or a letter get *error*."""
+        """Drop acknowledgements, positive and negative, from now on, because the entries are gone. Callers waiting for
+        a receipt or a letter get *error*.
+        """
         with self._lock:
             self._ended_by = error
             self._forget()
         self.fail(error)
 
     def fail(self, error: PulsarSparkError) -> None:
-        """Nothing can be sent any more."""
+        """Sending has become impossible: fail the open receipt."""
         with self._lock:
             self.pending.room = 0
             receipt, self._receipt = self._receipt, None

@@ -1,9 +1,8 @@
-"""What a consumer has acknowledged on one topic partition and not yet sent.
+"""The unsent acknowledgements of a consumer on one topic partition.
 
-Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6). Those that gathered go as ranges:
-the cumulative one first, then whole entries, then batches with the indexes left. The messages of a batch share one set
-of unacknowledged indexes; it is kept here as the bits of an integer. Our difference is semantics 0.23: batch index
-acknowledgements are on unless switched off.
+Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6). They go as ranges: the
+cumulative one first, then whole entries, then batches with the remaining indexes, kept here as the bits of an
+integer. Batch index acknowledgements are on by default (semantics 0.23).
 """
 
 from collections.abc import Iterable
@@ -14,8 +13,9 @@ from pulsar_spark.protocol.positions import ranges_of
 
 
 class Acknowledgement(NamedTuple):
-    """One request to the broker: ``ack`` or ``cumulative_ack`` of positions; ``ack_set`` has the indexes left of entry
-    ``last``."""
+    """One request: ``ack`` or ``cumulative_ack`` of positions; ``ack_set`` has the unacknowledged indexes of entry
+    ``last``.
+    """
 
     kind: str
     first: int | None
@@ -31,7 +31,7 @@ class AckGroup:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: the cursor was moved, or the subscription was joined again."""
+        """Forget everything: the cursor was moved, or the subscription joined again."""
         self._entries: set[int] = set()
         self._unacked_bits: dict[int, int] = {}
         self._changed_batches: set[int] = set()
@@ -43,7 +43,7 @@ class AckGroup:
         return len(self._entries) + len(self._changed_batches) + (not self._is_cumulative_sent)
 
     def acknowledge(self, position: int, batch_index: int, delivered_bits: int) -> bool:
-        """Acknowledge a message, or with batch index -1 a whole entry; True when nothing of the entry is left.
+        """Acknowledge a message, or with batch index -1 a whole entry; True once the entry is complete.
 
         *delivered_bits* are the indexes the entry was delivered with.
         """
@@ -55,7 +55,7 @@ class AckGroup:
         return True
 
     def acknowledge_indexes(self, position: int, bits: int, delivered_bits: int) -> bool:
-        """The same of the messages of a batch whose indexes are set in *bits*."""
+        """:meth:`acknowledge` the messages of a batch with indexes set in *bits*."""
         left = self._unacked_bits.get(position, delivered_bits) & ~bits
         if not left:
             return self.acknowledge(position, -1, delivered_bits)
@@ -69,7 +69,7 @@ class AckGroup:
         self._entries.update(positions)
 
     def acknowledge_cumulative(self, position: int, batch_index: int, delivered_bits: int) -> int:
-        """Acknowledge everything up to and including a message; the last position nothing of which is left."""
+        """Acknowledge up to and including a message; return the last complete position."""
         bits = 0
         if batch_index >= 0:
             bits = self._unacked_bits.get(position, delivered_bits) >> (batch_index + 1) << (batch_index + 1)
@@ -91,9 +91,10 @@ class AckGroup:
     def acknowledge_apart(
         self, position: int, batch_index: int, delivered_bits: int, *, is_cumulative: bool
     ) -> tuple[bool | int, list[int] | None]:
-        """Acknowledge a message in a request of its own, with nothing waiting: what :meth:`acknowledge` or
-        :meth:`acknowledge_cumulative` say, and the ack set of the request. It names the message's index also where
-        acknowledgements of single messages of a batch are off."""
+        """Acknowledge a message in its own request; return the result of :meth:`acknowledge` or
+        :meth:`acknowledge_cumulative`, and the request's ack set. The set names the message even if batch index
+        acknowledgements are off.
+        """
         known, left = self._unacked_bits.get(position, delivered_bits), 0
         if batch_index >= 0:
             left = known >> (batch_index + 1) << (batch_index + 1) if is_cumulative else known & ~(1 << batch_index)
@@ -104,7 +105,7 @@ class AckGroup:
         return done, _words(left) if left else None
 
     def left_of(self, position: int, delivered_bits: int) -> int:
-        """Of a batch that arrives with these indexes unacknowledged, those that were not acknowledged before."""
+        """The unacknowledged indexes of a batch that arrives with *delivered_bits*."""
         if position < self._cumulative or position in self._entries:
             return 0
         if position == self._cumulative:
@@ -112,15 +113,16 @@ class AckGroup:
         return self._unacked_bits.get(position, delivered_bits) if self._is_batch_index else delivered_bits
 
     def new_of(self, positions: list[int]) -> list[bool] | None:
-        """Which of the entries that arrive, and are no batches, were not acknowledged before; None for all."""
+        """Which arriving entries (no batches) are unacknowledged; None for all."""
         if not positions or (self._entries.isdisjoint(positions) and min(positions) > self._cumulative):
             return None
         done = self._cumulative - bool(self._cumulative_bits)
         return [position > done and position not in self._entries for position in positions]
 
     def deliver(self, position: int, delivered_bits: int) -> None:
-        """A batch arrives (again) with these indexes unacknowledged. What was acknowledged here before stays so, unless
-        only whole entries can be."""
+        """A batch arrives (again) with these indexes unacknowledged. Indexes acknowledged here stay so, unless only
+        whole entries count.
+        """
         left = self._unacked_bits.pop(position, None)
         if left is None or not self._is_batch_index:
             return
@@ -131,13 +133,13 @@ class AckGroup:
             self._entries.add(position)
 
     def skip(self, position: int, delivered_bits: int, below: int) -> None:
-        """Count the batch indexes under *below* as acknowledged: a seek went past them."""
+        """Count batch indexes below *below* as acknowledged: a seek skipped them."""
         left = delivered_bits >> below << below
         if left:
             self._unacked_bits[position] = left
 
     def take(self) -> list[Acknowledgement]:
-        """What is to be sent now, in order; nothing waits afterwards."""
+        """Take the requests to send now, in order."""
         requests = []
         if not self._is_cumulative_sent:
             ack_set = _words(self._cumulative_bits) if self._cumulative_bits else None

@@ -1,9 +1,8 @@
-"""What an application says about messages it received: done, or not now, or later.
+"""Acknowledgements, negative acknowledgements and reconsume-later requests of one consumer.
 
-Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. An acknowledgement waits for its receipt where receipts are on. A
-negative acknowledgement names the message's entry, however the subscription shares its messages; what comes along with
-it is decided by the broker, which also counts for the dead letter policy. Messages put off wait until their
-requests are committed: what becomes of them is settled then.
+Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. With receipts an acknowledgement waits for the broker. A negative
+acknowledgement names the message's entry; the broker decides what comes again with it, and counts for the dead
+letter policy. Putting off waits for the commit of the request.
 """
 
 from collections.abc import Callable
@@ -23,8 +22,9 @@ MIN_NEGATIVE_ACK_MS = 100
 
 
 class Acknowledger:
-    """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* is how many seconds a receipt
-    is waited for."""
+    """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* limits the wait for a
+    receipt, in seconds.
+    """
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Acknowledger:
         self._timeout = timeout
 
     def acknowledge(self, message: Message | MessageId | list, properties: dict[str, str] | None) -> None:
-        """Acknowledge a message, or each of a list; nothing when one of them cannot be."""
+        """Acknowledge a message, or each of a list; none if one of them is invalid."""
         check_kept_properties(properties)
         if isinstance(message, list):
             places = [self._places.find(one) for one in message]
@@ -57,7 +57,7 @@ class Acknowledger:
 
     @staticmethod
     def _look_again(messages: list[Message | MessageId], places: list[Place]) -> None:
-        """What was acknowledged without having been handed out here may be about to be."""
+        """Recheck queued messages, because they may include messages acknowledged before they were handed out."""
         for message, place in zip(messages, places, strict=True):
             is_ours = isinstance(message, Message) and message._delivery is not None
             if not is_ours or message._delivery.subscription is not place.subscription:
@@ -71,12 +71,12 @@ class Acknowledger:
         return receipt
 
     def discard(self, message: Message, error: UnreadableMessage) -> None:
-        """Acknowledge a message that is not shown, because it cannot be read."""
+        """Acknowledge an unreadable message without showing it."""
         self._channel.logger.warning("a message is discarded: %s", error)
         self._acknowledge(self._places.find(message), None)
 
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict[str, str] | None) -> None:
-        """Acknowledge everything of the message's partition up to and including it."""
+        """Acknowledge all messages of the partition up to and including this one."""
         self.check_cumulative()
         check_kept_properties(properties)
         place = self._places.find(message)
@@ -88,7 +88,7 @@ class Acknowledger:
         self._wait([receipt])
 
     def check_cumulative(self) -> None:
-        """:class:`CumulativeAcknowledgementNotAllowedError` where messages are shared."""
+        """:class:`CumulativeAcknowledgementNotAllowedError` if messages are shared."""
         if not self._settings.is_single_active:
             raise CumulativeAcknowledgementNotAllowedError(
                 f"subscription {self._settings.subscription_name!r} is {self._settings.consumer_type.name}: "
@@ -96,8 +96,7 @@ class Acknowledger:
             )
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give the message's entry back; with a backoff a message waits by its own redelivery count, an id as if it had
-        none."""
+        """Return the message's entry. A backoff uses the message's redelivery count; 0 for an id."""
         subscription, position, _, _ = self._places.find(message)
         backoff = self._settings.negative_ack_redelivery_backoff
         if backoff is None:
@@ -110,8 +109,7 @@ class Acknowledger:
             self._unacked.remove(subscription, position)
 
     def reconsume_later(self, messages: list[Message], letter_of: Callable[[Message, Place], ReconsumeLater]) -> None:
-        """Acknowledge messages, each in the request that asks for its letter, in one commit; nothing when one of them
-        cannot be put off."""
+        """Acknowledge messages, each in the request for its letter, in one commit; none if one of them is invalid."""
         if not messages:
             return
         places = [self._places.find(message) for message in messages]
@@ -136,7 +134,7 @@ class Acknowledger:
                 raise reply.error
 
     def give_back_expired(self) -> None:
-        """Give back at once what was not acknowledged in time."""
+        """Return entries whose acknowledgement timeout has passed."""
         for subscription, positions in self._unacked.take_expired().items():
             subscription.give_back(positions, 0)
 

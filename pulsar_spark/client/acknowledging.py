@@ -1,7 +1,7 @@
-"""The methods by which a consumer's application says what became of messages (see acknowledger).
+"""A consumer's methods to acknowledge, give back and put off messages.
 
-Acknowledgements of messages that were received here are only noted, and made out by hundreds (``pending_acks``); all
-else goes to the consumer's :class:`Acknowledger`.
+Acknowledgements of messages received here are only noted, and processed by hundreds (``pending_acks``); all else
+goes to the consumer's :class:`Acknowledger`.
 """
 
 from typing import Any
@@ -68,7 +68,7 @@ class Acknowledging:
         self._acknowledger.acknowledge(message, properties)
 
     def _append(self, messages: list) -> bool:
-        """Acknowledge *messages* as :meth:`acknowledge` does each, if all of them were received here."""
+        """:meth:`acknowledge` all *messages* at once, if all were received here."""
         deliveries = [type(each) is Message and each._block.delivery for each in messages]
         if not all(delivery and delivery.pending_acks.owner is self for delivery in deliveries):
             return False

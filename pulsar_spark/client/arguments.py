@@ -1,6 +1,6 @@
-"""What every public call has in common: the checks of its arguments, and where and until when it works.
+"""Checks of arguments that public calls share, and their behaviour on Ctrl-C and in forked processes.
 
-Like the ``pulsar`` package, a wrong type or an impossible combination is a ValueError that names the argument.
+As in the ``pulsar`` package, a wrong type or impossible combination is a ValueError that names the argument.
 """
 
 import functools
@@ -16,7 +16,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> None:
-    """ValueError unless *value* is of the *wanted* type. True and False are no numbers."""
+    """ValueError unless *value* is of the *wanted* type. Booleans are not numbers."""
     types = wanted if isinstance(wanted, tuple) else (wanted,)
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in types):
         names = " or ".join(cls.__name__ for cls in types)
@@ -24,8 +24,7 @@ def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> Non
 
 
 def given(value: object) -> str:
-    """What was given, by its type; of the ``pulsar`` package's own objects, which look like ours and are not, also
-    what to change."""
+    """The type of *value* for an error; for objects of the ``pulsar`` package also what to change."""
     kind = type(value)
     if kind.__module__.partition(".")[0] not in ("pulsar", "_pulsar"):
         return kind.__name__
@@ -43,8 +42,7 @@ def check_type_or_none(wanted: type | tuple[type, ...], value: object, name: str
 
 
 def checked_each(wanted: type, values: object, name: str) -> tuple:
-    """The *values*, each of the *wanted* type; ValueError for others, and for a text, which is not taken letter by
-    letter."""
+    """Return *values* as a tuple, each of the *wanted* type; ValueError otherwise, also for a single text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"argument {name}: several {wanted.__name__} expected, as a list, not {given(values)}")
     values = tuple(values)
@@ -54,7 +52,7 @@ def checked_each(wanted: type, values: object, name: str) -> tuple:
 
 
 def check_given(check: Callable, *args: str) -> None:
-    """*check* a name that an application gave its own: one that cannot be is :class:`InvalidConfiguration`."""
+    """Run *check* on an application's own name; invalid ones are :class:`InvalidConfiguration`."""
     try:
         check(*args)
     except InvalidTopicName as refused:
@@ -72,7 +70,7 @@ def check_properties(properties: object) -> None:
 
 
 def check_kept_properties(properties: object) -> None:
-    """The same of what is not looked at again before it is written: texts that UTF-8 can hold."""
+    """:func:`check_properties`, and the texts must be valid UTF-8."""
     check_properties(properties)
     for text in chain.from_iterable((properties or {}).items()):
         check_utf8(text, "properties")
@@ -88,9 +86,9 @@ def check_utf8(text: str, name: str) -> None:
 
 
 def public_call(method: Method) -> Method:
-    """A method that works in the process that opened its object only, and that Ctrl-C ends with :class:`Interrupted`.
+    """Decorate a method: it works only in the process that opened its object, and Ctrl-C raises :class:`Interrupted`.
 
-    The object keeps :data:`forks.generation` of its making as ``_process``.
+    The object keeps :data:`forks.generation` at creation as ``_process``.
     """
 
     @functools.wraps(method)
@@ -111,11 +109,11 @@ def public_call(method: Method) -> Method:
 
 
 def interrupted(owner: object, method: str) -> Interrupted:
-    """What Ctrl-C during a call of a *method* of *owner* raises."""
+    """The error for Ctrl-C during a call of a *method* of *owner*."""
     return Interrupted(f"Ctrl-C was pressed during {type(owner).__name__}.{method}")
 
 
 def check_count(name: str, count: int, least: int = 1) -> None:
-    """:class:`InvalidConfiguration` unless *count* is a number of at *least* so much."""
+    """:class:`InvalidConfiguration` unless *count* is an integer of at *least* so much."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise InvalidConfiguration(f"{name} {count!r}: give a number of at least {least}")

@@ -1,8 +1,8 @@
 """Client: the entry point, shaped like the ``pulsar`` package's.
 
-``delta:<root>`` takes the place of a broker's address. Producers and readers work on the topics' tables; consumers need
-a broker on the root, and share the client's channel to it, which is opened by the first of them. Options about TLS and
-authentication say nothing about a folder: they are accepted with their defaults and refused otherwise.
+``delta:<root>`` replaces a broker's address. Producers and readers use the topics' tables directly; consumers need
+a broker, and share the client's channel to it. Options of TLS and authentication are accepted only with their
+defaults.
 """
 
 import atexit
@@ -213,7 +213,7 @@ class Client(Described, Producing, Subscribing):
 
     @public_call
     def _create_reader(self, topic: str, schema: Schema, asked_for: tuple) -> Reader:
-        """A step of its own as that of ``subscribe`` is: callers ask the code of a call for its arguments."""
+        """A separate step, because callers inspect the public method's code for its arguments."""
         found, partitions, name = self._resolve(topic)
         self._schemas.check_consumer(found, schema)
         schema.attach_client(self)
@@ -270,13 +270,13 @@ class Client(Described, Producing, Subscribing):
             self._close(lambda handle: getattr(handle, "_shutdown", handle.close)())
 
     def _close_at_exit(self) -> None:
-        """A script that ends without closing still publishes and acknowledges what is pending."""
+        """Publish and acknowledge pending messages of a script that ends without closing."""
         if not self._is_closed and self._process == forks.generation:
             interrupts.end_program()
             self._close(lambda handle: handle.close())
 
     def _close(self, close) -> list[PulsarSparkError]:
-        """Close every handle and the channel; what went wrong with which of them."""
+        """Close every handle and the channel; return the errors."""
         self._is_closed = True
         atexit.unregister(self._close_at_exit)
         with self._lock:
@@ -308,12 +308,13 @@ class Client(Described, Producing, Subscribing):
         return found, partitions, str(name)
 
     def _writer_schema(self, message) -> SchemaInfo | None:
-        """The schema that a message was written with, for its reader's schema to resolve."""
+        """The schema that a message was written with."""
         return self._schemas.written_with(message)
 
     def _keep(self, handle, undo: Callable[[], None]):
-        """*handle*, for the client to close with it; *undo* it and :class:`AlreadyClosed` where another thread has
-        closed the client meanwhile."""
+        """Register *handle* to be closed with the client; *undo* it with :class:`AlreadyClosed` if another thread has
+        closed the client.
+        """
         with self._lock:
             if not self._is_closed:
                 self._open.append(handle)

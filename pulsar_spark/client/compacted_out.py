@@ -1,11 +1,10 @@
-"""What a consumer that reads compacted passes over: entries that were compacted out are acknowledged in few requests,
-those of a delivery and others ahead of it, so that the next deliveries are of entries that stay. Without that a topic
-of which one entry in a thousand stays would take a round for each.
+"""Skips compacted-out entries for a consumer that reads compacted.
 
-A deletion that a compaction took is delivered where the consumer may know its key (semantics 0.34). A consumer that
-begins at the first message reads the view, and cannot know a key that has no value there. One that begins later hears
-of every deletion from there on. Deletions are still in the topic, because trimming keeps what the subscription has not
-acknowledged."""
+They are acknowledged in few requests, also ahead of a delivery, so that sparse topics do not take a round per
+entry. A deletion is delivered if the consumer may know its key (semantics 0.34): a consumer that begins at the
+first message reads the view and knows only its keys; one that begins later gets every deletion from there on.
+Trimming keeps the deletions that the subscription has not acknowledged.
+"""
 
 import numpy as np
 
@@ -20,7 +19,7 @@ AHEAD_FOR_DELETIONS = 100_000
 
 
 class CompactedOut:
-    """Of one subscription on a topic partition; for the thread that takes messages."""
+    """The skipped entries of one subscription on a partition; for the thread that takes messages."""
 
     def __init__(self, subscription, entries: CompactedEntries):
         self._subscription, self._entries = subscription, entries
@@ -31,7 +30,7 @@ class CompactedOut:
         first delivery."""
 
     def without(self, delivery: Delivery, positions: range | np.ndarray) -> range | np.ndarray:
-        """Those of a delivery's *positions* that stay, or are not compacted."""
+        """The *positions* of a delivery that stay, or are not compacted."""
         subscription = self._subscription
         if not isinstance(positions, range) or not len(positions):
             return positions
@@ -59,8 +58,7 @@ class CompactedOut:
         return np.concatenate([kept, np.arange(max(first, end), last + 1)])
 
     def _deletions(self, first: int, begin: int, until: int) -> np.ndarray:
-        """The positions from *first* to *until* of deletions that the consumer has to hear of. From *begin* on they are
-        looked for; those before are known."""
+        """Positions from *first* to *until* of deletions to deliver; those before *begin* are known."""
         subscription, known = self._subscription, 0
         topic, partition = subscription.topic, subscription.partition
         if self._knows_none_until:

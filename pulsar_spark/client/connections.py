@@ -1,8 +1,7 @@
-"""What the ``pulsar`` package knows of connections to a cluster: credentials, addresses and failover between clusters.
+"""The ``pulsar`` package's classes for connections to a cluster: credentials, addresses and failover.
 
-There are none here: whoever may read and write the root's folder may use it, and a root is one folder. The classes keep
-the package's arguments and its checks, so that a script which makes them runs up to the place where it would use them:
-``Client`` refuses them there and says why.
+A root is a folder without connections. The classes check their arguments like the package's; ``Client`` refuses
+them and says why.
 """
 
 import json
@@ -175,8 +174,9 @@ class AutoClusterFailover:
 
 
 def check_service_url(service_url: object, **options: tuple[object, object]) -> None:
-    """ValueError for what is no address, and for options (given, default) that an address of several clusters
-    excludes; :class:`OperationNotSupported` for several clusters."""
+    """ValueError for an invalid address, and for options (given, default) that an address of several clusters
+    excludes; :class:`OperationNotSupported` for several clusters.
+    """
     if isinstance(service_url, ServiceInfoProvider):
         check_type(ServiceInfo, service_url.initial_service_info(), "service_url")
     elif not isinstance(service_url, ServiceInfo | AutoClusterFailover):
@@ -191,8 +191,9 @@ def check_service_url(service_url: object, **options: tuple[object, object]) -> 
 
 
 def refuse_credentials(authentication: object, **options: tuple[object, object]) -> None:
-    """:class:`InvalidConfiguration` for credentials, and for options (given, default) about connections that are not
-    at their defaults; ValueError for what is no credentials."""
+    """:class:`InvalidConfiguration` for credentials and for connection options (given, default) that differ from their
+    defaults; ValueError for other objects.
+    """
     check_type_or_none(Authentication, authentication, "authentication")
     if authentication is not None:
         raise InvalidConfiguration(f"authentication cannot be used here: {WHY_NO_CREDENTIALS}")

@@ -1,8 +1,7 @@
 """Consumer: receives from one subscription of one or more topics, acknowledges, gives back, moves the cursor.
 
-One object, however many topics and partitions; each of these is a :class:`PartitionSubscription`. The application's
-threads read messages, the channel's thread only queues ranges of positions. What Pulsar refuses is refused before
-anything is sent.
+It has a :class:`PartitionSubscription` per topic partition. The application's threads read messages; the channel's
+thread only queues ranges of positions. Invalid calls fail before anything is sent.
 """
 
 import threading
@@ -92,7 +91,7 @@ class Consumer(Described, Acknowledging):
         self._letters = letter_topics and Letters(letter_topics, settings.subscription_name, settings.consumer_name)
 
     def _subscriptions_of(self, topics: list[tuple[Topic, list[int]]], others: int = 0) -> list[PartitionSubscription]:
-        """One for each of these partitions; there are *others* besides, which share the queue."""
+        """Make one per partition; *others* share the queue."""
         settings, policy = self._settings, self._settings.dead_letter_policy
         partitions = [(topic, partition) for topic, indexes in topics for partition in indexes]
         count = max(1, others + len(partitions))
@@ -114,7 +113,7 @@ class Consumer(Described, Acknowledging):
         ]
 
     def _follow(self, look: Callable[[], None], seconds: float) -> None:
-        """Let the client look every so many *seconds* whether there is more to receive from."""
+        """Let the client call *look* for new topics or partitions every *seconds*."""
         self._follows.append(look)
         self._client._following.add(look, seconds)
 
@@ -123,7 +122,7 @@ class Consumer(Described, Acknowledging):
         self._client._following.remove(look)
 
     def _follow_partitions(self, topics: list[tuple[Topic, list[int]]]) -> None:
-        """Receive from partitions that are added to these topics, where all of a topic's are received from."""
+        """Receive from partitions added to these topics, if all of a topic's partitions are consumed."""
         watches = {
             topic.topic_id: PartitionWatch(topic)
             for topic, indexes in topics
@@ -150,8 +149,7 @@ class Consumer(Described, Acknowledging):
             self._follow(look, PARTITIONS_SECONDS)
 
     def _add(self, topics: list[tuple[Topic, list[int]]]) -> None:
-        """Join the subscription on these partitions, too, which are new, and so from their first message on; wait for
-        it. None of them is joined where one cannot be."""
+        """Join the subscription on new partitions, from their first message on; all of them or none."""
         self._request = {**self._request, "initial_position": InitialPosition.Earliest.name}
         added = self._subscriptions_of(topics, len(self._subscriptions))
         for subscription in added:
@@ -178,8 +176,9 @@ class Consumer(Described, Acknowledging):
         )
 
     def _lose(self, subscription: PartitionSubscription, error: PulsarSparkError) -> None:
-        """One of its topic partitions is gone, or the subscription on it, as *error* says: go on with the others. The
-        last one closes the consumer, unless a pattern may find others. From the channel's thread."""
+        """Continue without a topic partition that is gone, as is its subscription (*error*). The last one closes the
+        consumer, unless it has a pattern. Called by the channel's thread.
+        """
         with self._changing:
             subscription.end(error)
             self._subscriptions = [each for each in self._subscriptions if each is not subscription]
@@ -208,13 +207,13 @@ class Consumer(Described, Acknowledging):
         self._joined(replies)
 
     def _attach(self) -> list[dict]:
-        """Be there for what the broker sends; the requests to join."""
+        """Attach to the channel; return the requests to join."""
         for subscription in self._subscriptions:
             self._channel.attach(self._consumer_id, str(subscription.topic.name), subscription.partition, subscription)
         return [subscription.subscribe_row() for subscription in self._subscriptions]
 
     def _joined(self, replies: list[Reply]) -> None:
-        """Begin to receive, or raise why it cannot."""
+        """Start receiving, or raise the refusal."""
         errors = [reply.error for reply in replies if reply.error is not None]
         if errors:
             self._leave()
@@ -337,7 +336,7 @@ class Consumer(Described, Acknowledging):
         self._channel.post(self._leave_orderly(), self._client._timeout)
 
     def _leave_orderly(self) -> list[dict]:
-        """Receive no more; the requests that are left: acknowledgements, and that it leaves."""
+        """Stop receiving; return the remaining acknowledgements and the requests to leave."""
         self._receiver.check_closed()
         rows = [row for subscription in self._subscriptions for row in subscription.tracker.take_rows()]
         rows += [subscription.row("close") for subscription in self._subscriptions]
@@ -351,7 +350,7 @@ class Consumer(Described, Acknowledging):
         self._give_up(self._subscriptions)
 
     def _give_up(self, subscriptions: list[PartitionSubscription]) -> None:
-        """Whatever the broker makes of these requests to join later, it is told that nobody is there."""
+        """Detach and send requests to leave, whatever became of the requests to join."""
         self._detach(subscriptions)
         if self._channel.is_alive():
             self._channel.submit([each.row("close") for each in subscriptions], is_urgent=True)

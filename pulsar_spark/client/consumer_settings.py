@@ -1,4 +1,4 @@
-"""What ``subscribe`` was asked for, checked, and what of it goes to the broker."""
+"""The checked arguments of ``subscribe``, and the properties sent to the broker."""
 
 import uuid
 from collections.abc import Callable
@@ -30,16 +30,16 @@ GROWS_FROM = 1000
 
 
 class ChunkLimits(NamedTuple):
-    """What a consumer asks of chunked messages that are not complete (semantics 1.9, 1.14, 1.15): how many there may
-    be, 0 or less for any number; whether the oldest is acknowledged when there are more; and after how many
-    milliseconds one is given up, 0 for never."""
+    """A consumer's limits for incomplete chunked messages (semantics 1.9, 1.14, 1.15): their number (0 or less: any),
+    whether the oldest above it is acknowledged, and their lifetime in ms (0: unlimited).
+    """
 
     max_pending_chunked_message: int = 10
     auto_ack_oldest_chunked_message_on_queue_full: bool = False
     expire_time_of_incomplete_chunked_message_ms: int = 60_000
 
     def request_properties(self) -> dict[str, str]:
-        """What of it goes to the broker, which applies it."""
+        """The limits as properties of the subscribe request; the broker applies them."""
         return {
             MAX_PENDING: str(self.max_pending_chunked_message),
             AUTO_ACK_OLDEST: str(self.auto_ack_oldest_chunked_message_on_queue_full).lower(),
@@ -48,7 +48,7 @@ class ChunkLimits(NamedTuple):
 
 
 class ConsumerSettings(NamedTuple):
-    """One consumer's settings. ``unacked_timeout_ms`` 0 is no timeout."""
+    """One consumer's settings. ``unacked_timeout_ms`` 0 means no timeout."""
 
     subscription_name: str
     consumer_type: ConsumerType
@@ -81,12 +81,12 @@ class ConsumerSettings(NamedTuple):
 
     @property
     def keeps_key_order(self) -> bool:
-        """Whether messages of a key come in order, whoever gets them."""
+        """Whether messages of a key stay in order across consumers."""
         policy = self.key_shared_policy
         return self.consumer_type is ConsumerType.KeyShared and not (policy and policy.allow_out_of_order_delivery)
 
     def queue_size(self, partitions: int) -> int:
-        """Receiver queue of each of so many partitions; InvalidConfiguration for no queue on several."""
+        """The receiver queue size per partition; InvalidConfiguration for 0 on several partitions."""
         if not self.receiver_queue_size and partitions > 1:
             raise InvalidConfiguration("receiver_queue_size=0 works on one topic without partitions only")
         share = (
@@ -97,9 +97,9 @@ class ConsumerSettings(NamedTuple):
         return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
 
     def largest_queue(self, partitions: int) -> int:
-        """What the queue of each of so many partitions may grow to: three quarters of what all of them may have, so
-        that what was received and is not acknowledged has room in the default limit of 50,000. Who asks for less than
-        :data:`GROWS_FROM` wants little at once, and gets no more."""
+        """The size to which each partition's queue may grow: three quarters of its share, so that unacknowledged
+        messages fit the default limit of 50,000. 0 below :data:`GROWS_FROM`: such queues do not grow.
+        """
         if self.receiver_queue_size < GROWS_FROM:
             return 0
         return 3 * self.max_total_receiver_queue_size_across_partitions // 4 // partitions
@@ -158,7 +158,9 @@ def check_consumer_settings(
     expire_time_of_incomplete_chunked_message_ms,
     is_read_compacted,
 ) -> ConsumerSettings:
-    """The settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for a name that cannot be."""
+    """Check and collect the settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for an
+    invalid name.
+    """
     check_type(str, subscription_name, "subscription_name")
     check_type(ConsumerType, consumer_type, "consumer_type")
     check_type(Schema, schema, "schema")

@@ -1,8 +1,8 @@
-"""What one producer's commits leave out, while the topic's messages are deduplicated (see protocol.deduplication).
+"""Leaves duplicates out of one producer's commits, if the topic is deduplicated (see protocol.deduplication).
 
-Before each commit the log is read as far as it goes: which is the highest sequence id of the producer's name on each
-partition, also where another process has the same name. Where one of that name commits in between, nothing is
-committed, and what is left is judged again. Without deduplication nothing is read and nothing judged.
+Before each commit the log is read for the highest sequence id of the producer's name on each partition, because
+other processes may use the name. If one of them commits in between, nothing is committed, and the rest is judged
+again.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ from pulsar_spark.storage.topics import Topic
 
 
 class Judged(NamedTuple):
-    """What is to be stored of some entries: by the table as it was in version *known*, with these transactions.
-    ``are_new`` says of each message, in order, whether it is among ``entries``, None where all are; of chunked messages
-    ``begun`` are not complete then, by partition."""
+    """The entries to store, judged by table version *known*, with these transactions. ``are_new`` flags each message
+    in order, None if all are new; ``begun`` are incomplete chunked messages by partition.
+    """
 
     known: int
     entries: list[Entry]
@@ -38,7 +38,7 @@ class Judged(NamedTuple):
 
 
 class Deduplication:
-    """One producer's; for one thread at a time."""
+    """The deduplication of one producer; for one thread at a time."""
 
     def __init__(self, topic: Topic, producer_name: str, quota: BacklogQuota, *, is_interleaved: bool = False):
         self._topic, self._producer_name, self._quota = topic, producer_name, quota
@@ -48,8 +48,9 @@ class Deduplication:
         self._begun: dict[int, set[int]] = {}
 
     def highest(self, partitions: list[int]) -> int | None:
-        """The highest sequence id that is stored of the producer's name on any of *partitions*; None for none, or
-        without deduplication."""
+        """The highest stored sequence id of the producer's name on any of *partitions*; None without one, or without
+        deduplication.
+        """
         self._quota.look()
         if not self._is_on():
             return None
@@ -57,7 +58,7 @@ class Deduplication:
         return max((each for each in found if each is not None), default=None)
 
     def judge(self, entries: list[Entry]) -> Judged | None:
-        """What of *entries* is to be stored; None without deduplication, where all of them are."""
+        """The part of *entries* to store; None without deduplication."""
         if not self._is_on():
             return None
         by_partition: dict[int, list[Outgoing]] = {}
@@ -92,13 +93,14 @@ class Deduplication:
         return Judged(self._ids.version, left, transactions, flags, begun)
 
     def stored(self, judged: Judged, version: int) -> None:
-        """What was judged is committed."""
+        """Note that *judged* is committed."""
         self._ids.committed(version, judged.transactions)
         self._begun |= judged.begun
 
     def must_share(self, taken: list[Entry], entry: Entry) -> bool:
-        """Must the next *entry* be in the same commit as those *taken* before it? Where key-based batches are
-        interleaved, because what is stored of one would make the other's messages duplicates."""
+        """Must *entry* be in the same commit as those *taken*? Yes for interleaved key-based batches, which would
+        otherwise make each other duplicates.
+        """
         if not self._is_interleaved or self._quota.deduplication_since() is None:
             return False
         lowest = min(message.sequence_id for message in entry.messages)
@@ -127,7 +129,7 @@ class Deduplication:
 def ids_of(
     entries: list[Entry], are_new: list[bool], stored: Iterator[MessageId]
 ) -> Iterator[tuple[Outgoing, MessageId]]:
-    """Each message with its id: the next of those *stored*, or one that names no entry."""
+    """Each message with its id: the next of *stored*, or one that names no entry."""
     flags = iter(are_new)
     for entry in entries:
         for message in entry.messages:

@@ -1,11 +1,8 @@
-"""What the broker sent to one consumer in one round: a range of positions, or of a lane.
+"""A delivery: what the broker sent to one consumer in one round, as a range of positions, or of a lane.
 
-Of the due lane (protocol.delays) it is entries that waited for their deliver time: the broker says where each lies, and
-they are handed out in the order they came due, not in that of their positions.
-
-Of a range of a lane (protocol.lanes) the entries between its ends that have the lane's hashes were sent, the others to
-others. Which these are is known once their hashes were read, by whoever takes messages; how many they are the broker
-says, so permits and the queue count without reading.
+For due entries (protocol.delays) the broker names each position, in the order they came due. For a range of a lane
+(protocol.lanes), the entries with the lane's hashes were sent; whoever takes messages reads the hashes. The broker
+gives their number, so permits and queue need no reading.
 """
 
 from bisect import bisect_right
@@ -25,12 +22,16 @@ from pulsar_spark.storage.topics import Topic
 
 
 class Delivery:
-    """Entries of one partition; ``bits`` are the batch indexes not yet acknowledged, None for all; ``positions`` are
-    None until they are looked up, and ascend; ``read_versions`` say from which position on the rounds that sent them
-    had read ``requests`` how far, where that matters; ``place`` and ``last_place`` say where they lie in what ``round``
-    sent, as numbers of the due lane for what came due; ``due_order`` has those of entries that came due in the order in
-    which they are handed out; ``first_chunks`` says of chunked messages, by the position of the last chunk, where they
-    begin. What ``is_dead`` is given back by who reads it, and not shown."""
+    """Entries of one partition.
+
+    - ``bits``: the unacknowledged batch indexes, None for all.
+    - ``positions``: ascending, None until looked up.
+    - ``read_versions``: from which position on the sending rounds had read ``requests`` up to which version.
+    - ``place``, ``last_place``: the places within ``round``; for due entries their numbers.
+    - ``due_order``: the positions of due entries in the order of handing out.
+    - ``first_chunks``: the first position of each chunked message by its last.
+    - ``is_dead``: returned to the broker, not shown.
+    """
 
     __slots__ = (
         "subscription",
@@ -86,18 +87,18 @@ class Delivery:
         self.subscription.taken = self._behind(self.subscription.taken)
 
     def _behind(self, taken: tuple[int, int]) -> tuple[int, int]:
-        """The round and last place taken, after *taken*, once this delivery is taken too."""
+        """The round and last place taken, from *taken*, once this delivery is taken too."""
         return self.round, max(self.last_place, taken[1]) if taken[0] == self.round else self.last_place
 
     @property
     def can_be_joined(self) -> bool:
-        """Whether it is read as well together with others: entries in order of which nothing else is known."""
+        """Whether it may be read together with others: plain entries in order."""
         return not (self.batch_size > 1 or self.first_chunks or self.is_dead) and (
             self.bits is None and self.due_order is None and self.positions is not None
         )
 
     def is_followed_by(self, other: "Delivery") -> bool:
-        """Whether another one goes on behind it, in the same generation and as often delivered before."""
+        """Whether *other* continues it, with the same generation and redelivery count."""
         return (
             other.subscription is self.subscription
             and (other.generation, other.redelivery_count) == (self.generation, self.redelivery_count)
@@ -105,7 +106,7 @@ class Delivery:
         )
 
     def join(self, others: "list[Delivery]") -> None:
-        """Take the entries of *others* in, which lie behind its own and behind each other."""
+        """Append the entries of *others*, which follow in order."""
         self.positions = np.concatenate([np.asarray(each.positions, np.int64) for each in (self, *others)])
         for each in others:
             if each.read_versions[0][1] != self.read_versions[-1][1]:
@@ -121,7 +122,7 @@ class Delivery:
         return self._places[position]
 
     def read_version_at(self, position: int) -> int:
-        """How far the round had read ``requests`` that sent the entry at *position*."""
+        """The version of ``requests`` that the round which sent the entry at *position* had read."""
         at = bisect_right(self.read_versions, position, key=itemgetter(0)) if len(self.read_versions) > 1 else 1
         return self.read_versions[at - 1][1]
 
@@ -131,7 +132,7 @@ class Delivery:
 
     @property
     def is_left(self) -> np.ndarray | None:
-        """By batch index, whether it is not yet acknowledged; None for all."""
+        """Which batch indexes are unacknowledged; None for all."""
         if self.bits is None:
             return None
         size = max(self.batch_size, self.bits.bit_length())
@@ -140,18 +141,18 @@ class Delivery:
 
     @property
     def messages(self) -> int:
-        """Messages the application is to see of it, which is what it cost in permits."""
+        """The messages the application is to see, which is their cost in permits."""
         return self.entries * (self.batch_size if self.bits is None else self.bits.bit_count())
 
     def look_up(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> range | np.ndarray:
-        """Its positions, ascending, of what is gone all that may have been sent with it (protocol.lanes)."""
+        """Its positions, ascending, with all gone entries that may have been sent (protocol.lanes)."""
         if self.positions is None:
             place, span = (topic.topic_id, partition), (self.first, self.last)
             self.positions = sent_by_lane(ledgers, topic.path, place, span, self.lane, self.entries)
         return self.positions
 
     def holds(self, position: int) -> bool:
-        """Whether an entry is among those that were looked up."""
+        """Whether an entry is among the looked-up ones."""
         if isinstance(self.positions, range):
             return position in self.positions
         at = np.searchsorted(self.positions, position)
@@ -160,8 +161,7 @@ class Delivery:
     def parts(
         self, ledgers: LedgerIndex, topic: Topic, partition: int, positions: range | np.ndarray
     ) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """The runs that its entries, or those at some of its *positions*, lie in, each with their positions there, as
-        stretches."""
+        """The runs of its entries at *positions*, each with its stretches of positions."""
         if isinstance(positions, range):
             spans = [(positions[0], positions[-1])]
         else:
@@ -171,9 +171,11 @@ class Delivery:
 
 
 def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
-    """The last deliveries of one subscription's *queue* with at least so many *messages*, if there are so many.
+    """The last deliveries in *queue* (of one subscription) with at least *messages* messages; none if the queue has
+    fewer.
 
-    Deliveries stay whole, and a round and a place name the first of them."""
+    Deliveries stay whole; round and place name the first of them.
+    """
     if not queue or messages <= 0:
         return []
     taken, before = queue[0].subscription.taken, []

@@ -1,7 +1,7 @@
-"""The ``pulsar`` package's enumerations, member for member and with its numbers.
+"""The ``pulsar`` package's enumerations, with its members and numbers.
 
-The hashing scheme of a partition key and what a producer does without a key to encrypt with are extras: the Python
-package has no argument for them, Pulsar's other clients do. The DataFrame API takes members by their names, too.
+The hashing scheme and the producer's crypto failure action are extras from Pulsar's other clients. The DataFrame
+API also accepts members by name.
 """
 
 from typing import Literal
@@ -92,7 +92,7 @@ class ConsumerCryptoFailureAction(Numbered):
     CONSUME = 2
 
     def __eq__(self, other: object) -> bool:
-        """The package's equals no number, unlike its other enumerations."""
+        """Equal to no number, unlike other enumerations, as in the package."""
         return self is other
 
     def __hash__(self) -> int:
@@ -167,7 +167,7 @@ ConsumerCryptoAction = ConsumerCryptoFailureAction | Literal["FAIL", "DISCARD", 
 
 
 def result_of(error: PulsarSparkError) -> Result:
-    """The result that stands for *error*: the nearest of its classes that has one, else ``UnknownError``."""
+    """The result for *error*: the nearest of its classes that has one, else ``UnknownError``."""
     return next(
         (Result[cls.__name__] for cls in type(error).__mro__ if cls.__name__ in Result.__members__), Result.UnknownError
     )

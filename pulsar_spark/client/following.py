@@ -1,8 +1,7 @@
-"""What a client looks at now and then: topics that a pattern fits, partitions added to a topic; and, apart from these,
-which may wait for a broker, its claims on topics.
+"""Periodic checks of a client: for new topics of a pattern and new partitions, and, in a thread apart that never waits
+for a broker, for its claims on topics.
 
-One thread for each of the two, begun when there is something to look at. A look that fails is told to the log and made
-again at its next time.
+A check that fails is logged and made again at its next time.
 """
 
 import threading
@@ -22,14 +21,14 @@ PARTITIONS_SECONDS = 2.0
 
 
 def for_each(things: Iterable[_T], function: Callable[[_T], object]) -> None:
-    """Call *function* with each of the *things*, whichever of them it refuses; a refusal is raised at the end."""
+    """Call *function* with each of *things*, even after errors; raise one at the end."""
     with ExitStack() as calls:
         for thing in reversed(list(things)):
             calls.callback(function, thing)
 
 
 class Following(Worker):
-    """The looks of one client's thread of that *name*; ``logger`` is told of those that fail."""
+    """The checks of one client in a thread *name*; ``logger`` gets failures."""
 
     def __init__(self, name: str, logger):
         super().__init__(f"following-{name}", threading.Condition())
@@ -38,7 +37,7 @@ class Following(Worker):
         self._is_running = False
 
     def add(self, look: Callable[[], None], seconds: float) -> None:
-        """Call *look* every so many *seconds* from now on, in the client's thread for it."""
+        """Call *look* every *seconds* from now on."""
         with self._condition:
             self._looks[look] = time.monotonic() + seconds, seconds
             self._condition.notify_all()
@@ -47,12 +46,12 @@ class Following(Worker):
                 self._start()
 
     def remove(self, look: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling *look*."""
         with self._condition:
             self._looks.pop(look, None)
 
     def end(self, seconds: float) -> None:
-        """Look at nothing more; a look under way is waited for so many *seconds*."""
+        """Stop; wait at most *seconds* for a running check."""
         with self._condition:
             self._is_stopping = True
         if self._is_running:
@@ -66,7 +65,7 @@ class Following(Worker):
                 self._logger.warning("new topics could not be listed; the client tries again: %s", error)
 
     def _wait(self) -> Callable[[], None] | None:
-        """The look whose time has come; None when it is over."""
+        """The next due check; None at the end."""
         with self._condition:
             while not self._is_stopping:
                 now = time.monotonic()

@@ -1,6 +1,5 @@
-"""Which messages of what was delivered on one topic partition are handed out: in order, none that something newer takes
-the place of, none that is acknowledged already, none that comes too early for the order of its key, and with a count of
-what left the queue.
+"""Selects the delivered messages of a partition to hand out: in order, without replaced, acknowledged or too early
+ones, and counts those that left the queue.
 """
 
 import threading
@@ -32,7 +31,7 @@ application gives one back."""
 
 
 class HandingOut:
-    """The part of :class:`~pulsar_spark.client.subscription.PartitionSubscription` that serves who takes messages."""
+    """The part of :class:`~pulsar_spark.client.subscription.PartitionSubscription` that hands out messages."""
 
     topic: Topic
     partition: int
@@ -55,7 +54,7 @@ class HandingOut:
     _start_after: tuple[int, int] | None
 
     def read(self, delivery: Delivery) -> Iterator[Read]:
-        """The delivery's messages in order; for those that are lost there is an error in their place, to be raised."""
+        """The delivery's messages in order; errors, to be raised, take the place of lost ones."""
         with self.lock:
             if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
                 self._newest_of_lanes.remove(delivery)
@@ -64,7 +63,7 @@ class HandingOut:
             self._pass_over(delivery, delivery.messages - messages)
 
     def join(self, delivery: Delivery, others: list[Delivery]) -> None:
-        """Read *others* with a delivery, behind its own entries."""
+        """Read *others* with *delivery*, after its own entries."""
         with self.lock:
             delivery.join(others)
             if self._newest:
@@ -73,15 +72,15 @@ class HandingOut:
                 self._newest.update(dict.fromkeys(at, delivery))
 
     def positions_of(self, delivery: Delivery) -> range | np.ndarray:
-        """Where its entries lie."""
+        """The positions of its entries."""
         return delivery.look_up(self.ledgers, self.topic, self.partition)
 
     def tell_deleted(self, spans: list[tuple[int, int]]) -> None:
-        """Acknowledge entries that were deleted, first..last of each of *spans*."""
+        """Acknowledge deleted entries in *spans* (first..last)."""
         self._channel.submit([self.row("ack", first=first, last=last) for first, last in spans])
 
     def _pass_over(self, delivery: Delivery, messages: int) -> None:
-        """Messages that are no longer there leave the queue unseen."""
+        """Count messages that no longer exist as taken unseen."""
         with self.lock:
             permits = self._count_taken()
             if messages > 0 and delivery.generation == self.generation:
@@ -90,14 +89,15 @@ class HandingOut:
         self._flow(permits)
 
     def _count_taken(self) -> int:
-        """Count what was taken of what was ready, before anything is made of the counts; the permits to ask for. The
-        caller holds the lock."""
+        """Count the ready messages that were taken, and return the permits to request; call it before using the
+        counts. The caller holds the lock.
+        """
         taken = self._ready.newly_taken()
         self._queued -= taken
         return self._permits.take(taken) if taken else 0
 
     def look_again(self) -> None:
-        """Hand out nothing more that has not been looked at once more."""
+        """Recheck all ready messages before they are handed out."""
         with self.lock:
             self._look_again()
 
@@ -105,15 +105,15 @@ class HandingOut:
         self._looked_at_again += self._ready.take_back()
 
     def take_looked_at_again(self) -> list[Message]:
-        """What is to be looked at once more before it is handed out."""
+        """Take the messages to recheck."""
         with self.lock:
             found, self._looked_at_again = self._looked_at_again, []
         return found
 
     def hand_out(self, messages: list[Message]) -> Ready | None:
-        """What may be handed out of the first of *messages*, which are one delivery's and leave the list; None when
-        they are out of date. They are no more than there are before permits are asked for, so that these are asked for
-        at the moment when the message that makes it time is handed out."""
+        """Take from the front of *messages* (one delivery's) those that may be handed out; None if they are out of
+        date. They end where permits are due, so that the message that makes them due is the last.
+        """
         block = messages[0]._block
         delivery = block.delivery
         newest = self._newest_of_lanes[-1:]
@@ -147,7 +147,8 @@ class HandingOut:
 
     def may_still_be_handed_out(self, message: Message) -> bool:
         """Whether a message that was taken but reached nobody can be handed out now. One that has become too early is
-        given back."""
+        returned.
+        """
         try:
             in_line = self._in_line([message])
         except TopicNotFound:  # it is deleted, which the broker will say
@@ -162,8 +163,9 @@ class HandingOut:
         return self.key_order is not None and self.key_order.is_guarding
 
     def _in_line(self, messages: list[Message]) -> dict[int, InLine] | None:
-        """The places of the first *messages*, by position; None where none can come too early. Hashes of entries that
-        were given back are looked up with them."""
+        """The places of the first *messages*, by position; None if none can be too early. Also looks up missing hashes
+        of returned entries.
+        """
         if not self._is_guarding:
             return None
         with self.lock:
@@ -181,7 +183,7 @@ class HandingOut:
         return found
 
     def _in_key_order(self, delivery: Delivery, messages: list[Message], in_line: dict[int, InLine]) -> list[Message]:
-        """The *messages* before which no other of their hash was given back; the others are given back themselves."""
+        """The *messages* with no earlier returned entry of their hash; the others are returned too."""
         order, in_order = self.key_order, []
         for message in messages:
             position = message._position
@@ -204,8 +206,7 @@ class HandingOut:
         return any(each.holds(position) for each in around)
 
     def _to_be_shown(self, delivery: Delivery, messages: list[Message]) -> list[Message]:
-        """Those which nothing newer takes the place of, and that are neither acknowledged already nor before the place
-        a seek went to."""
+        """Messages that are neither replaced, acknowledged, nor before the place of a seek."""
         if delivery.batch_size == 1:
             if self._newest:
                 messages = [each for each in messages if self._is_newest(delivery, each._position, True)]
@@ -222,7 +223,7 @@ class HandingOut:
         return [each for each in shown if (each._position, _batch_index(each)) >= self._start_after]
 
     def _is_newest(self, delivery: Delivery, position: int, ends: bool) -> bool:
-        """Does nothing newer take the place of an entry's messages, which are handed out to its end, or not?"""
+        """Is no newer delivery of this entry queued? *ends*: its last message is handed out now."""
         newest = self._newest.get(position)
         if newest is not delivery:
             return newest is None
@@ -231,7 +232,7 @@ class HandingOut:
         return True
 
     def _of_batch(self, delivery: Delivery, position: int, messages: list[Message]) -> list[Message]:
-        """Of some messages of one entry, in order, those that are not acknowledged already."""
+        """The unacknowledged ones of some messages of one entry, in order."""
         delivered, first = delivery.unacked_bits, _batch_index(messages[0])
         if 1 << first == delivered & -delivered:
             self.tracker.deliver(position, delivered)

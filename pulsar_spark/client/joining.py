@@ -1,4 +1,4 @@
-"""Chunked messages as the application sees them: one message each, in the place of its last chunk (semantics 1.7)."""
+"""Chunked messages as the application sees them: one message each, at its last chunk (semantics 1.7)."""
 
 from collections.abc import Mapping
 from functools import cached_property, partial
@@ -13,8 +13,9 @@ from pulsar_spark.storage.chunks import ChunkedMessages
 
 
 class Joining:
-    """Puts messages of one topic partition together, each when it is asked for; *first_chunks* says of each, by the
-    position where it ends, where it begins."""
+    """Joins chunked messages of one topic partition on demand; *first_chunks* gives the first position of each by its
+    last.
+    """
 
     def __init__(self, chunked: ChunkedMessages, first_chunks: Mapping[int, int]):
         self._chunked, self._first_chunks = chunked, first_chunks
@@ -24,8 +25,9 @@ class Joining:
         return self._chunked.parts(self._first_chunks)
 
     def message(self, last: Message, position: int) -> Message | MessagesLost | None:
-        """The message whose last chunk is *last*, readable or not; None where there is none, or some of it is deleted;
-        the error where some of it is lost."""
+        """The message whose last chunk is *last*, readable or not; None if it ends none or a chunk is deleted; the
+        error if a chunk is lost.
+        """
         if position not in self._first_chunks:
             return None
         first = self._first_chunks[position]
@@ -50,7 +52,7 @@ class Joining:
 
 
 def joining_of(subscription, delivery: Delivery, positions: range | np.ndarray) -> Joining:
-    """What puts together the chunked messages of a delivery that lie at *positions*."""
+    """The :class:`Joining` of a delivery's chunked messages at *positions*."""
     first_chunks, topic = delivery.first_chunks, subscription.topic
     if first_chunks and len(positions) < delivery.entries:
         first_chunks = {last: first_chunks[last] for last in positions.tolist() if last in first_chunks}

@@ -1,10 +1,9 @@
-"""Order per key on Key_Shared after a message was given back: later messages of its hash wait until it has come again.
+"""Order per key on Key_Shared after a message was given back: later messages of its hash wait until it comes again.
 
-The broker holds back later entries of the hash from the round on that reads the give-back (semantics 0.22). Entries
-that it sent before come too early. The client gives them back too, unseen, so that they come again after the first one,
-to the owner of the hash at that time. A delivery says which requests its round had read, so the client can tell the two
-apart. The entry itself is not waited for: it may come to another consumer, become a dead letter or be acknowledged by
-somebody else. (Pulsar's client hands out what is in its queue.)
+The broker holds back later entries of the hash once a round has read the give-back (semantics 0.22). Entries sent
+before that are too early, so the client returns them unseen; each delivery says which requests its round had read.
+The client does not wait for the entry itself: another consumer may get it, or a dead letter topic. (Pulsar's client
+hands out what is in its queue.)
 """
 
 import itertools
@@ -17,8 +16,9 @@ _numbers = itertools.count()
 
 
 class UnderWay:
-    """Requests that are sent together: the version of ``requests`` that holds them, above all others until they are
-    committed. Of two, those with the higher *number* are sent later."""
+    """Requests that are sent together: their version in ``requests``, above all others until committed. A higher
+    *number* is sent later.
+    """
 
     __slots__ = ("number", "version")
 
@@ -30,22 +30,23 @@ class UnderWay:
 
 
 class InLine(NamedTuple):
-    """The *place* of an entry among those of its hash, as the broker orders them: its position, or in the due lane its
-    number, which is above all positions."""
+    """The *place* of an entry among those of its hash: its position, or for a due entry its number, above all
+    positions.
+    """
 
     sticky_hash: int
     place: int
 
 
 class _Guard(NamedTuple):
-    """Entries after a *place* are too early if their round has not read the requests."""
+    """Entries after *place* are too early if their round has not read *requests*."""
 
     place: int
     requests: UnderWay
 
 
 class KeyOrder:
-    """What one consumer gave back on one topic partition; callers hold the subscription's lock."""
+    """The entries a consumer gave back on one partition; callers hold the subscription's lock."""
 
     def __init__(self):
         self._guards: dict[int, _Guard] = {}
@@ -57,16 +58,16 @@ class KeyOrder:
 
     @property
     def is_guarding(self) -> bool:
-        """Has anything been given back that may not have come again?"""
+        """May a returned entry still be outstanding?"""
         return bool(self._returned)
 
     @property
     def unknown(self) -> list[int]:
-        """Positions that were given back and whose hashes are not known, in order."""
+        """Returned positions with unknown hashes, in order."""
         return sorted(self._unknown)
 
     def give_back(self, positions: Iterable[int], in_line: InLine | None = None) -> None:
-        """Note entries that are given back, and the place of the entry if that is known."""
+        """Note returned entries, and the place of a single one if known."""
         for position in positions:
             self._returned[position] = self._next
             if in_line is None:
@@ -75,7 +76,7 @@ class KeyOrder:
                 self._guard(in_line, self._next)
 
     def learn(self, hashes: Mapping[int, int]) -> None:
-        """Positions that were given back have these *hashes*."""
+        """Set the *hashes* of returned positions."""
         for position, sticky_hash in hashes.items():
             requests = self._unknown.pop(position, None)
             if requests is not None:
@@ -94,7 +95,7 @@ class KeyOrder:
         return requests
 
     def arrives(self, requests_version: int) -> None:
-        """Note that entries handed out from now on come from rounds that had read this version, or a later one."""
+        """Note that entries handed out from now on come from rounds that had read this version."""
         if requests_version == self._arrived:
             return
         self._arrived = requests_version
@@ -107,10 +108,10 @@ class KeyOrder:
         return requests is not None and requests.version > requests_version
 
     def is_early(self, in_line: InLine, requests_version: int) -> bool:
-        """Whether an earlier entry of its hash was given back, which the round that sent this one had not read."""
+        """Whether an earlier entry of its hash was given back, unread by the round that sent this one."""
         guard = self._guards.get(in_line.sticky_hash)
         return guard is not None and in_line.place > guard.place and guard.requests.version > requests_version
 
     def forget(self) -> None:
-        """Forget all give-backs: everything that the consumer held comes again."""
+        """Forget all give-backs: everything unacknowledged comes again."""
         self._guards, self._returned, self._unknown, self._next = {}, {}, {}, UnderWay()

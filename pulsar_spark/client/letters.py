@@ -1,10 +1,9 @@
-"""Letters a consumer asks for: copies of messages it wants to see later, or not any more.
+"""Letters requested by a consumer: copies of messages that it puts off.
 
-Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy goes to the retry letter topic, to be
-delivered after the delay; of a message that was put off as often as the policy allows it goes to the dead letter topic
-instead, at once. What the copy says is decided here, where the message is known; the broker acknowledges the message
-and has the copy written in the same commit, so that there is one, whatever crashes when (0.27). Dead letters by
-redelivery count are written by the broker alone.
+Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy goes to the retry letter topic with a
+delay, or, if the message was put off too often, to the dead letter topic at once. The client decides the content;
+the broker acknowledges the message and writes the copy in one commit, so there is exactly one (0.27). Only the
+broker writes dead letters by redelivery count.
 """
 
 import contextlib
@@ -39,9 +38,10 @@ class LetterTopics(NamedTuple):
 def letter_topics(
     layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool
 ) -> LetterTopics:
-    """Those of a subscription of *topics* (full names): as the policy says, else named after the first topic in the
-    order of Java's texts. A consumer that retries goes on with a partitioned topic that is named after the subscription
-    alone, as Pulsar did before 2.8, where there is one (4.22)."""
+    """The letter topics of a subscription of *topics* (full names): from the policy, else named after the first topic
+    in Java's order. With *retry_enable* an existing partitioned topic named after the subscription alone is used,
+    as before Pulsar 2.8 (4.22).
+    """
     first = min(topics, key=java_order)
     retry, dead = (
         str(parse_topic_name(named))
@@ -56,7 +56,7 @@ def letter_topics(
 
 
 def _named_as_before(layout: Layout, topic: str, subscription: str, suffix: str) -> str | None:
-    """The partitioned topic ``<namespace>/<subscription><suffix>``, if there is one."""
+    """The partitioned topic ``<namespace>/<subscription><suffix>``, if it exists."""
     name = parse_topic_name(topic)._replace(local_name=f"{subscription}{suffix}")
     with contextlib.suppress(TopicNotFound):  # nor one that is being made or deleted
         return str(name) if read_topic(layout, name).partitions else None
@@ -66,8 +66,7 @@ def _named_as_before(layout: Layout, topic: str, subscription: str, suffix: str)
 def check_letter_topics(
     layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool
 ) -> None:
-    """:class:`InvalidTopicName` where a letter topic of the subscription cannot exist, before anything is made or asked
-    for."""
+    """:class:`InvalidTopicName` if a letter topic of the subscription cannot exist; called before any change."""
     names = [str(parse_topic_name(topic).partitioned_topic) for topic in topics]
     check = partial(check_letter_topic, layout, subscription=subscription)
     if retry_enable:
@@ -80,7 +79,7 @@ def check_letter_topics(
 
 
 class Letters(NamedTuple):
-    """What the letters of one consumer say."""
+    """The contents of one consumer's letters."""
 
     topics: LetterTopics
     subscription: str
@@ -89,7 +88,7 @@ class Letters(NamedTuple):
     def of(
         self, message: Message, topic: str, delay_ms: int, custom: Mapping[str, str] | None, *, is_cumulative: bool
     ) -> ReconsumeLater:
-        """The letter of *message*, which was received from *topic* (without a partition)."""
+        """The letter of *message*, received from *topic* (without a partition)."""
         message_id = str(message.message_id())
         believed = letters.believed_properties(
             message.properties(), topic, message.producer_name(), message.sequence_id(), retry=self.topics.retry

@@ -1,8 +1,7 @@
 """Listeners: a thread that calls the application's function with each message.
 
-A function that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the
-next message, as Pulsar's clients do. Of a message that is lost or cannot be read the log tells. When no more messages
-can be had (closed, or the state is corrupt) the thread ends for good.
+A function that raises ends the thread with the usual traceback, and a new thread continues, as in Pulsar's clients.
+Lost or unreadable messages are logged. The thread ends when the consumer is closed or the state is corrupt.
 """
 
 import threading
@@ -15,8 +14,9 @@ _TURN_SECONDS = 1.0
 
 
 class Listener:
-    """Calls ``function(owner, message)`` for what ``take(seconds)`` gives, until ``take`` raises; of a message that was
-    taken ``may_call()`` says whether and when."""
+    """Calls ``function(owner, message)`` for results of ``take(seconds)`` until that raises, if ``may_call()`` allows
+    it.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Chunked messages of a partition as its log tells them, for a reader, which has no broker to say where they begin.
+"""Chunked messages of a partition from its log, for a reader, which has no broker.
 
-Which chunks make up messages follows from all chunks before, so where a reader begins in the middle of a topic those
-are read first, without their payloads, as far back as the ``ledgers`` table says, or from the start of the log. A
-message whose last chunk is behind the place where the reader begins comes, wherever its first one is.
+The chunks of messages depend on all earlier chunks, so a reader that begins in the middle first reads those,
+without payloads, as far back as the ``ledgers`` table says, or from the start of the log. A message is read if its
+last chunk is after the start.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,8 +20,9 @@ from pulsar_spark.storage.topics import Topic
 
 
 class LogChunks:
-    """Those of one partition; *earlier* gives the runs before a ledger that may matter. Only runs that may have chunks
-    are kept, by positions of their own."""
+    """The chunks of one partition; *earlier* gives the runs before a ledger that may matter. Only runs with possible
+    chunks are kept, at positions of their own.
+    """
 
     def __init__(self, topic: Topic, entries: EntryReader, earlier: Callable[[int], Iterator[Run]]):
         self._earlier, self._ledgers, self._is_begun = earlier, PartitionLedgers(), False
@@ -31,9 +32,10 @@ class LogChunks:
         self._chunked = ChunkedMessages(topic.path, entries, lambda spans: self._ledgers.spans_of(spans))
 
     def joining(self, run: Run) -> tuple[Joining, int, list[tuple[int, int]]]:
-        """What puts together the messages that end in the next run which may have chunks, what its entry ids and the
-        positions used there differ by, and its entry ids but for those of chunks that complete no message: whoever
-        reads these, too, reads a large payload twice. Where that failed it is asked again of the same run."""
+        """For the next run with possible chunks: what joins its messages, its offset from entry ids to the positions
+        used there, and its entry ids except chunks that complete no message, so that payloads are read once. May be
+        retried with the same run.
+        """
         if not self._is_begun:
             for earlier in list(self._earlier(run.ledger_id)):
                 self._add(earlier)
@@ -50,14 +52,14 @@ class LogChunks:
         return Joining(self._chunked, dict(zip(lasts.tolist(), firsts.tolist()))), shift, others
 
     def _add(self, run: Run) -> Run:
-        """Of a run whose batches differ every entry is looked at, as if there were none."""
+        """Add a run; if its batch sizes differ, as if it had none, so that every entry is read."""
         added = run._replace(first_position=self._ledgers.end_position, batch_size=1, chunks_from=None)
         self._ledgers.add(added)
         return added
 
 
 def chunk_runs_before(topic: Topic, partition: int, ledgers: LedgerIndex, ledger_id: int) -> Iterator[Run]:
-    """The runs that may have chunks of messages which are not complete where publish commit *ledger_id* begins."""
+    """The runs that may have chunks of messages incomplete at publish commit *ledger_id*."""
     log = TopicLog(topic, [partition], ledgers)
     runs = log.start_at(ledgers.of(topic).chunks_from(topic.topic_id, partition, ledger_id))
     for found in (runs, log.next_runs()):

@@ -1,11 +1,9 @@
-"""What a client says of itself, and where: the logger arguments of the ``pulsar`` package.
+"""Loggers of a client: the logger arguments of the ``pulsar`` package.
 
-A logger of Python's is used as it is; :class:`ConsoleLogger` writes to standard output and :class:`FileLogger` appends
-to a file, from their level on, in lines like those of Pulsar's C++ client. Without one it is Python's logger
-``pulsar_spark.client``, so that warnings reach standard error in a program that says nothing about logging (the package
-would write everything from Info on to standard output). ``log_conf_file_path`` names a file with the settings of
-Python's logging as JSON (``logging.config.dictConfig``), where the package's is one of log4cxx. Payloads are never
-logged.
+:class:`ConsoleLogger` and :class:`FileLogger` write lines like those of Pulsar's C++ client. The default is
+Python's logger ``pulsar_spark.client``, so only warnings reach standard error (the package writes Info to standard
+output). ``log_conf_file_path`` names settings for ``logging.config.dictConfig`` as JSON, not for log4cxx. Payloads
+are never logged.
 """
 
 import json
@@ -48,8 +46,7 @@ class FileLogger:
 def open_logger(
     logger: logging.Logger | ConsoleLogger | FileLogger | None, conf_file: str | None = None
 ) -> logging.Logger:
-    """The logger of one client; :class:`InvalidConfiguration` for a file that cannot be written, or read as
-    settings."""
+    """The logger of one client; :class:`InvalidConfiguration` for an unwritable file or invalid settings."""
     if conf_file is not None:
         _configure(conf_file)
     if isinstance(logger, logging.Logger):
@@ -91,7 +88,7 @@ def _configure(conf_file: str) -> None:
 
 
 class _StandardOutput(logging.StreamHandler):
-    """Standard output as it is at each line, also where it was put somewhere else meanwhile."""
+    """Standard output at the time of each line, even if it was redirected since."""
 
     def __init__(self):
         logging.Handler.__init__(self)

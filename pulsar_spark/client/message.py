@@ -1,8 +1,7 @@
 """Messages as the application sees them.
 
-A received message is a place in a block of decoded rows: its columns become Python values when first asked for, for the
-whole block at once, so that a consumer which reads only payloads pays only for payloads. A payload that is stored
-compressed or encrypted is opened when the message is handed out, one by one.
+A message is a row in a block of columns, which become Python values when first used, for the whole block at once. A
+compressed or encrypted payload is opened when its message is handed out.
 """
 
 from copy import copy
@@ -27,9 +26,9 @@ _ENCODED = ("compression", "encryption_keys")
 
 
 class Block:
-    """Some rows of one partition's messages, decoded column by column on demand; of one ledger, or, without a *ledger
-    id*, of those that a column says. What all of its messages have in common is here: their *schema*, the *delivery*
-    they came with, None where nobody delivered them, and their *topic id*, None where only the name is known."""
+    """Rows of one partition's messages, decoded by column on demand; without a *ledger id* a column has it. Shared by
+    its messages: *schema*, *delivery* (None if none) and *topic id* (None if only the name is known).
+    """
 
     __slots__ = (
         "_rows",
@@ -72,8 +71,9 @@ class Block:
         self._hashes: list[int] | None = None
 
     def sticky_hash(self, row: int) -> int | None:
-        """The hash of the sticky key of a row's entry; None where the first message of its batch is not here, whose key
-        it is."""
+        """The hash of the sticky key of a row's entry; None if the first message of its batch, which has the key, is
+        elsewhere.
+        """
         index = self.column("batch_index")[row]
         if index:
             first, positions = row - index, self.column("position")
@@ -85,14 +85,14 @@ class Block:
         return self._hashes[row]
 
     def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
-        """The message whose last chunk is *row*, as a block of its own, which keeps no other payload."""
+        """The chunked message whose last chunk is *row*, as its own block without other payloads."""
         block = copy(self)
         block._take(self._rows.drop_columns(["payload"]).slice(row, 1))
         block._columns["payload"], block.first_chunk = [payload], first_chunk
         return block
 
     def message_id(self, row: int) -> MessageId:
-        """Where a row lies."""
+        """The id of a row."""
         entry_id, batch_index = self.column("entry_id")[row], self.column("batch_index")[row]
         ledger_id = self.column("ledger_id")[row] if self.ledger_id is None else self.ledger_id
         place = ledger_id, entry_id, -1 if batch_index is None else batch_index, self.partition
@@ -110,7 +110,7 @@ class Block:
 
 
 class _NotReceived:
-    """Stands for the block of a message that a program made by itself."""
+    """Stands for the block of a message that a program created itself."""
 
     def __getattr__(self, name: str) -> Any:
         raise InvalidMessage("this Message was created by the program and has no content: use a received message")
@@ -138,7 +138,7 @@ class Message:
         return self._block.topic_id
 
     def _open(self, opener: PayloadOpener) -> UnreadableMessage | None:
-        """Make the payload plain, if it is stored otherwise; the error that :meth:`data` raises where it cannot be."""
+        """Decode the payload if it is compressed or encrypted; return the error that :meth:`data` then raises."""
         if isinstance(self._opened, UnreadableMessage):
             return self._opened
         if not self._block.has_encoded or not any(map(self._field, _ENCODED)):
@@ -155,7 +155,7 @@ class Message:
     def _joined(
         self, payload: bytes | None, first_chunk: MessageId, wrong: UnreadableMessage | None = None
     ) -> "Message":
-        """The chunked message whose last chunk this is: with this payload, or what is *wrong* with it."""
+        """The chunked message whose last chunk this is: with this payload, or the error in *wrong*."""
         block = self._block.joined(self._row, payload, first_chunk)
         message = Message(block, 0, self._position)
         message._opened = wrong
@@ -166,7 +166,7 @@ class Message:
         return self._block.has_chunks and self._field("uuid") is not None and self._field("batch_index") is None
 
     def _in_line(self) -> InLine | None:
-        """Where a delivered message's entry stands among those of its key's hash, if the hash is known."""
+        """The place of a delivered message's entry among those of its hash, if the hash is known."""
         sticky_hash = self._block.sticky_hash(self._row)
         return None if sticky_hash is None else InLine(sticky_hash, self._block.delivery.place_of(self._position))
 
@@ -286,14 +286,14 @@ class MessageBatch:
 
 
 def unreadable(wrong: UnreadableMessage, message_id: MessageId) -> UnreadableMessage:
-    """The same error, saying which message it is about."""
+    """The error with the message's name added."""
     named = type(wrong)(f"message {message_id} of topic {message_id.topic_name()!r} cannot be read: {wrong}")
     named.message_id = message_id
     return named
 
 
 class RoutedMessage:
-    """What a message router is shown of a message that is about to be sent."""
+    """The view of an unsent message for a message router."""
 
     __slots__ = ("_message", "_schema")
 

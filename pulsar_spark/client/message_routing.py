@@ -1,4 +1,4 @@
-"""Which partition each message of a producer goes to, as its options say (``protocol.routing`` has the rules)."""
+"""Which partition each message of a producer goes to, by its options (see ``protocol.routing``)."""
 
 import random
 import time
@@ -11,7 +11,7 @@ from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRoute
 
 
 class MessageRouting:
-    """One producer's; *partitions* are the indexes it publishes to, -1 alone for a topic without partitions."""
+    """The routing of one producer; *partitions* are its indexes, -1 alone for a topic without partitions."""
 
     def __init__(self, settings: ProducerSettings, partitions: list[int], topic_name: str):
         self._settings, self._partitions, self._topic_name = settings, partitions, topic_name
@@ -27,18 +27,18 @@ class MessageRouting:
             )
 
     def grow(self, partitions: list[int]) -> None:
-        """The producer publishes to these partitions from now on."""
+        """Publish to these partitions from now on."""
         self._partitions = partitions
 
     def partition_for_key(self, partition_key: str) -> int:
-        """Where a message with this key goes; a message router of the application is not asked."""
+        """The partition of a key; the application's router is not called."""
         count = len(self._partitions)
         if count == 1:
             return self._partitions[0]
         return self._partitions[partition_for_key(partition_key, count, self._settings.hashing_scheme)]
 
     def partition(self, message: Outgoing) -> int:
-        """Where the message goes; ValueError for a router's wrong answer."""
+        """The partition of the message; ValueError if the application's router returns an invalid one."""
         partitions, router = self._partitions, self._settings.message_router  # as they are now, for all that follows
         if len(partitions) == 1:
             return partitions[0]

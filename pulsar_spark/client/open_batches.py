@@ -1,4 +1,4 @@
-"""The batches of a producer that are still open, by partition (see protocol.batching for when they close)."""
+"""The open batches of a producer, by partition (protocol.batching says when they close)."""
 
 from pulsar_spark.client.enums import BatchingType
 from pulsar_spark.client.producer_settings import ProducerSettings
@@ -7,8 +7,9 @@ from pulsar_spark.protocol.batching import BatchContainer
 
 
 class OpenBatches:
-    """One producer's; without batching every message is an entry at once. A batch is no larger than a message may be
-    (*most_bytes*). The caller holds a lock."""
+    """One producer's open batches, of at most *most_bytes*; without batching every message is an entry at once. The
+    caller holds a lock.
+    """
 
     def __init__(self, settings: ProducerSettings, partitions: list[int], most_bytes: int):
         self._delay = settings.batching_max_publish_delay_ms / 1000
@@ -19,7 +20,7 @@ class OpenBatches:
         """Whether the last message opened a batch that is to be closed when its time is over."""
 
     def grow(self, partitions: list[int]) -> None:
-        """Keep batches of these partitions, too."""
+        """Add partitions."""
         settings = self._settings
         for partition in partitions if settings.batching_enabled else ():
             if partition not in self._batches:
@@ -30,7 +31,7 @@ class OpenBatches:
                 )
 
     def add(self, partition: int, message: Outgoing, is_flush: bool, now: float) -> list[Entry]:
-        """The entries that are complete with this message, which alone is one where it is delayed (0.32)."""
+        """The entries that this message completes; a delayed message is an entry alone (0.32)."""
         batches, self.is_waiting = self._batches.get(partition), False
         if batches is None:
             return [Entry(partition, [message])]
@@ -47,11 +48,11 @@ class OpenBatches:
         return _as_entries(partition, closed)
 
     def close(self) -> list[Entry]:
-        """The entries of all that is open."""
+        """Close all batches; return their entries."""
         return [entry for partition, batches in self._batches.items() for entry in _entries(partition, batches)]
 
     def due(self, now: float) -> tuple[list[Entry], float | None]:
-        """Those whose delay has passed, and when the next one's will."""
+        """The entries whose delay has passed, and when the next one's passes."""
         due, wake_at = [], None
         for partition, batches in self._batches.items():
             if batches.opened_at is None:
@@ -68,5 +69,7 @@ def _entries(partition: int, batches: BatchContainer[Outgoing]) -> list[Entry]:
 
 
 def _as_entries(partition: int, batches: list[list[Outgoing]]) -> list[Entry]:
-    """By way of ``tuple``: by keys these are as many as messages, and the class's own ``__new__`` is Python."""
+    """Entries made with ``tuple.__new__``, because by key there may be one per message, and the class's ``__new__`` is
+    slow.
+    """
     return [tuple.__new__(Entry, (partition, messages, None)) for messages in batches]

@@ -1,9 +1,9 @@
-"""What a producer stores of a payload, and what consumers and readers show of what is stored (layer ``payloads``).
+"""Payloads as producers store them, and as consumers and readers show them (layer ``payloads``).
 
-Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction. A message that cannot be decrypted is
-not delivered and stays unacknowledged (FAIL), is acknowledged unseen (DISCARD), or comes as it is stored, with what
-would decrypt it (CONSUME). Ours: FAIL is raised where the message would have come, by its name, so that who waits for
-it knows; of bytes that cannot be decompressed it is the same, where Pulsar acknowledges them unseen.
+Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction. A message that cannot be decrypted
+stays unacknowledged (FAIL), is acknowledged unseen (DISCARD), or is delivered as stored (CONSUME). Ours: FAIL
+raises an error that names the message; so do payloads that cannot be decompressed, which Pulsar acknowledges
+unseen.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,9 @@ def payload_encoder(
     crypto_key_reader: CryptoKeyReader | None,
     crypto_failure_action: ProducerCryptoFailureAction,
 ) -> PayloadEncoder:
-    """What ``create_producer`` was asked for, checked: ValueError for a wrong type, :class:`InvalidConfiguration` as
-    ``public_key_names`` says, :class:`CryptoError` where the key is not there."""
+    """The encoder from checked arguments of ``create_producer``: ValueError for a wrong type,
+    :class:`InvalidConfiguration` as ``public_key_names`` says, :class:`CryptoError` for a missing key.
+    """
     check_type(CompressionType, compression_type, "compression_type")
     check_type_or_none(CryptoKeyReader, crypto_key_reader, "crypto_key_reader")
     check_type(ProducerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
@@ -44,7 +45,7 @@ def payload_encoder(
 
 
 def stored(payload: bytes | None, encoder: PayloadEncoder) -> Stored:
-    """What is stored of a payload. One that is null, which is no value, stays null."""
+    """The stored form of a payload; null stays null."""
     return Stored(None, None) if payload is None else encoder.encode(payload)
 
 
@@ -103,7 +104,7 @@ class Opened(NamedTuple):
 
 
 class PayloadOpener:
-    """Opens what one consumer or reader receives; safe for threads."""
+    """Opens received payloads of one consumer or reader; thread-safe."""
 
     def __init__(
         self,
@@ -115,10 +116,10 @@ class PayloadOpener:
         self._decoder, self._action = PayloadDecoder(crypto_key_reader), crypto_failure_action
 
     def opened(self, payload: bytes, field: Callable[[str], object]) -> Opened:
-        """The plain payload of a message, of which ``field(name)`` gives the columns of its (last) row.
+        """The plain payload of a message; ``field(name)`` gives the columns of its (last) row.
 
-        :class:`DecompressionError`, or :class:`CryptoError`, which :meth:`discards` may say is to be acknowledged
-        unseen.
+        :class:`DecompressionError`, or :class:`CryptoError`; :meth:`discards` says whether to acknowledge the
+        message unseen.
         """
         try:
             return Opened(self._decoder.decode(payload, field), _context(field, is_decryption_failed=False))
@@ -128,7 +129,7 @@ class PayloadOpener:
             return Opened(payload, _context(field, is_decryption_failed=True))
 
     def discards(self, error: Exception) -> bool:
-        """Is a message of which this was raised acknowledged, and not shown?"""
+        """Is a message with this error acknowledged unseen?"""
         return isinstance(error, CryptoError) and self._action is ConsumerCryptoFailureAction.DISCARD
 
 

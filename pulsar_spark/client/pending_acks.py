@@ -1,8 +1,7 @@
-"""Messages that the application acknowledged one by one, until somebody has to know what that comes to.
+"""Messages acknowledged one by one, until the result is needed.
 
-To acknowledge a message is to append it to a list; what is acknowledged of which entries is made out for many at once
-(see acknowledgement_tracker). Who appends looks at :attr:`room` afterwards, never before: who takes what is in the list
-leaves no room first, so that a message that comes too late is noticed by who appended it.
+Acknowledging only appends to a list; entries are worked out for many at once (see acknowledgement_tracker). Append
+first, then look at :attr:`room`: whoever takes the list sets it to 0 first, so late messages are noticed.
 """
 
 from collections.abc import Iterable
@@ -16,8 +15,7 @@ _BLOCK, _POSITION = attrgetter("_block"), attrgetter("_position")
 
 
 class Acknowledged(NamedTuple):
-    """Entries of no batch, at *positions*; or of one entry, which is a batch, the indexes that are set in *indexes*, of
-    those it was delivered with."""
+    """Whole entries at *positions*; or of one batch entry the *indexes* (bits) among those it was *delivered* with."""
 
     positions: list[int]
     indexes: int
@@ -25,8 +23,9 @@ class Acknowledged(NamedTuple):
 
 
 class PendingAcks(list):
-    """Messages of one subscription on a topic partition. ``owner`` is the consumer who may append; None where each
-    acknowledgement has to be looked at by itself. With as many as ``room`` they are to be made out."""
+    """Messages of one subscription on a partition. ``owner`` is the consumer that may append, None if each
+    acknowledgement is checked by itself. At ``room`` messages they must be processed.
+    """
 
     __slots__ = ("owner", "room")
 
@@ -35,7 +34,7 @@ class PendingAcks(list):
         self.owner, self.room = None, 0
 
     def take(self) -> list[Acknowledged]:
-        """What all of them come to, in order; none is left."""
+        """Take all of them, as acknowledged entries in order."""
         messages = self[:]
         del self[: len(messages)]
         found = []

@@ -1,4 +1,4 @@
-"""Places: which partition and position a message or message id of a consumer means."""
+"""Places: the partition and position of a consumer's message or message id."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _REMEMBERED = 1000
 
 
 class Place(NamedTuple):
-    """``batch_index`` -1 is the whole entry, ``bits`` are the indexes of the batch it was delivered with."""
+    """``batch_index`` -1 means the whole entry, ``bits`` are the indexes its batch was delivered with."""
 
     subscription: PartitionSubscription
     position: int
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of one consumer's topics; what is published and not numbered yet is waited for *timeout* seconds."""
+    """The places of one consumer's topics; lookups wait *timeout* seconds for published entries to be numbered."""
 
     def __init__(self, subscriptions: Sequence[PartitionSubscription], topic_name: str, timeout: float):
         self._subscriptions = subscriptions
@@ -48,14 +48,15 @@ class Places:
             del self._gone[next(iter(self._gone))]
 
     def add(self, subscriptions: Sequence[PartitionSubscription]) -> None:
-        """The consumer has these partitions, too."""
+        """Add partitions to the consumer."""
         self._subscriptions = [*self._subscriptions, *subscriptions]
         self._by_partition |= {(each.topic.topic_id, each.partition): each for each in subscriptions}
 
     def find(self, message: Message | MessageId) -> Place:
-        """Where it lies; :class:`InvalidMessage` for what is not of these topics, ValueError for what is no message,
-        :class:`OperationNotSupported`, as with Pulsar, for an id that a producer was told, where the consumer has
-        several topics or partitions."""
+        """The place of a message. :class:`InvalidMessage` if it is not of these topics, ValueError for other objects,
+        :class:`OperationNotSupported`, as in Pulsar, for a producer's id if the consumer has several topics or
+        partitions.
+        """
         if isinstance(message, Message) and message._delivery is not None:
             delivery = message._delivery
             topic = delivery.subscription.topic
@@ -90,9 +91,9 @@ class Places:
         return Place(subscription, found[0], message_id.batch_index(), (1 << found[1]) - 1)
 
     def _numbered(self, subscription: PartitionSubscription, message_id: MessageId) -> tuple[int, int] | None:
-        """Position and batch size of an entry; None for one that is not there. One that was published a moment ago is
-        waited for, because a topic's last message may be asked for, and be acknowledged, before the broker has seen
-        it."""
+        """Position and batch size of an entry; None if it does not exist. Waits for a new entry to be numbered,
+        because the topic's last message may be acknowledged before the broker has seen it.
+        """
         topic, ledger_id = subscription.topic, message_id.ledger_id()
         place = topic.topic_id, subscription.partition, ledger_id, message_id.entry_id()
         ledgers = subscription.ledgers
@@ -102,7 +103,7 @@ class Places:
         return found
 
     def subscription_of(self, message_id: MessageId) -> PartitionSubscription:
-        """The partition an id is of; :class:`OperationNotSupported` where several have it."""
+        """The partition of an id; :class:`OperationNotSupported` if several fit."""
         name = message_id.topic_name()
         fitting = [
             subscription
@@ -120,8 +121,9 @@ class Places:
 
 
 def await_numbering(ledgers: LedgerIndex, subscription: PartitionSubscription, ledger_id: int, deadline: float) -> bool:
-    """Wait until the broker has numbered what publish commit *ledger_id* has of the partition, if the topic's log has
-    it and it has anything; False for not by *deadline*."""
+    """Wait until the broker has numbered the partition's part of publish commit *ledger_id*, if it has one; False
+    after *deadline*.
+    """
     topic, sleep, log = subscription.topic, interrupts.sleeper(), TableLog(subscription.topic.path)
     if not log.has(ledger_id) or not any(
         int(added.partition_values.get("partition", -1)) == subscription.partition

@@ -1,7 +1,7 @@
-"""Policy objects a consumer is given; shaped like those of the ``pulsar`` package.
+"""Policy objects for a consumer, shaped like those of the ``pulsar`` package.
 
-Each says with ``request_properties`` what it adds to the subscribe request, and is its own ``policy()``: what that
-gives in the package, an object of its C++ extension with getters of other names, each of these is as well.
+``request_properties`` gives its part of the subscribe request. ``policy()`` returns the object itself, which also
+has the getters of the package's C++ objects.
 """
 
 from collections.abc import Sequence
@@ -166,8 +166,7 @@ class ConsumerKeySharedPolicy(KeySharedPolicy):
 
 
 def _sticky_ranges(given_ranges: object) -> list[tuple[int, int]]:
-    """Checked as the package checks them, which leaves a range that ends before it begins, and one that is given twice,
-    to the broker."""
+    """Check ranges as the package does; the broker checks for reversed and repeated ones."""
     if not isinstance(given_ranges, (list, tuple, set, frozenset)):
         raise TypeError(f"argument sticky_ranges: list of pairs of int expected, not {given(given_ranges)}")
     ranges = [_pair(each) for each in given_ranges]

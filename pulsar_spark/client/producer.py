@@ -1,8 +1,7 @@
 """Producer: sends messages to a topic, alone or in batches, from any number of threads.
 
-What Pulsar's client does with a broker connection is done here with commits to the topic's table (see publisher). The
-queue of pending messages, routing, batching, sequence ids and timeouts keep Pulsar's rules and the ``pulsar`` package's
-names.
+It commits to the topic's table instead of calling a broker (see publisher). Queue, routing, batching, sequence ids
+and timeouts follow Pulsar's rules and the ``pulsar`` package's names.
 """
 
 import itertools
@@ -136,7 +135,7 @@ class Producer(Described, Sending):
                 raise Timeout(f"producer {self._name!r}: not everything was published within the send timeout")
 
     def _begin_flush(self) -> int:
-        """Publish what is pending; how many messages are then answered. Counting goes on."""
+        """Publish pending messages; return the number of answered messages to wait for."""
         with self._condition:
             if self._is_closed:
                 raise AlreadyClosed(f"producer {self._name!r} is closed")
@@ -145,8 +144,9 @@ class Producer(Described, Sending):
             return self._sent
 
     def _when_answered(self, wanted: int, done: Callable[[], None]) -> bool:
-        """Call *done* from the publisher's thread when some more messages were answered; False, and not, when *wanted*
-        of them are already."""
+        """Call *done* in the publisher's thread when more messages are answered; False, without a call, if *wanted*
+        are answered already.
+        """
         with self._condition:
             if self._answered >= wanted or self._is_closed:
                 return False
@@ -167,7 +167,7 @@ class Producer(Described, Sending):
         self._client._forget(self)
 
     def _grow(self) -> None:
-        """Publish to partitions that were added, too."""
+        """Publish to added partitions too."""
         topic = self._partition_watch.added()
         if topic is None:
             return
@@ -183,7 +183,7 @@ class Producer(Described, Sending):
             self._access.grow(partitions)  # which a disk may refuse
 
     def _let_go(self) -> None:
-        """Nothing will be published any more: who waits for the topic may have it."""
+        """Leave the topic to producers that wait for it."""
         self._client._following.remove(self._grow)
         self._client._claims.remove(self._access.claim.renew)
         self._client._claims.remove(self._access.renew)
@@ -191,7 +191,7 @@ class Producer(Described, Sending):
         self._log("closed")
 
     def _shutdown(self) -> None:
-        """Close at once: what is not being written fails with ``AlreadyClosed``."""
+        """Close at once: messages not being written fail with ``AlreadyClosed``."""
         with self._condition:
             self._close_batches()
             self._is_closed = True
@@ -199,7 +199,7 @@ class Producer(Described, Sending):
         self._let_go()
 
     def _settle(self, messages: list[Outgoing], is_published: bool) -> None:
-        """Messages have left the queue."""
+        """Note that *messages* have left the queue."""
         self._log(f"{'published' if is_published else 'did not publish'} {len(messages)} messages")
         with self._condition:
             self._pending -= len(messages)
@@ -209,7 +209,7 @@ class Producer(Described, Sending):
             self._condition.notify_all()
 
     def _answer(self, count: int) -> None:
-        """So many callbacks have returned: what ``flush`` waits for."""
+        """Note that *count* callbacks have returned, which ``flush`` waits for."""
         with self._condition:
             self._answered += count
             self._condition.notify_all()

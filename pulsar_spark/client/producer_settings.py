@@ -1,4 +1,4 @@
-"""What ``create_producer`` was asked for, checked."""
+"""The checked arguments of ``create_producer``."""
 
 import uuid
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class ProducerSettings(NamedTuple):
     access_mode: ProducerAccessMode = ProducerAccessMode.Shared
 
     def pending_limit(self, partitions: int) -> int:
-        """How many messages may be pending on a topic of so many partitions; 0 is no limit."""
+        """How many messages may be pending on this many partitions; 0 means no limit."""
         if self.max_pending_messages_across_partitions and partitions > 1:
             return min(self.max_pending_messages * partitions, self.max_pending_messages_across_partitions)
         return self.max_pending_messages
@@ -69,8 +69,9 @@ def check_producer_settings(
     crypto_key_reader,
     crypto_failure_action,
 ) -> ProducerSettings:
-    """The settings; ValueError for a wrong type, number or text, :class:`CryptoError` for a public key that is not
-    there."""
+    """Check and collect the settings; ValueError for a wrong type, number or text, :class:`CryptoError` for a missing
+    public key.
+    """
     check_type_or_none(str, producer_name, "producer_name")
     check_utf8(producer_name or "", "producer_name")
     check_type(Schema, schema, "schema")

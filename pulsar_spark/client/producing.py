@@ -114,11 +114,11 @@ class Producing:
 
     @public_call
     def _create_producer(self, topic: str, settings: ProducerSettings) -> Producer:
-        """A step of its own as that of ``subscribe`` is: callers ask the code of a call for its arguments."""
+        """A separate step, because callers inspect the public method's code for its arguments."""
         return self._produce(ProducerOpening(self, topic, settings))
 
     def _produce(self, opening: "ProducerOpening") -> Producer:
-        """Wait until there is a producer."""
+        """Wait until the producer exists."""
         sleep = interrupts.sleeper()
         with ExitStack() as undone:
             undone.callback(opening.give_up)
@@ -129,7 +129,7 @@ class Producing:
 
 
 class ProducerOpening:
-    """A producer of a client on its way to its *topic*, which others may have to leave first."""
+    """A producer on its way to its *topic*, which may wait for others to leave."""
 
     def __init__(self, client, topic: str, settings: ProducerSettings):
         self._client, self._settings = client, settings
@@ -138,8 +138,9 @@ class ProducerOpening:
         self._access = Access(self._topic, self._partitions, settings)
 
     def attempt(self) -> Producer | None:
-        """The producer; None where it has to wait (``WaitForExclusive``), and does. Who is refused, and who fails,
-        leaves nothing behind that others would wait for."""
+        """The producer; None while it must wait (``WaitForExclusive``). A refusal or failure leaves nothing for others
+        to wait for.
+        """
         with ExitStack() as undone:
             undone.callback(self.give_up)
             self._client._check_open()
@@ -150,5 +151,5 @@ class ProducerOpening:
         return producer and self._client._keep(producer, producer._shutdown)
 
     def give_up(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._access.let_go()

@@ -1,13 +1,11 @@
-"""Group commit: one thread per producer turns what has gathered into publish commits.
+"""Group commit: one thread per producer commits collected messages.
 
-While a commit is under way everything that arrives waits for the next one, so a slow file system makes larger commits,
-not a longer queue. A commit carries one publish id. When its outcome is unclear, the same rows are written under the
-same id until the messages' send timeout (see storage.sure_append), so that at most the first commit of the id counts.
-Where messages are deduplicated a commit leaves duplicates out (see deduplication). A crash of the process before a
-commit loses only messages whose callback was never called; after it, the messages are in the topic.
+Messages that arrive during a commit wait for the next one, so slow storage makes commits larger. Each commit has a
+publish id; if its outcome is unclear, the same rows are written under the same id until the send timeout (see
+storage.sure_append), and only the first counts. Duplicates are left out (see deduplication). A crash before a
+commit loses only messages whose callback was never called.
 
-A callback that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the
-next callback.
+A callback that raises ends the thread with the usual traceback, and a new thread continues with the next callback.
 """
 
 import logging
@@ -46,8 +44,9 @@ _RETRY_SECONDS = 0.2
 
 
 class PublishRules(NamedTuple):
-    """What holds of each publish of a producer: ``check()`` raises where it may publish no more; which messages the
-    topic has already; the version of the schema by which it writes, None without one; and the client's logger."""
+    """Rules for each publish of a producer: ``check()`` raises if it may publish no more; the deduplication; the
+    version of its schema, None without one; and the client's logger.
+    """
 
     check: Callable[[], None]
     deduplication: Deduplication
@@ -58,8 +57,8 @@ class PublishRules(NamedTuple):
 class Publisher(Worker):
     """Publishes entries of one topic.
 
-    ``due(now)`` gives the batches whose delay has passed and when the next one's will; ``settled(messages,
-    is_published)`` is told before, ``answered(count)`` after the callbacks of these messages.
+    ``due(now)`` gives the batches whose delay has passed and when the next one's passes; ``settled(messages,
+    is_published)`` is called before, ``answered(count)`` after the callbacks of these messages.
     """
 
     def __init__(
@@ -89,15 +88,15 @@ class Publisher(Worker):
         self._start()
 
     def grow(self, topic: Topic) -> None:
-        """Know the partitions of the topic as it is now."""
+        """Use the topic's present partitions."""
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
 
     def put(self, entries: list[Entry]) -> None:
-        """Hand over entries; the caller holds the condition and notifies."""
+        """Queue entries; the caller holds the condition and notifies."""
         self._queue.extend(entries)
 
     def abandon(self) -> None:
-        """Fail what is not under way, and end."""
+        """Fail what is not being written, and end."""
         with self._condition:
             self._is_stopping = True
             left = list(self._queue)
@@ -155,7 +154,7 @@ class Publisher(Worker):
         return taken
 
     def _publish(self, entries: list[Entry]) -> None:
-        """Commit what is in time; of a message of which a chunk failed no more is written."""
+        """Commit entries within their deadline; drop the remaining chunks of failed messages."""
         for entry in (entry for entry in entries if entry.is_given_up):
             self._fail([entry], entry.whole.error)
         entries = [entry for entry in entries if not entry.is_given_up]
@@ -188,8 +187,9 @@ class Publisher(Worker):
         self._settled([message for entry in entries for message in entry.messages], True)
 
     def _store(self, entries: list[Entry]) -> Iterator[tuple[object, None, MessageId]]:
-        """Commit the entries, or what of them is no duplicate; what the callbacks are to be told, each id made when its
-        turn has come: a hundred thousand at once are slow to collect."""
+        """Commit the entries without duplicates; return the arguments of the callbacks lazily, because making all ids
+        at once is slow.
+        """
         identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
         deadline, judged = max(entry.messages[-1].deadline for entry in entries), None
         while True:
@@ -217,7 +217,7 @@ class Publisher(Worker):
         return ((message.done, None, each) for message, each in ids_of(entries, judged.are_new, ids))
 
     def _judge(self, entries: list[Entry], deadline: float) -> Judged | None:
-        """What of them is to be stored; None where all is, because nothing is deduplicated."""
+        """The part of *entries* to store; None without deduplication."""
         while True:
             try:
                 return self._deduplication.judge(entries)
@@ -229,7 +229,7 @@ class Publisher(Worker):
                 self._wait(unclear, deadline)
 
     def _refuse_unwritable(self, entries: list[Entry]) -> list[Entry]:
-        """Refuse the messages with a text that cannot be encoded, and no others; what is left of the entries."""
+        """Fail the messages with a text that cannot be encoded; return the remaining entries."""
         left = []
         for entry in entries:
             written = []
@@ -250,8 +250,9 @@ class Publisher(Worker):
         return left
 
     def _commit(self, rows: pa.Table, deadline: float, judged: Judged | None) -> int | None:
-        """The version that holds *rows*; written again, under the same id, while it is unclear whether they arrived.
-        None where others of the producer's name have made another judgement necessary."""
+        """The version that has *rows*, written again under the same id while the outcome is unclear. None if commits
+        under the producer's name require a new judgement.
+        """
         wait = partial(self._wait, deadline=deadline)
         try:
             if judged is None:
@@ -267,7 +268,7 @@ class Publisher(Worker):
         return version
 
     def _wait(self, unclear: Exception, deadline: float) -> None:
-        """Let some time pass before another try; :class:`Timeout` where there is none left."""
+        """Wait before another try; :class:`Timeout` after the deadline."""
         if time.monotonic() + _RETRY_SECONDS > deadline:
             raise Timeout(
                 f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
@@ -300,5 +301,5 @@ class Publisher(Worker):
 
 
 def _size(message: Outgoing) -> int:
-    """What a message weighs in a commit, roughly: a key may be as large as a payload."""
+    """The approximate size of a message in a commit, keys included."""
     return len(message.payload or b"") + len(message.partition_key or "") + len(message.ordering_key or "")

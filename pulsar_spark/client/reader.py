@@ -1,4 +1,4 @@
-"""Reader: reads a topic from a place on, straight from its table; no broker, no subscription, nothing left behind."""
+"""Reader: reads a topic from a place on, straight from its table, without broker or subscription."""
 
 import threading
 import time
@@ -156,7 +156,7 @@ class Reader(Described):
         self._client._forget(self)
 
     def _shutdown(self) -> None:
-        """What was read ahead goes at once, the file it came from too, unless a call is under way."""
+        """Close, and drop what was read ahead, with its file, unless a call is running."""
         self._closing.set()
         self._client._logger.debug("%s: reader closed", self._topic_name)
         if self._lock.acquire(blocking=False):
@@ -192,7 +192,7 @@ class Reader(Described):
         return self._next
 
     def _when_there(self, read: Callable[[], Iterator[_T]]) -> Iterator[_T | object]:
-        """What *read* gives, and ``_NOT_NOW`` while the root is away; it is read again then, from where it was on."""
+        """The items of *read*, and ``_NOT_NOW`` while the root is away; then it reads again from the same place."""
         given = 0
         while True:
             try:
@@ -221,7 +221,7 @@ class Reader(Described):
                     yield from self._when_there(partial(self._of_run, partition, *wanted))
 
     def _wanted(self, partition: int, run: Run) -> Iterator[tuple]:
-        """The arguments of :meth:`_of_run` for *run*; nothing where none of it is wanted."""
+        """The arguments of :meth:`_of_run` for *run*; nothing if none of it is wanted."""
         chunking = self._chunks[partition].joining(run) if run.has_chunks else (None, 0, None)
         wanted = self._from_time(partition, run)
         if wanted is not None:
@@ -253,8 +253,9 @@ class Reader(Described):
             yield lost
 
     def _read_compacted(self, view: CompactedView, first: int) -> Iterator[Message | MessagesLost | UnreadableMessage]:
-        """The compacted messages from ledger *first* on, then those behind the horizons. Where the topic is compacted
-        again meanwhile, what was behind the horizon may be trimmed: then its view is gone on in."""
+        """The compacted messages from ledger *first* on, then those after the horizons. If the topic is compacted
+        again meanwhile, continue in the new view, because later entries may be trimmed.
+        """
         passed: dict[int, int] = {}
         begins, positions = dict.fromkeys(self._partitions, first), dict.fromkeys(self._partitions, -1)
         while True:
@@ -291,7 +292,7 @@ class Reader(Described):
                     yield error or message
 
     def _first_from_time(self, block: Block, partition: int) -> int:
-        """As :meth:`_from_time` of compacted messages: the index of the first."""
+        """:meth:`_from_time` for compacted messages: the index of the first."""
         if self._start_time is None or partition in self._begun:
             return 0
         ledger_ids, positions = block.column("ledger_id"), block.column("position")
@@ -302,8 +303,9 @@ class Reader(Described):
         return len(block)
 
     def _from_time(self, partition: int, run: Run) -> Run | None:
-        """The part of *run* from the first entry on that was published at or after the time that was sought; None
-        without one. In each partition everything after that entry comes, and everything that was published since."""
+        """The part of *run* from the first entry published at or after the sought time; None without one. Everything
+        later in the partition follows.
+        """
         if self._start_time is None or partition in self._begun or run.ledger_id > self._start_end:
             return run
         by_entry = run._replace(first_position=run.first_entry_id)  # it may not be numbered yet

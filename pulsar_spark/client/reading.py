@@ -1,15 +1,11 @@
-"""Reading the messages of a delivery, by the thread that takes them.
+"""Reads the messages of a delivery, in the thread that takes them.
 
-What is no longer there is passed over: deleted messages are acknowledged, so that they come to nobody again; lost ones
-are an error with a name. Where entries of a lane are gone, their keys are gone too: those that had none are of the lane
-that holds the hash of no key; others were sent with a delivery that counts more entries than there are, and are told of
-with all that is gone between its ends.
+Deleted messages are acknowledged; lost ones raise an error that names them. If entries of a lane are gone, their
+keys are too: the lane of the hash of no key includes those without one; a delivery that counts more entries than
+remain reports all gone ones between its ends.
 
-A chunked message lies where its last chunk lies, and is put together when it is handed out.
-
-Entries that came due lie anywhere in the topic, and are handed out in the order they came due. As many as fit into
-some megabytes are read together, row group by row group, so that each is decoded once for all of them and not once for
-each. Where they lie scattered over a topic that is much larger, a long receiver queue makes few reads of many.
+Due entries lie anywhere in the topic and are handed out in the order they came due; some megabytes are read
+together, so that each row group is decoded once.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -36,8 +32,9 @@ is stored otherwise or in chunks (Block.has_encoded, has_chunks) come one by one
 
 
 def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int]:
-    """The delivery's messages in order, without those whose batch index is acknowledged already, and errors; in the end
-    the number of messages. None of a dead one, which is given back."""
+    """The delivery's messages in order, without acknowledged batch indexes, and errors; returns the number of
+    messages. A dead delivery gives none and is returned.
+    """
     positions, in_order = subscription.positions_of(delivery), delivery.due_order
     if delivery.is_dead:
         subscription.tracker.let_die(set(positions.tolist()))
@@ -57,14 +54,14 @@ def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int
 
 
 def _entries_at_once(subscription, delivery: Delivery) -> int:
-    """How many entries of a delivery are read together, by the size of their files."""
+    """How many entries of a delivery to read together, by the size of their files."""
     parts = delivery.parts(subscription.ledgers, subscription.topic, subscription.partition, delivery.positions)
     sizes = (run.bytes / run.entries * sum(last - first + 1 for first, last in spans) for run, spans in parts)
     return max(1, min(DUE_ENTRIES, int(DUE_BYTES * delivery.entries / max(sum(sizes), 1))))
 
 
 def _read_in_order(subscription, delivery: Delivery, in_order: np.ndarray) -> Generator[Read, None, int]:
-    """The messages of entries in the order given; errors behind them, and in the end the number of messages."""
+    """Messages of entries in the given order, then errors; returns the number of messages."""
     found: dict[int, list[Message]] = {}
     lost, positions = [], np.sort(in_order)
     for read in _entries(subscription, delivery, positions):
@@ -81,13 +78,13 @@ def _read_in_order(subscription, delivery: Delivery, in_order: np.ndarray) -> Ge
 
 
 def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Generator[Read, None, int]:
-    """The messages of entries by position, and errors; in the end the number of messages."""
+    """Messages of entries by position, and errors; returns the number of messages."""
     chunked = joining_of(subscription, delivery, positions)
     return (yield from _whole(subscription, chunked, _entries(subscription, delivery, positions)))
 
 
 def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Read]:
-    """The messages of entries by position, of chunked ones the last chunk, and errors."""
+    """Messages of entries by position, chunked ones by their last chunk, and errors."""
     topic, is_left = subscription.topic, delivery.is_left
     for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition, positions):
         for rows in subscription.entries.read(topic.path, run, spans):
@@ -113,14 +110,14 @@ def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) ->
 
 
 def _apart(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """The same in the same order, as :data:`Read` says."""
+    """Split messages, in order, into the lists of :data:`Read`."""
     for comes_alone, alike in groupby(messages, lambda each: each._block.has_encoded or each._block.has_chunks):
         found = list(alike)
         yield from ([each] for each in found) if comes_alone else [found]
 
 
 def _whole(subscription, chunked: Joining, found: Iterable[Read]) -> Generator[Read, None, int]:
-    """What was *found*, with chunked messages in the place of their last chunks; in the end the number of messages."""
+    """Replace last chunks in *found* by their chunked messages; returns the number of messages."""
     messages = 0
     for each in found:
         if isinstance(each, list):
@@ -134,8 +131,7 @@ def _whole(subscription, chunked: Joining, found: Iterable[Read]) -> Generator[R
 
 
 def _joined(subscription, chunked: Joining, last: Message) -> Message | MessagesLost | None:
-    """The chunked message that ends with *last*; None of one that is deleted, or out of date, and of a chunk that ends
-    none: its message was deleted since it was delivered."""
+    """The chunked message that ends with *last*; None if it is deleted or out of date."""
     delivery, position = last._delivery, last._position
     if delivery.generation != subscription.generation:
         return None
@@ -160,7 +156,7 @@ def _pass_over(subscription, delivery: Delivery, run: Run, missing: Missing) -> 
 
 
 def _pass_over_unknown(subscription, delivery: Delivery) -> Iterator[MessagesLost]:
-    """Entries that are gone since they were sent, with all that are gone between the ends of the delivery."""
+    """Report all gone entries between the ends of the delivery, as some were sent."""
     topic = subscription.topic
     for run in subscription.ledgers.runs(topic.topic_id, subscription.partition, delivery.first, delivery.last):
         for rows in subscription.entries.read(topic.path, run, columns=()):

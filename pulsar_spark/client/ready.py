@@ -1,9 +1,8 @@
-"""Messages that are handed out one behind the other without looking at anything else.
+"""Messages that are checked and ready to be handed out, one by one.
 
-Whether a message is shown depends on what changes all the time: the generation of its subscription, what came again
-since, what is acknowledged. That is looked at for some hundred messages at once; whoever changes any of it takes back
-those that are left, so that they are looked at once more. To hand one out is then a step of a list's iterator: one
-thread or many, each message is taken by one of them or taken back.
+Whether a message is shown depends on generation, redeliveries and acknowledgements. Hundreds are checked at once; a
+change takes back the rest to check again. Handing out is one step of a list iterator, which is atomic between
+threads.
 """
 
 import sys
@@ -14,8 +13,9 @@ from pulsar_spark.client.message import Message
 
 
 class Ready:
-    """Some messages of one subscription, in order, of entries *first*..*last*; whoever takes some goes on in
-    :attr:`messages`. The other methods are for callers that hold the subscription's lock."""
+    """Ready messages of one subscription, in order, of entries *first*..*last*; takers iterate :attr:`messages`. Other
+    methods require the subscription's lock.
+    """
 
     __slots__ = ("messages", "_first", "_last", "_size", "_told")
 
@@ -26,7 +26,7 @@ class Ready:
         self._told = 0
 
     def newly_taken(self) -> int:
-        """How many were taken since it was asked last."""
+        """How many were taken since the last call."""
         told, self._told = self._told, self._size - length_hint(self.messages)
         return self._told - told
 
@@ -35,7 +35,7 @@ class Ready:
         return self._first <= last and first <= self._last
 
     def take_back(self) -> list[Message]:
-        """Those that are left, which nobody can take from here any more."""
+        """Take back the remaining messages, so that nobody can take them from here."""
         left = list(self.messages)
         self._size -= len(left)
         return left

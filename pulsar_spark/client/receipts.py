@@ -1,7 +1,7 @@
-"""Receipts: an acknowledgement that ends when the broker has committed it.
+"""Receipts: an acknowledgement that returns once the broker has committed it.
 
-Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8): the acknowledgements of one flush share one receipt,
-which is there when all their requests are answered. A refusal of one of them is the receipt's error.
+Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8). The acknowledgements of one flush share a receipt,
+complete when all their requests are answered; a refusal is its error.
 """
 
 import threading
@@ -14,7 +14,7 @@ from pulsar_spark.protocol.durations import shown_seconds
 
 
 class Receipt:
-    """Open until it is expecting something and everything it expects has come."""
+    """Open until the expected replies have come."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -23,8 +23,7 @@ class Receipt:
         self._error: PulsarSparkError | None = None
 
     def expect(self, request_ids: list[str]) -> dict[str, Callable[[Reply], None]]:
-        """It is there when these requests are answered, at once when there are none; what to call with the reply to
-        each."""
+        """Expect replies to these requests (none: complete at once); return the function to call for each."""
         with self._lock:
             self._missing = len(request_ids)
         if not request_ids:
@@ -40,12 +39,12 @@ class Receipt:
             self._is_there.set()
 
     def fail(self, error: PulsarSparkError) -> None:
-        """Nothing will come any more."""
+        """Fail: no more replies will come."""
         self._error = self._error or error
         self._is_there.set()
 
     def wait(self, timeout: float) -> None:
-        """Return when it is there; raise its error, or :class:`Timeout`."""
+        """Wait until it is complete; raise its error, or :class:`Timeout`."""
         if not interrupts.until(self._is_there.wait, timeout):
             raise Timeout(
                 f"no broker confirmed the acknowledgement within {shown_seconds(timeout)}: it may still take "

@@ -1,7 +1,7 @@
-"""What a consumer has received and not yet handed to the application: deliveries in the order they arrived.
+"""The deliveries a consumer has received, in order of arrival, until the application takes their messages.
 
-Only ranges of positions wait here. Messages are read by the thread that takes them, one thread at a time; the channel's
-thread never reads a file and never waits for one that does.
+They are ranges of positions. The thread that takes messages reads them, one thread at a time; the channel's thread
+never reads or waits for a file.
 """
 
 import threading
@@ -30,13 +30,13 @@ ROOT_SECONDS = 0.5
 
 
 def _nothing() -> None:
-    """Nobody is to be told."""
+    """Default for no callback."""
 
 
 class Receiver:
-    """One per consumer. ``handed_out`` is told subscription, position and redelivery count of each message the
-    application gets, or would if it could be read; ``discard`` acknowledges one that is not to be shown because of an
-    error."""
+    """One per consumer. ``handed_out`` gets subscription, position and redelivery count of each message handed out,
+    readable or not; ``discard`` acknowledges one that is not shown because of an error.
+    """
 
     def __init__(
         self,
@@ -65,18 +65,18 @@ class Receiver:
         """Is called when it may be worth to try :meth:`take_ready` again, from any thread."""
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
-        """A call that waits asks *subscription* for one message, because there is no queue."""
+        """Request messages of *subscription* one by one, for queue size 0."""
         self._without_queue = subscription
 
     def arrive(self, delivery: Delivery) -> None:
-        """Queue what the broker sent."""
+        """Queue a delivery."""
         with self._condition:
             self._arrived.append(delivery)
             self._condition.notify()
         self.told()
 
     def take_back(self, subscription: PartitionSubscription, messages: int) -> list[Delivery]:
-        """Take out again the tail of what waits of *subscription* (see :func:`tail_of`)."""
+        """Remove the tail of *subscription*'s waiting deliveries (see :func:`tail_of`)."""
         with self._condition:
             tail = tail_of([each for each in self._arrived if each.subscription is subscription], messages)
             gone = set(tail)
@@ -84,29 +84,29 @@ class Receiver:
         return tail
 
     def pause(self) -> None:
-        """Let nobody take a message until :meth:`resume`: what arrives fills the queue, and no permit is asked for."""
+        """Hand out nothing until :meth:`resume`: arriving messages fill the queue, and no permits are requested."""
         with self._condition:
             self._is_paused = True
             self._look_again()
 
     def resume(self) -> None:
-        """Go on where it was paused."""
+        """Continue after :meth:`pause`."""
         with self._condition:
             self._is_paused = False
             self._condition.notify_all()
         self.told()
 
     def until_resumed(self) -> bool:
-        """Return at once unless it is paused; False when it was closed meanwhile."""
+        """Wait while paused; False if closed meanwhile."""
         with self._condition:
             while self._is_paused and not self.is_closed:
                 self._condition.wait()
             return not self.is_closed
 
     def close(self) -> None:
-        """Every call that waits or comes from now on gets :class:`AlreadyClosed`. What was read ahead goes at once, the
-        file it came from too: what a closed consumer holds would wait for Python's search for cycles. A call under way
-        does that when it ends."""
+        """Make every call raise :class:`AlreadyClosed`, and drop what was read ahead with its file, which would
+        otherwise wait for garbage collection. A running call does that when it ends.
+        """
         with self._condition:
             self.is_closed = True
             self._look_again()
@@ -116,7 +116,7 @@ class Receiver:
         self.told()
 
     def fail(self, error: PulsarSparkError) -> None:
-        """Every call that waits or comes from now on gets *error*."""
+        """Make every call raise *error*."""
         with self._condition:
             self._error = self._error or error
             self._look_again()
@@ -129,12 +129,12 @@ class Receiver:
         return self._error is not None
 
     def check_closed(self) -> None:
-        """:class:`AlreadyClosed` when it was closed; nothing for what else may have ended it."""
+        """:class:`AlreadyClosed` after :meth:`close`; other errors are ignored."""
         if self.is_closed:
             raise AlreadyClosed(f"the consumer of {self.name} is closed")
 
     def check_open(self) -> None:
-        """Raise what ended the consumer, if something did."""
+        """Raise the error that ended the consumer, if any."""
         self.check_closed()
         if self._error is not None:
             raise self._error
@@ -165,8 +165,7 @@ class Receiver:
         self._taking.release()
 
     def take_ready(self, most: int) -> list[Message]:
-        """Messages that are there, *most* at most, without waiting for any; where there is no queue one is asked
-        for."""
+        """At most *most* messages that are ready, without waiting; without a queue it requests one."""
         messages: list[Message] = []
         self._taking.acquire()
         try:
@@ -183,7 +182,7 @@ class Receiver:
         return messages
 
     def take_batch(self, policy: ConsumerBatchReceivePolicy) -> list[Message]:
-        """As many messages as the policy asks for, or what came in its time."""
+        """The messages of one batch receive policy: until its count, size or time."""
         messages, size = [], 0
         deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000
         while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
@@ -223,7 +222,7 @@ class Receiver:
             self._channel.hurry(-1)
 
     def _wait_for_root(self) -> None:
-        """Read again a little later what could not be read because the root is away."""
+        """Read again a little later, because the root is away."""
         self._read_again()
         self._is_root_away = True
         self._channel.call_later(ROOT_SECONDS, self._try_again)
@@ -235,14 +234,13 @@ class Receiver:
         self.told()
 
     def _read_again(self) -> None:
-        """Ctrl-C may have ended the reading of the current delivery: go on after what was taken of it."""
+        """Restart reading the current delivery after the messages taken, because Ctrl-C may have ended its reading."""
         if self._current is not None:
             delivery, _ = self._current
             self._current = delivery, _after(self._taken, delivery.subscription.read(delivery))
 
     def _next(self) -> Message | None:
-        """The next message of what has arrived. One that is lost or cannot be read is an error, once; the next call
-        goes on after it."""
+        """The next arrived message. A lost or unreadable one raises once; the next call continues after it."""
         for message in self.ready:
             return message
         self.check_open()
@@ -289,8 +287,9 @@ class Receiver:
             return delivery
 
     def _likewise(self, delivery: Delivery) -> list[Delivery]:
-        """What arrived right behind a delivery and may be read together with it: to read few entries takes as long as
-        to read many. They are no longer among what has arrived."""
+        """Take the following deliveries that can be read with *delivery*, because reading few takes as long as reading
+        many.
+        """
         found, last, entries = [], delivery, delivery.entries
         with self._condition:
             while self._arrived and entries < JOINED_ENTRIES:
@@ -303,7 +302,7 @@ class Receiver:
         return found
 
     def _next_of_current(self) -> Message | MessagesLost | UnreadableMessage | None:
-        """The next message of the delivery whose turn it is, or an error in its place; None behind the last."""
+        """The next message of the current delivery, or an error in its place; None after the last."""
         delivery, reads = self._current
         subscription = delivery.subscription
         while True:
@@ -330,21 +329,21 @@ class Receiver:
             return message if refused is None else refused
 
     def _make_ready(self, messages: Iterator[Message]) -> None:
-        """Let whoever takes messages go on with these."""
+        """Set the ready messages."""
         with self._condition:
             self.ready = messages
             if self._is_paused or self.is_closed or self._error is not None:
                 self._look_again()
 
     def _look_again(self) -> None:
-        """Nobody takes what is ready without looking at what has changed. The caller holds the condition."""
+        """Recheck the ready messages after a change. The caller holds the condition."""
         if self._current is not None:
             delivery, _ = self._current
             delivery.subscription.look_again()
 
 
 def _after(messages: int, reads: Iterable[Read]) -> Iterator[Read]:
-    """The same without the first *messages*, or errors in the place of some."""
+    """Skip the first *messages* (or errors in their place) of *reads*."""
     for read in reads:
         if messages <= 0:
             yield read

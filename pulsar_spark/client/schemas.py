@@ -1,9 +1,9 @@
-"""The schemas of topics, for producers, consumers and readers: brought, held against what the topic keeps, asked for.
+"""Schemas of topics for producers, consumers and readers: added, compared, looked up.
 
-The rule is protocol.schema_compatibility, the table storage.schemas; policies are those the broker last committed, or
-their defaults. A consumer's schema is kept too where the topic has none and nothing was published yet (Pulsar's
-``addSchemaIfIdleOrCheckCompatible``). Ours: of a topic that has messages and keeps no schema a consumer's is not
-judged, where Pulsar refuses it: dead letters, retry letters, rows of SQL and of earlier releases are such messages.
+Rules are in protocol.schema_compatibility, the table in storage.schemas; policies are those the broker last
+committed. A consumer's schema is also kept if the topic has no schema and no messages (Pulsar's
+``addSchemaIfIdleOrCheckCompatible``). Ours: a topic with messages but no schema accepts any consumer, because
+letters and rows of SQL and earlier releases have none.
 """
 
 import time
@@ -36,7 +36,7 @@ _KNOWN_SECONDS = 1.0
 
 
 class TopicSchemas:
-    """What the topics of one root keep; for one client, safe for threads."""
+    """The schemas of one root's topics, for one client; thread-safe."""
 
     def __init__(self, layout: Layout):
         self._layout = layout
@@ -47,8 +47,9 @@ class TopicSchemas:
         """By name, and until when that is believed."""
 
     def version_for_producer(self, topic: Topic, schema: Schema) -> int | None:
-        """The version under which the topic keeps a producer's *schema*, a new one if need be; None for one that says
-        nothing of its form. :class:`IncompatibleSchema` where it does not fit."""
+        """The topic's version of a producer's *schema*, added if needed; None for a schema that is not kept.
+        :class:`IncompatibleSchema` if it does not fit.
+        """
         info = schema.schema_info()
         if not info.is_kept:
             self._check_without(topic)
@@ -56,12 +57,13 @@ class TopicSchemas:
         return self._keep(topic, info)
 
     def upload(self, topic: Topic, info: SchemaInfo, properties: Mapping[str, str]) -> int:
-        """The version under which the topic keeps a schema that an administrator brings, whether or not producers may
-        bring new ones. :class:`IncompatibleSchema` where it does not fit."""
+        """The version of an administrator's schema, added even if producers may not add one.
+        :class:`IncompatibleSchema` if it does not fit.
+        """
         return self._keep(topic, info, properties, is_upload=True)
 
     def check_consumer(self, topic: Topic, schema: Schema) -> None:
-        """:class:`IncompatibleSchema` where a consumer's *schema* does not fit what the topic keeps."""
+        """:class:`IncompatibleSchema` if a consumer's *schema* does not fit the topic."""
         info = schema.schema_info()
         if not info.is_kept:
             return
@@ -77,8 +79,9 @@ class TopicSchemas:
             self._keep(topic, info)
 
     def written_with(self, message) -> SchemaInfo | None:
-        """The schema a message was written with; None where it names no version, or its topic keeps none such. That of
-        a letter, which the broker writes without a sequence id, is kept by the topic it came from."""
+        """The schema a message was written with; None without a known version. That of a letter, which has no sequence
+        id, is kept by its origin's topic.
+        """
         version = message.int_schema_version()
         if version < 0:
             return None

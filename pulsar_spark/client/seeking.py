@@ -1,11 +1,9 @@
-"""Seek: from a message id or a time to the position a cursor is asked to move to.
+"""Seek: the position that a message id or a time moves the cursor to.
 
-The cursor goes to the entry of the message: mark-delete is the position before it (semantics 3.26). What the
-application asked not to see, which without ``start_message_id_inclusive`` is the message itself and inside a batch the
-earlier indexes too, the consumer leaves out; nobody acknowledged it, so it counts as backlog and comes to the consumer
-that takes over the subscription. To a chunked message the cursor goes where its first chunk lies (1.7); what lies
-between its chunks comes before it, and is left out like it. An id above everything published is the end, one between
-two entries the next one.
+The cursor moves to the entry of the message (semantics 3.26). The consumer hides earlier indexes of its batch and,
+without ``start_message_id_inclusive``, the message; they stay unacknowledged, count as backlog and come to a
+consumer that takes over. For a chunked message the cursor moves to its first chunk (1.7), and what lies between its
+chunks is hidden too. An id above all entries means the end, one between entries the next entry.
 """
 
 import time
@@ -19,7 +17,7 @@ from pulsar_spark.protocol.message_id import MessageId
 
 
 def check_target(target: object) -> None:
-    """ValueError for what is no place to go on from, :class:`InvalidConfiguration` for a time that no message has."""
+    """ValueError unless *target* is a message id or a time, :class:`InvalidConfiguration` for a time out of range."""
     if isinstance(target, bool) or not isinstance(target, (MessageId, int)):
         raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(target)}")
     if isinstance(target, int) and not 0 <= target <= LATEST_MS:
@@ -27,7 +25,7 @@ def check_target(target: object) -> None:
 
 
 def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
-    """Move the consumer's cursors and wait for the broker to have done it."""
+    """Move the consumer's cursors and wait for the broker."""
     check_target(target)
     subscriptions, deadline = consumer._subscriptions, time.monotonic() + consumer._client._timeout
     if isinstance(target, int):
@@ -51,7 +49,7 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
 def _position(
     ledgers, subscription: PartitionSubscription, target: MessageId, is_inclusive: bool, deadline: float
 ) -> tuple[int, tuple[int, int] | None]:
-    """The position to move to, and the position and batch index of the first message that is shown; None for all."""
+    """The position to move to, and the position and batch index of the first message shown; None for all."""
     topic, partition = subscription.topic, subscription.partition
     if not await_numbering(ledgers, subscription, target.ledger_id(), deadline):
         raise Timeout(

@@ -1,4 +1,4 @@
-"""What ``send`` was asked for, checked, as a message."""
+"""Checks the arguments of ``send`` and makes a message of them."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def outgoing(
     deliver_at,
     deliver_after,
 ) -> Outgoing:
-    """The message, sequence id -1 for the next; ValueError, TypeError or :class:`InvalidMessage`."""
+    """The message, with sequence id -1 for the next; ValueError, TypeError or :class:`InvalidMessage`."""
     payload = None if content is None else _encoded(schema, content)
     if properties is not None:
         check_properties(properties)
@@ -72,8 +72,9 @@ def _encoded(schema: Schema, content: object) -> bytes:
 
 
 def deliver_at_ms(deliver_at: object, deliver_after: object, now_ms: int) -> int | None:
-    """The deliver time in ms since 1970, which may have passed (5.1, 5.2); :class:`InvalidMessage` for one that no
-    table can hold, some 292,000 years away."""
+    """The deliver time in ms since 1970, possibly past (5.1, 5.2); :class:`InvalidMessage` beyond what tables can hold
+    (292,000 years).
+    """
     if deliver_at is not None:
         check_type(int, deliver_at, "deliver_at")
     if deliver_after is not None:

@@ -1,8 +1,7 @@
-"""What a producer's sends are answered to: one that waits, the chunks of a message that has one answer for all, and the
-application's callbacks.
+"""Receivers of a send's outcome: a waiting call, the shared answer of a message's chunks, or an application's
+callback.
 
-A callback is kept as it was given: an object more for each message that is pending would cost Python's garbage
-collection more than all else that is done for it.
+Callbacks are kept unwrapped: one more object per pending message would slow garbage collection.
 """
 
 import threading
@@ -18,13 +17,13 @@ _OK = Result.Ok
 
 
 class Answered:
-    """Is called with (error, message id), one of them None."""
+    """Called with (error, message id), one of them None."""
 
     __slots__ = ()
 
 
 def answer(done: "Answered | Callable | None", error: PulsarSparkError | None, message_id: MessageId | None) -> None:
-    """Tell *done* what became of a message; a callback of the application's as the ``pulsar`` package does."""
+    """Pass the outcome to *done*; an application's callback gets the ``pulsar`` package's arguments."""
     if isinstance(done, Answered):
         done(error, message_id)
     elif done is not None:
@@ -32,7 +31,7 @@ def answer(done: "Answered | Callable | None", error: PulsarSparkError | None, m
 
 
 class Outcome(Answered):
-    """What a blocking send waits for."""
+    """The outcome of a blocking send."""
 
     __slots__ = ("_event", "_error", "_message_id")
 
@@ -55,8 +54,9 @@ class Outcome(Answered):
 
 
 class ChunkedSend(Answered):
-    """What a message's chunks are answered to; *done* is called once, with the first error or, behind the last of
-    *chunks*, with the id of the message (1.7)."""
+    """The shared outcome of a message's *chunks*: calls *done* once, with the first error, or after the last chunk
+    with the message's id (1.7).
+    """
 
     __slots__ = ("_done", "_left", "_first", "_lock", "error")
 
@@ -80,6 +80,6 @@ class ChunkedSend(Answered):
         answer(self._done, error, message_id if error is None else None)
 
     def give_up(self) -> None:
-        """Ctrl-C ended the call that was putting the chunks into the queue: nobody is told, and no more are sent."""
+        """Ctrl-C interrupted queueing the chunks: send no more, and call nobody."""
         with self._lock:
             self.error = self.error or AlreadyClosed("Ctrl-C stopped the send before the whole message was queued")

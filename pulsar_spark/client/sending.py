@@ -1,6 +1,4 @@
-"""Taking messages from whoever sends them: checked, routed, split, and put into the queue of what is pending, in which
-there has to be a place for each.
-"""
+"""Takes messages to send: checks, routes, splits and queues them, waiting for room in the queue."""
 
 import threading
 import time
@@ -37,7 +35,7 @@ from pulsar_spark.storage import forks
 
 
 class Sending:
-    """The part of :class:`~pulsar_spark.client.producer.Producer` that serves who sends."""
+    """The part of :class:`~pulsar_spark.client.producer.Producer` that takes messages."""
 
     _process: int
     _settings: ProducerSettings
@@ -153,8 +151,9 @@ class Sending:
             answer(callback, error, None)
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
-        """Put the message into the queue, in one piece or in chunks; the error when it cannot be taken. What most
-        messages need not be asked is asked apart: this is done for each of tens of thousands a second."""
+        """Queue the message, whole or in chunks; return the error if it is refused. The rare cases are apart, because
+        this runs tens of thousands of times a second.
+        """
         quota, now = self._quota, time.monotonic()
         if now >= quota.known_until:
             refused = quota.refusal(self._timeout, lambda: self._is_closed)
@@ -180,7 +179,7 @@ class Sending:
         return None
 
     def _refused_delay(self, message: Outgoing) -> NotAllowedError | None:
-        """Why it may not wait so long for its deliver time."""
+        """The error if its delay is too long."""
         waits_ms, most_ms = message.deliver_at_ms - message.publish_ms, self._quota.max_delay_ms
         if not most_ms or waits_ms <= most_ms:
             return None
@@ -191,7 +190,7 @@ class Sending:
         )
 
     def _enqueue_pieces(self, partition: int, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
-        """The same of a message that is stored compressed or encrypted, or may be too large for one piece."""
+        """:meth:`_enqueue` a message that is encoded, or may be too large for one piece."""
         try:
             if self._settings.encoder is not AS_IT_IS:
                 payload, columns = stored(message.payload, self._settings.encoder)
@@ -220,8 +219,9 @@ class Sending:
         return None
 
     def _await_places(self, count: int) -> PulsarSparkError | None:
-        """Wait for a place in the queue, or refuse what has not as many as it needs; the caller holds the condition.
-        One place is enough to begin with where a full queue is waited for."""
+        """Wait for room in the queue, or refuse a message that needs more places than are free; the caller holds the
+        condition. When blocking, one free place suffices to start.
+        """
         limit, since = self._limit, interrupts.count()
         if self._settings.block_if_queue_full:
             count = 1
@@ -237,7 +237,7 @@ class Sending:
         return AlreadyClosed(f"producer {self._name!r} is closed") if self._is_closed else None
 
     def _put_chunks(self, partition: int, chunks: list[Outgoing], whole: ChunkedSend) -> PulsarSparkError | None:
-        """Put a message's chunks into the queue, each into a place of its own (1.6); the error that ends it early."""
+        """Queue a message's chunks, each in its own place (1.6); return the error that ends it early."""
         for number, chunk in enumerate(chunks):
             try:
                 error = self._await_places(1) if number else None

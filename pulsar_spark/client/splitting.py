@@ -1,9 +1,8 @@
-"""A message's payload as a producer sends it: whole, or cut into chunks.
+"""Splits a message's payload into chunks, if it is too large.
 
-Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). A message whose payload does not fit into one piece becomes
-chunks of one uuid, ``<producerName>-<sequenceId>``, each an entry with everything else the message says: who sends it
-again repeats the uuid, and begins the message anew. Slices of the payload are views: nothing is copied before a chunk
-is written.
+Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). Chunks share the uuid ``<producerName>-<sequenceId>``; each
+is an entry with all other fields of the message. Sending again repeats the uuid and begins the message anew. Slices
+are views of the payload.
 """
 
 from pulsar_spark.client.producer_settings import ProducerSettings
@@ -16,8 +15,9 @@ from pulsar_spark.protocol.message_id import MAX_LONG
 def pieces_of(
     message: Outgoing, producer_name: str, settings: ProducerSettings, max_message_size: int
 ) -> list[bytes | memoryview | None]:
-    """The payload as it is to be sent: whole, or in the slices that become chunks. :class:`MessageTooBig` where it may
-    not be split, :class:`InvalidMessage` where the metadata alone fills a message (1.4)."""
+    """The payload, whole or as the slices for chunks. :class:`MessageTooBig` if it may not be split,
+    :class:`InvalidMessage` if the metadata alone fills a message (1.4).
+    """
     size = len(message.payload or b"")
     if not settings.chunking_enabled:
         if size > max_message_size:
@@ -44,12 +44,12 @@ def _metadata_bytes(message: Outgoing, producer_name: str) -> int:
 
 
 def _bytes(text: str) -> bytes:
-    """Half of a surrogate pair counts like any other; it is refused when the message is written."""
+    """UTF-8 bytes for counting; half of a surrogate pair is refused later, when written."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def chunks_of(message: Outgoing, uuid: str, pieces: list[bytes | memoryview | None]) -> list[Outgoing]:
-    """The message's chunks; of a single piece the message itself."""
+    """The message's chunks; a single piece gives the message itself."""
     if len(pieces) == 1:
         return [message]
     size = len(message.payload)

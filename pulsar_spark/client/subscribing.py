@@ -1,6 +1,6 @@
-"""``Client.subscribe``: its options checked, its topics found or made, and the consumer that comes of them.
+"""``Client.subscribe``: checks its options, finds or creates its topics, and makes the consumer.
 
-Options that mean nothing for a folder (statistics caches, replication) are accepted with any value of their type.
+Options without meaning for a folder (statistics caches, replication) are accepted with any value of their type.
 """
 
 import re
@@ -189,8 +189,9 @@ class Subscribing:
         mode: RegexSubscriptionMode,
         period: int,
     ) -> Consumer:
-        """What :meth:`subscribe` does once its options are checked. It is a step of its own because callers ask the
-        code of ``subscribe`` for its arguments, to know which options of Java's client are there."""
+        """:meth:`subscribe` after its checks; a separate step, because callers inspect the code of ``subscribe`` for
+        its arguments.
+        """
         if not isinstance(topic, re.Pattern):
             return self._join(_topic_names(topic), settings)
         if isinstance(topic.pattern, bytes):
@@ -204,7 +205,7 @@ class Subscribing:
         return self._join_fitting(TopicPattern(topic), settings, period)
 
     def _join_fitting(self, pattern: TopicPattern, settings: ConsumerSettings, period: float) -> Consumer:
-        """A connected consumer of all topics the pattern fits, now and, looked for every *period* seconds, later."""
+        """A connected consumer of all topics that match the pattern, checked again every *period* seconds."""
         if settings.retry_enable:
             raise InvalidConfiguration(
                 f"topic pattern {str(pattern)!r}: retry_enable needs a topic or a list of topics, not a pattern"
@@ -240,7 +241,7 @@ class Subscribing:
         return consumer
 
     def _fitting(self, pattern: TopicPattern) -> list[Topic]:
-        """The topics that a pattern fits, of which none is made."""
+        """The existing topics that match a pattern."""
         found = []
         for name in pattern.fitting(self._layout.topics(*pattern.namespace)):
             with suppress(TopicNotFound):  # deleted meanwhile
@@ -248,8 +249,9 @@ class Subscribing:
         return found
 
     def _join(self, names: list[str], settings: ConsumerSettings, pattern: TopicPattern | None = None) -> Consumer:
-        """A connected consumer of the topics of these *names* and of those a *pattern* fits, and of the retry letter
-        topic where it is asked for."""
+        """A connected consumer of the topics *names* and those matching *pattern*, and of the retry letter topic if
+        enabled.
+        """
         if pattern is not None:
             self._check_open()
             fitting = self._fitting(pattern)
@@ -302,7 +304,7 @@ class Subscribing:
 
 
 def _topic_names(topic: str | list[str]) -> list[str]:
-    """The topics that are meant; ValueError, or an error that says why, for what names none."""
+    """The names given as *topic*; ValueError, or an error that says why, if there are none."""
     names = [topic] if isinstance(topic, str) else topic
     if not isinstance(names, list):
         raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")

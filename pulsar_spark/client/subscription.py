@@ -1,12 +1,11 @@
 """One consumer on one topic partition: deliveries in, permits and acknowledgements out.
 
-Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next
-one. A delivery belongs to a generation; a seek, a redelivery of everything, a lost connection or turn (Failover) starts
-a new one, and what was queued before is dropped. So does a delivery after the last one on Exclusive and Failover:
-something came back, and everything after it with it (2.12). On Shared an entry that comes again takes the place of what
-is queued of it (4.13). What is given back because the queue is too large is its tail, and with it goes what the broker
-sends before it has heard of that: so order holds, of a key too. What comes above the limit of the dead letter policy is
-not shown but given back, which makes the broker write its letter (4.26).
+Deliveries are ranges of positions, read when the application asks for the next message. A seek, a redelivery of
+everything, a lost connection or turn (Failover) starts a new *generation* and drops what was queued. So does a
+delivery that does not follow the last one on Exclusive and Failover (2.12). On Shared a redelivered entry replaces
+its queued one (4.13). Shrinking the queue returns its tail, and with it what the broker sends before it knows, so
+order holds. Messages above the limit of the dead letter policy are returned unseen, for the broker to write their
+letter (4.26).
 """
 
 import logging
@@ -101,7 +100,7 @@ class PartitionSubscription(HandingOut):
     # Requests.
 
     def row(self, kind: str, **columns) -> dict:
-        """A request row about this consumer here."""
+        """A request row for this consumer and partition."""
         return self._channel.make(
             kind,
             consumer_id=self._consumer._consumer_id,
@@ -116,8 +115,9 @@ class PartitionSubscription(HandingOut):
         return self.row("subscribe", properties=self._request)
 
     def connected(self) -> None:
-        """The broker knows the consumer now: ask for a queue full. It is another one than was asked first where the
-        topic went to another bundle meanwhile."""
+        """The broker knows the consumer now: request a queue full, from another broker if the topic changed its
+        bundle.
+        """
         self._follow_topic()
         with self.lock:
             self.is_connected, self._refused = True, None
@@ -125,51 +125,53 @@ class PartitionSubscription(HandingOut):
         self._flow(permits)
 
     def joined(self) -> None:
-        """The broker answered the first request to connect. Where it was let go before that was heard, it connects
-        again, and then asks for a queue full."""
+        """The broker accepted the first request. If it has disconnected the consumer meanwhile, reconnecting requests
+        the permits.
+        """
         if not self._was_let_go:
             self.connected()
 
     def want_one(self) -> None:
-        """Somebody waits for a message and there is no queue to have asked for it (queue size 0)."""
+        """A call waits for a message, and there is no queue (size 0)."""
         with self.lock:
             permits = 0 if self._queued else self._permits.want_one()
         self._flow(permits)
 
     def _flow(self, permits: int) -> None:
-        """Ask for so many messages more, at once: while the broker does not know, the queue runs empty. There are two
-        a round at most, because each is for half a queue that a round filled."""
+        """Request permits at once, lest the queue run empty. There are at most two such requests a round, each for
+        half a queue.
+        """
         if permits > 0:
             self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
 
     def _flow_along(self) -> list[dict]:
-        """What may be asked for with something else that is sent, as a request."""
+        """Permits to request with other rows that are sent."""
         with self.lock:
             permits = self._count_taken()
             permits += self._permits.along()
         return [self.row("flow", permits=permits)] if permits > 0 else []
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
-        """The request that moves the cursor; of the entry at ``start_after[0]`` the indexes below ``start_after[1]``
-        are left out afterwards."""
+        """The request that moves the cursor; indexes below ``start_after[1]`` of the entry at ``start_after[0]`` are
+        hidden afterwards.
+        """
         with self.lock:
             self._next_start_after = start_after
         return self.row("seek", properties=properties)
 
     def end_seek(self) -> None:
-        """The seek was answered or given up: a cursor that is moved from now on is moved by somebody else."""
+        """The seek ended: later resets come from others."""
         with self.lock:
             self._next_start_after = None
 
     def redeliver_all(self) -> tuple[dict, Callable[[int], None]]:
-        """The request to send everything unacknowledged again, and what to call with the version it was committed
-        as."""
+        """The request to redeliver everything unacknowledged, and the function to call with its version."""
         stale = UnderWay()
         self._drop_queued(stale)
         return self.row("redeliver_all"), stale.committed
 
     def give_back(self, positions: set[int], delay_ms: int, message: Message | None = None) -> None:
-        """Give entries back, or the entry of a *message*. Where order is kept later ones of their keys wait."""
+        """Return entries, or the entry of a *message*. Where order is kept, later ones of their keys wait."""
         if self.key_order is None:
             self.tracker.give_back(positions, delay_ms)
         else:
@@ -186,7 +188,7 @@ class PartitionSubscription(HandingOut):
         self._flow(permits)
 
     def _forget_queued(self) -> None:
-        """What was sent until now is out of date. The caller holds the lock."""
+        """Drop what was sent so far. The caller holds the lock."""
         self.generation += 1
         self._queued = 0
         self._newest.clear()
@@ -240,7 +242,7 @@ class PartitionSubscription(HandingOut):
         self._channel.submit([row], replied={row["request_id"]: self._reconnected})
 
     def _follow_topic(self) -> None:
-        """Turn to the broker of the bundle that the topic is in now, which was told of none of it."""
+        """Switch to the broker of the topic's present bundle."""
         name, consumer = str(self.topic.name), self._consumer
         channel = consumer._channel.follow(name)
         if channel is not self._channel:
@@ -271,8 +273,7 @@ class PartitionSubscription(HandingOut):
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
 
     def _is_made_anew(self) -> bool:
-        """Whether the topic was deleted and another one of its name was made; False where it cannot be read, which the
-        broker, or whoever reads its messages, will say."""
+        """Whether the topic was deleted and made again under its name; False if it cannot be read."""
         try:
             return read_topic(self._consumer._client._layout, self.topic.name).topic_id != self.topic.topic_id
         except (PulsarSparkError, OSError, DeltaError):
@@ -295,8 +296,9 @@ class PartitionSubscription(HandingOut):
         self._watch_queue()
 
     def _parts(self, row: dict) -> Iterator[dict]:
-        """A delivery in parts of no more messages than a queue of the size asked for, so that what waits of a larger
-        one can be given back; as it is where entries need not lie side by side."""
+        """Split a delivery into parts of at most the requested queue size, so that a larger queue can return some;
+        unsplit if entries need not be adjacent.
+        """
         is_whole = self._is_single_active or self._permits.most == self._permits.least
         if is_whole or row["lane_hashes"] or row["positions"] is not None or row["chunks"]:
             yield row
@@ -329,8 +331,9 @@ class PartitionSubscription(HandingOut):
         self._flow(permits)
 
     def _watch_queue(self) -> None:
-        """Look once a second, while the queue is larger than was asked for, whether that is still of use. Nobody else
-        could have what waits on Exclusive and Failover."""
+        """Check once a second whether a grown queue is still useful. Not on Exclusive and Failover, where nobody else
+        could get its messages.
+        """
         if self._permits.may_shrink and not self._is_watched and not self._is_single_active:
             self._is_watched = True
             self._channel.call_later(_WATCH_SECONDS, self._shrink_queue)
@@ -369,7 +372,7 @@ class PartitionSubscription(HandingOut):
             self._newest.update(dict.fromkeys(delivery.positions, delivery))
 
     def end(self, error: PulsarSparkError) -> None:
-        """End because of *error*: queued messages are dropped, and acknowledgements have no effect any more."""
+        """End because of *error*: drop queued messages; acknowledgements have no effect any more."""
         with self.lock:
             self.error = error
             self.is_connected = False

@@ -1,10 +1,9 @@
 """TableView: the latest value of each key of a topic, kept up to date.
 
-Rule: TableViewImpl of Pulsar's clients. A reader goes through the topic from its first message; a message with a key
-takes the place of the one before, one without a value, or with an empty one, removes it; one without a key says
-nothing. What is there when the view is made is in it; what is published afterwards comes within a tenth of a second.
-Order is that of each partition. Kept are payloads, which are decoded when they are asked for, each as its writer wrote
-it.
+Rule: TableViewImpl of Pulsar's clients. A reader goes through the topic from its first message: a message replaces
+the value of its key, an empty or null one removes it, one without a key is ignored. The view starts complete and
+lags at most a tenth of a second. Order holds per partition. Payloads are decoded on access, each with its writer's
+schema.
 """
 
 import threading
@@ -19,7 +18,7 @@ from pulsar_spark.schema import BytesSchema, Schema
 
 
 class _Latest:
-    """A message as a schema decodes it, without the rows among which it came."""
+    """A message as a schema decodes it, detached from its rows."""
 
     __slots__ = ("_payload", "_properties", "_schema_version", "_sequence_id", "_topic_id", "_topic_name")
 
@@ -74,7 +73,7 @@ class TableView(Described):
                 self._tell(self._heard, key, latest if latest.data() else None)
 
     def _tell(self, listeners: list[Callable[[str, Any], None]], key: str, latest: _Latest | None) -> None:
-        """Call the *listeners*; an exception in one of them is logged, and ends nothing. The caller holds the lock."""
+        """Call the *listeners*; their exceptions are logged. The caller holds the lock."""
         try:
             value = self._removed if latest is None else self._schema.decode_message(latest)
         except Exception as wrong:  # whatever a schema of the application's raises
@@ -132,7 +131,7 @@ class TableView(Described):
         return facts if self._subscription is None else {**facts, "subscription": self._subscription}
 
     def __str__(self) -> str:
-        """As the package's prints, which says nothing of its keys."""
+        """The package's text, which does not count keys."""
         subscription = "" if self._subscription is None else f", subscription={self._subscription}"
         return f"TableView(topic={self._reader.topic()}{subscription})"
 

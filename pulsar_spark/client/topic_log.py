@@ -1,9 +1,8 @@
-"""A topic as its log tells it: the files of each publish commit, in order, without a broker.
+"""A topic as its log shows it: the files of each publish commit, in order, without a broker.
 
-Order is that of commits, then of entry ids; a publish id that was committed before is a retry whose first commit
-counts. Where the oldest commits are gone from the log, the ``ledgers`` table stands in for them. Ledgers that were
-trimmed are passed over, and so are commits that are no publish: rows somebody else added, and what DELETE, UPDATE and
-MERGE rewrote.
+Order is by commit, then entry id; a repeated publish id is a retry, and only the first commit counts. The
+``ledgers`` table replaces commits that the log has lost. Trimmed ledgers are skipped, and so are commits that are
+no publish: rows that others added, or DELETE, UPDATE and MERGE rewrote.
 """
 
 import heapq
@@ -30,8 +29,9 @@ _POSITIONS_A_STEP = 1024
 
 
 class TopicLog:
-    """Walks through a topic's publish commits, from any of them on; with all *partitions*, where that *is_whole*, also
-    through those that are added. *ledgers* may be of any bundle: what is asked is asked of the topic's."""
+    """Walks through a topic's publish commits; with *is_whole* also through added partitions. *ledgers* may be of any
+    bundle.
+    """
 
     def __init__(self, topic: Topic, partitions: list[int], ledgers: LedgerIndex, *, is_whole: bool = False):
         self._topic = topic
@@ -46,10 +46,9 @@ class TopicLog:
     def start_at(
         self, ledger_id: int, passed: Mapping[int, int] = MappingProxyType({}), published_since: datetime | None = None
     ) -> Iterator[tuple[int, Run]]:
-        """Go on with publish commit *ledger_id*, in partitions of which some were *passed* up to a commit with the one
-        behind that; the runs, by partition, of it and later ones that only the ``ledgers`` table still knows. Of these
-        none that come before the first with a message that was *published_since*. They are read as they are asked
-        for: neither memory nor what comes first depends on how many they are."""
+        """Start at publish commit *ledger_id*; in partitions in *passed*, after that commit. Return lazily the runs,
+        by partition, that only the ``ledgers`` table still has, from the first with a message *published_since*.
+        """
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)
         self._gone |= {partition: max(last, self._gone.get(partition, 0)) for partition, last in passed.items()}
@@ -65,15 +64,15 @@ class TopicLog:
         return heapq.merge(*known, key=lambda each: (each[1].ledger_id, each[0], each[1].first_entry_id))
 
     def start_at_end(self) -> None:
-        """Go on with what is published from now on."""
+        """Start at what is published from now on."""
         self._seen = max(0, self._log.latest())
 
     def latest(self) -> int:
-        """The ledger id of the last commit there is."""
+        """The ledger id of the last commit."""
         return self._log.latest()
 
     def next_runs(self) -> Iterator[tuple[int, Run]]:
-        """The runs, by partition, of the commits since, a file each, in order, up to the latest."""
+        """The runs, by partition, of the commits since, one per file, in order."""
         if self._log.is_shortened(self._seen):
             yield from self.start_at(self._seen + 1, self._passed)
         for commit in self._log.commits(after=self._seen):
@@ -82,7 +81,7 @@ class TopicLog:
             yield from runs
 
     def has_more(self) -> bool:
-        """Whether there are commits :meth:`next_runs` has not given."""
+        """Whether there are commits that :meth:`next_runs` has not given."""
         return self._log.has_news(self._seen)
 
     def _runs(self, commit: Commit) -> list[tuple[int, Run]]:
@@ -101,7 +100,7 @@ class TopicLog:
     def _known_runs(
         self, partition: int, first: int, before: int, published_since: datetime | None
     ) -> Iterator[tuple[int, Run]]:
-        """The runs of publish commits from *first* on and *before* another, in order, of those that are numbered."""
+        """The numbered runs of publish commits from *first* to below *before*, in order."""
         topic_id, first = self._topic.topic_id, max(first, self._gone.get(partition, 0) + 1)
         ledgers = self._ledgers.of(self._topic)
         end = ledgers.end(topic_id, partition)
@@ -119,7 +118,7 @@ class TopicLog:
 
 
 def last_message_id(topic: Topic, partition: int, ledgers: LedgerIndex) -> MessageId:
-    """Id of the last message of a partition; ``MessageId.earliest`` for none."""
+    """The id of a partition's last message; ``MessageId.earliest`` without one."""
     for run in _runs_from_the_end(topic, partition, ledgers):
         last = run._replace(first_entry_id=run.last_entry_id, entries=1)
         for part in (last, run):  # the rest of the file where the last entry was deleted
@@ -132,7 +131,7 @@ def last_message_id(topic: Topic, partition: int, ledgers: LedgerIndex) -> Messa
 
 
 def _runs_from_the_end(topic: Topic, partition: int, ledgers: LedgerIndex) -> Iterator[Run]:
-    """The runs of a partition from the last on, of commits that are no longer in the log as ``ledgers`` has them."""
+    """The runs of a partition from the last on; for commits lost from the log, those of ``ledgers``."""
     log = TableLog(topic.path)
     for commit in log.commits_from_the_end():
         files = published_files(topic.path, commit, topic.partitions)

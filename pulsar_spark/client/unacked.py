@@ -1,9 +1,8 @@
-"""Acknowledgement timeouts: which handed-out entries have waited too long.
+"""Acknowledgement timeouts: finds entries that have waited too long.
 
-Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): an entry is timed from when the
-application got it, once per entry, and is found by the first tick after its time; with a backoff it has that much
-longer, by how often it came before. Entries that have equally long are kept in the order they were handed out, so a
-tick looks at the expired ones only.
+Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): an entry's time starts when the
+application gets it, and the first tick after its timeout finds it; a backoff adds time by redelivery count. Entries
+with equal timeouts are kept in order, so a tick looks only at expired ones.
 """
 
 import threading
@@ -15,7 +14,7 @@ from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 
 
 class UnackedTracker:
-    """Entries by (subscription, position); *timeout* and *clock* in seconds. Safe for threads."""
+    """Entries by (subscription, position); *timeout* and *clock* in seconds. Thread-safe."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class UnackedTracker:
             self._handed_out.setdefault(timeout, OrderedDict())[key] = self._clock()
 
     def remove(self, subscription, position: int) -> None:
-        """It was acknowledged as a whole, or given back."""
+        """The entry was acknowledged as a whole, or returned."""
         with self._lock:
             self._remove((subscription, position))
 
@@ -64,7 +63,7 @@ class UnackedTracker:
             del self._handed_out[timeout][key]
 
     def take_expired(self) -> dict:
-        """The positions that waited longer than the timeout, by subscription; they are no longer tracked."""
+        """Take the positions past their timeout, by subscription."""
         expired: dict = {}
         with self._lock:
             for timeout, handed_out in self._handed_out.items():

@@ -1,4 +1,4 @@
-"""What became of every message of a subscription: figures for the table, and the promises that were not kept."""
+"""The account of every message of a subscription: figures for the table, and broken promises."""
 
 from typing import NamedTuple
 
@@ -8,8 +8,9 @@ from pulsar_spark.demo.consumers import REDELIVERIES
 
 
 class Letters(NamedTuple):
-    """The dead letters of a subscription: the flights that must have died, how many letters there were, how many were
-    sent back, and how many of these are acknowledged."""
+    """The dead letters of a subscription: the flights that must die, the number of letters, of those sent back, and of
+    those acknowledged.
+    """
 
     expected: np.ndarray
     dead: int
@@ -18,16 +19,18 @@ class Letters(NamedTuple):
 
 
 class Keyed(NamedTuple):
-    """The keys of a Key_Shared subscription: that of each flight, as a number, and which consumers went before the end
-    (by their index in the notes)."""
+    """The keys of a Key_Shared subscription: each flight's key number, and the consumers (by index in the notes) that
+    went early.
+    """
 
     keys: np.ndarray
     gone: set[int]
 
 
 class Account(NamedTuple):
-    """The figures of one subscription, and one sentence for each broken promise. ``redelivered`` are the deliveries
-    after a message's first."""
+    """The figures of one subscription, and a sentence for each broken promise. ``redelivered`` counts deliveries after
+    a message's first.
+    """
 
     subscription: str
     kind: str
@@ -52,11 +55,10 @@ def make_account(
     keyed: Keyed | None = None,
     due: np.ndarray | None = None,
 ) -> Account:
-    """The account of a subscription from the broker's *stats* of it and its consumers' *notes*.
+    """The account of a subscription from the broker's *stats* and its consumers' *notes*.
 
-    *closed_after* says of consumers that closed early (by their index in *notes*) how many messages they had
-    acknowledged; *keyed* is what must hold for each key of a Key_Shared subscription; *due* says from when on each
-    message may be received, once, by the clock of the notes.
+    *closed_after* gives the acknowledged messages of consumers that closed early, by index in *notes*. *keyed*
+    requires order per key; *due* gives when each message may first be received, once, by the clock of the notes.
     """
     delivered = stats["msgOutCounter"]
     account = Account(
@@ -86,8 +88,7 @@ def make_account(
 
 
 def _letter_defects(letters: Letters, notes: np.ndarray) -> list[str]:
-    """Every flight that must die did, after exactly its attempts, and was handled once it was repaired; no other flight
-    did."""
+    """Exactly the expected flights died, after all attempts, and were handled once after repair."""
     repaired, attempted = notes[notes["is_repaired"]], notes[~notes["is_repaired"]]
     found = []
     if not letters.dead == letters.sent == letters.acknowledged == len(letters.expected):
@@ -140,8 +141,9 @@ def _disorder(notes: list[np.ndarray]) -> list[str]:
 
 
 def _repeats(notes: list[np.ndarray], closed_after: dict[int, int]) -> list[str]:
-    """What others received once a consumer that closed had it, though that one acknowledged it. Who was killed may have
-    had it before."""
+    """Messages that others received after a consumer that closed had acknowledged them; killed consumers may have had
+    them before.
+    """
     found = []
     for index, acknowledged in closed_after.items():
         done = notes[index][:acknowledged]
@@ -154,8 +156,9 @@ def _repeats(notes: list[np.ndarray], closed_after: dict[int, int]) -> list[str]
 
 
 def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
-    """Of each key in each partition, its flights come in order: to each consumer, and the first time of all, whoever
-    gets them. Nobody gets one that another has, unless that one went."""
+    """Each key's flights per partition arrive in order, at each consumer and overall. None goes to a second consumer
+    unless the first went.
+    """
     found = []
     for part in notes:
         if backwards := _backwards(keyed.keys, part):
@@ -173,14 +176,14 @@ def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
 
 
 def _untimely(due: np.ndarray, notes: np.ndarray) -> list[str]:
-    """What was received before its time, or more than once."""
+    """Messages received early, or more than once."""
     early = int((notes["time"] < due[notes["flight"]]).sum())
     twice = len(notes) - len(np.unique(notes["flight"]))
     return [f"{early} messages were received early"] * bool(early) + [f"{twice} messages came again"] * bool(twice)
 
 
 def _backwards(keys: np.ndarray, notes: np.ndarray) -> int:
-    """How many of *notes* do not come behind the one before of the same key and partition."""
+    """How many of *notes* do not follow the one before of the same key and partition."""
     key, partition, flight = keys[notes["flight"]], notes["partition"], notes["flight"]
     order = np.lexsort((np.arange(len(notes)), partition, key))
     same = (np.diff(key[order]) == 0) & (np.diff(partition[order]) == 0)

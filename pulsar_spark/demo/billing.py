@@ -1,10 +1,9 @@
-"""The demo's dead letters: flights without a tail number cannot be billed, die after some attempts, are repaired by a
-Spark job and sent back.
+"""The demo's dead letters: flights without a tail number cannot be billed, die, are repaired by a Spark job and sent
+back.
 
-``billing`` is a Shared subscription whose consumers call ``bill`` for each flight. What makes it raise is given back,
-delivered again with a higher redelivery count, and after the last attempt written to the dead letter topic by the
-broker. :func:`send_back` repairs the letters and sends them to this subscription alone, by its retry letter topic: the
-other subscriptions of the topic have had these flights already.
+Consumers of the Shared subscription ``billing`` call ``bill`` for each flight and give back what it refuses, until
+the broker writes a dead letter. :func:`send_back` repairs the letters and sends them to the retry letter topic, so
+that other subscriptions do not get them again.
 """
 
 import numpy as np
@@ -26,7 +25,7 @@ def unbillable(flights: pa.Table) -> np.ndarray:
 
 
 def repair(letters: DataFrame) -> DataFrame:
-    """The letters with a tail number, in the payload and as key."""
+    """Add a tail number to the letters, in payload and key."""
     number = F.concat(F.lit("unknown of "), F.col("properties")["carrier"])
     payload = F.concat(
         F.lit('{"repaired":true,"tailnum":"'), number, F.lit('",'), F.substr(F.col("payload").cast("string"), F.lit(2))

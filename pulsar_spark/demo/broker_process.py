@@ -1,4 +1,4 @@
-"""A broker in a process of its own, as ``pulsar-spark broker`` starts it; what it prints goes to a file."""
+"""A broker in its own process, as ``pulsar-spark broker`` starts it, with its output in a file."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ _LAST_WORDS = 2_000
 
 
 class BrokerProcess:
-    """A context: the broker runs inside it and is gone after it."""
+    """Context manager: the broker runs inside it."""
 
     def __init__(self, root: AnyPath, log: Path):
         self.root = root
@@ -36,12 +36,12 @@ class BrokerProcess:
             self._process.wait()
 
     def check(self) -> None:
-        """:class:`NotConnected`, with the broker's last words, when it has ended."""
+        """:class:`NotConnected`, with the end of its log, if the broker has ended."""
         if (code := self._process.poll()) is not None:
             raise NotConnected(f"the broker ended with exit code {code}; its last words:\n{self.last_words()}")
 
     def stop(self) -> None:
-        """Ask it to stop and wait until it has."""
+        """Stop the broker and wait for it."""
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(_STOP_SECONDS)
         if code:
@@ -50,6 +50,6 @@ class BrokerProcess:
             )
 
     def last_words(self) -> str:
-        """The end of its log, without Java's stack frames: they would leave no room for what went wrong."""
+        """The end of its log, without Java's stack frames."""
         said = self.log.read_text(errors="replace").splitlines()
         return "\n".join(line for line in said if not line.startswith("\tat ")).strip()[-_LAST_WORDS:]

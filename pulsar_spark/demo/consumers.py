@@ -1,13 +1,11 @@
-"""One consumer of the demo, in a process of its own: it receives, writes down what it received, then acknowledges.
+"""One consumer of the demo, in its own process: it receives, writes notes, then acknowledges.
 
-Its notes are fixed-size records in a file, written before the acknowledgement, so that a process killed at any moment
-leaves a true account behind. A consumer with ``pause_at`` stops before acknowledging the batch that reaches that many
-messages, and waits for word: ``leave`` closes it with that batch unacknowledged, ``go on`` lets it go on. Killing it
-instead is the third possibility.
+Notes are fixed-size records, written before acknowledging, so a killed process leaves a true account. With
+``pause_at`` the consumer stops before acknowledging the batch that reaches that many messages, until it gets
+``leave`` (close without acknowledging), ``go on``, or is killed.
 
-A consumer with a ``handler`` acknowledges message by message what the handler takes, and gives back what makes it
-raise; after :data:`REDELIVERIES` more attempts such a message is a dead letter. It reads the subscription's retry
-letter topic as well, to which repaired letters are sent back. Nothing here needs Spark.
+With a ``handler`` it acknowledges accepted messages and gives back refused ones, which die after
+:data:`REDELIVERIES` more attempts. It also reads the subscription's retry letter topic. No Spark is needed.
 """
 
 import json
@@ -43,7 +41,7 @@ QUEUE_SIZE = 50_000
 
 
 class Assignment(NamedTuple):
-    """What a consumer is to do. ``pause_at`` 0 = never."""
+    """The consumer's settings. ``pause_at`` 0 = never."""
 
     service_url: str
     topic: str
@@ -59,7 +57,7 @@ class Assignment(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """What a pausing consumer says: messages received, and how many of them it has acknowledged."""
+    """The report of a pausing consumer: messages received, and acknowledged."""
 
     received: int
     acknowledged: int
@@ -74,9 +72,9 @@ READY = "ready"
 
 
 def run_consumer(assignment: Assignment, parent: Connection) -> None:
-    """Consume until told ``stop`` (or ``leave``); says :data:`READY` when subscribed, or the error that ended it.
+    """Consume until ``stop`` or ``leave``; send :data:`READY` when subscribed, or the error that ended it.
 
-    Ctrl-C reaches every process of a terminal; the demo's own ends the consumers.
+    Ctrl-C is ignored: the demo's main process ends the consumers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -133,14 +131,14 @@ def _run(assignment: Assignment, parent: Connection) -> None:
 
 
 def _wait_for_broker(service_url: str) -> None:
-    """Until a broker serves: it starts beside its consumers, and a client without one says so in its log."""
+    """Wait until a broker serves, because clients without one log warnings."""
     deadline, admin = time.monotonic() + CONNECT_SECONDS, Admin(service_url)
     while admin.broker_status() is None and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
 
 
 def read_notes(path: Path) -> np.ndarray:
-    """The whole records written so far."""
+    """The complete records written so far."""
     data = path.read_bytes() if path.exists() else b""
     return np.frombuffer(data[: len(data) // NOTE.itemsize * NOTE.itemsize], NOTE)
 

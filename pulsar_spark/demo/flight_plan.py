@@ -1,6 +1,6 @@
-"""The demo's flight plan: all that is known of the busiest day, with each flight's way minute by minute, as one message
-of 12 MB. It goes out as a DataFrame, in chunks, and must come as one message, byte for byte, both to a client and in a
-frame."""
+"""The demo's flight plan: the busiest day's flights, minute by minute, as one message of 12 MB. A DataFrame publishes
+it in chunks; a client and a frame must read it byte for byte.
+"""
 
 import hashlib
 import time
@@ -25,8 +25,7 @@ _MINUTE_BYTES = 35
 
 
 def flight_plan(spark: SparkSession, flights: pa.Table, work: Path) -> DataFrame:
-    """One row, ``payload``: a line of JSON for each flight of the day that has the most, at least :data:`PLAN_BYTES` in
-    all."""
+    """One row, ``payload``: a line of JSON for each flight of the busiest day, at least :data:`PLAN_BYTES`."""
     days = flights.group_by(["month", "day"]).aggregate([("id", "count")]).sort_by([("id_count", "descending")])
     busiest = days.slice(0, 1).to_pylist()[0]
     is_that_day = pc.and_(pc.equal(flights["month"], busiest["month"]), pc.equal(flights["day"], busiest["day"]))
@@ -47,7 +46,7 @@ def flight_plan(spark: SparkSession, flights: pa.Table, work: Path) -> DataFrame
 def send_and_receive(
     spark: SparkSession, root: AnyPath, service_url: str, topic: str, flights: pa.Table, work: Path
 ) -> Account:
-    """Publish the plan, receive it, read it, and the account of that."""
+    """Publish the plan, receive it and read it; return the account."""
     Admin(service_url).create_subscription(topic, SUBSCRIPTION, "earliest")
     plan = flight_plan(spark, flights, work).localCheckpoint()
     (expected,) = plan.select(F.octet_length("payload"), F.sha2("payload", 256)).collect()
@@ -70,7 +69,7 @@ def send_and_receive(
 
 
 def _account(service_url: str, topic: str, defects: list[str]) -> Account:
-    """The account of a plan that was acknowledged, which the broker takes in within some seconds."""
+    """The account, once the broker has processed the acknowledgement, or after some seconds."""
     deadline = time.monotonic() + _WAIT_MS / 1000
     while True:
         stats = Admin(service_url).stats(topic)["subscriptions"][SUBSCRIPTION]

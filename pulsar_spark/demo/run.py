@@ -1,5 +1,4 @@
-"""The course of the demo: session, broker, consumers, publishing, the accidents, the dead letters and their repair,
-the account."""
+"""Runs the demo: session, broker, consumers, publishing, accidents, dead letters and their repair, account."""
 
 import datetime
 import os
@@ -48,7 +47,7 @@ _LARGEST_BATCH = 1_000
 
 
 class _Place(NamedTuple):
-    """Where the demo works: the root, its service URL, the topics of this run, and a folder for notes and logs."""
+    """Where the demo works: root, service URL, topics of this run, and a folder for notes and logs."""
 
     root: AnyPath
     service_url: str
@@ -64,11 +63,10 @@ def run_demo(
     console: Console | None = None,
     show: Callable[[list[dict]], None] | None = None,
 ) -> bool:
-    """Run the demo on *rows* flights; True when nothing was lost and order held where it must.
+    """Run the demo on *rows* flights; True if nothing was lost and order held where it must.
 
-    *root* is kept and may be used again: each run has a namespace of its own. Without it a temporary folder is used,
-    and removed unless *keep*. Of a run that fails the broker's log is kept. *show* gets the accounts instead of their
-    being printed as a table.
+    *root* is kept and reusable, as each run has its own namespace; by default a temporary folder is removed unless
+    *keep*. A failed run keeps the broker's log. *show* gets the accounts instead of a printed table.
     """
     console = console or Console()
     flights = read_flights(rows)
@@ -98,7 +96,7 @@ def _has_defects(accounts: list[Account]) -> bool:
 
 
 def _clean_up(work: Path, kept: list[Path], console: Console) -> None:
-    """Remove what is in *work* but what is to be *kept*, and say where that is."""
+    """Remove all in *work* except *kept*, and print where that is."""
     for found in work.iterdir():
         if found in kept:
             console.print(f"kept: {found}", highlight=False, soft_wrap=True)
@@ -124,8 +122,9 @@ def _prepare(root: str | os.PathLike, work: Path) -> _Place:
 
 
 def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -> list[Account]:
-    """Start Spark first, which finds Delta's jar; a first topic is published while the broker starts, the other when
-    its consumers are there."""
+    """Start Spark first, which finds Delta's jar; publish one topic while the broker starts, the other when its
+    consumers are there.
+    """
     with console.status("starting Spark"):
         spark = spark_session("pulsar_spark demo", root=place.root)
         paths = write_flights(flights, place.work)
@@ -204,8 +203,7 @@ def _publish(spark: SparkSession, root: AnyPath, topic: str, paths: list[Path], 
 def _consume(
     place: _Place, groups: list[ConsumerGroup], rows: int, broker: BrokerProcess, progress: Progress
 ) -> dict[str, dict]:
-    """Wait until every subscription has nothing left, causing the accidents on the way; the final stats of each
-    subscription."""
+    """Consume every subscription to its end, with the accidents; return the final stats of each."""
     tasks = {
         group.subscription: progress.add_task(f"{group.kind} {group.subscription} of {_short(group.topic)}", total=rows)
         for group in groups
@@ -227,8 +225,7 @@ def _consume(
 def _repair(
     spark: SparkSession, place: _Place, topic: str, expected: np.ndarray, broker: BrokerProcess, progress: Progress
 ) -> Letters | None:
-    """Repair what died on the billing subscription, send it back and wait until it is billed; None where nothing had to
-    die."""
+    """Repair the dead letters of ``billing``, send them back and wait for them; None if no flight had to die."""
     if not len(expected):
         return None
     progress.console.print(
@@ -248,8 +245,7 @@ def _repair(
 def _watch(
     place: _Place, topics: dict[str, str], broker: BrokerProcess, look_after: Callable[[], None] = lambda: None
 ) -> Iterator[dict[str, dict]]:
-    """The stats of each subscription (by the topic it is on), again and again; :class:`Timeout` when they do not change
-    any more."""
+    """Yield the stats of each subscription again and again; :class:`Timeout` once they stop changing."""
     admin = Admin(place.service_url)
     last_change, before = time.monotonic(), None
     while True:
