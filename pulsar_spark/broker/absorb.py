@@ -25,7 +25,7 @@ from pulsar_spark.protocol.positions import ranges_of
 
 
 class RoundRows:
-    """The rows of a round, as they come together."""
+    """Collects the rows of a round."""
 
     def __init__(self, facts: list[dict], number: int):
         self.facts, self.number = list(facts), number
@@ -36,7 +36,7 @@ class RoundRows:
         """Messages given out."""
 
     def add_lanes(self, cursor: Cursor, changed: dict[int, Lane], gone: list[int]) -> None:
-        """The same of a cursor kept by lane."""
+        """Add *changed* and removed lanes of a cursor."""
         self.facts += [removed_page_row(cursor, page_of(lane)) for lane in gone]
         for number, lane in changed.items():
             self.facts.append(lane_row(cursor, page_of(number), number, lane.hashes, lane.ranges))
@@ -62,11 +62,11 @@ class RoundRows:
         ]
 
     def _positions(self, cursor: Cursor, page: Page) -> dict[int, bytes]:
-        """Of the ranges of a due lane that are delivered in this round, where their entries lie."""
+        """The packed positions of due lane ranges delivered in this round."""
         return {held.first: packed(cursor.due.positions_of(held)) for held in page.held if self._is_delivered(held)}
 
     def _chunks(self, cursor: Cursor, ranges: Iterable[Range]) -> dict[int, bytes | None] | None:
-        """Of ranges that are delivered in this round, which chunked messages are among their entries."""
+        """The packed chunked messages in ranges delivered in this round."""
         if cursor.chunked is None:
             return None
         return {
@@ -82,8 +82,8 @@ class RoundRows:
 
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
-    """Take what the plan says of each cursor of *work* into the bundle; the rows to commit, without the round's own.
-    *limit* is the broker's own of unacknowledged messages, 0 for none."""
+    """Store the plan's outcome for each cursor of *work* in the bundle; returns the rows to commit, except the round's
+    own. *limit* is the broker's limit of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts, draft.number)
     for asked, affected, outcome in zip(work.cursors, work.affected, planned, strict=True):
         with isolated(of_cursor(asked.cursor)):
@@ -144,8 +144,8 @@ def _absorb_cursor(
 
 
 def _settle_due_lane(cursor: Cursor, changed: list[Page], gone: list[int]) -> tuple[list[Page], list[int]]:
-    """Let the mark-delete that people see run on, and drop what lies below it; the pages that changed and the keys of
-    those that are gone, with those that did and were before. Not while the delay index is made anew."""
+    """Advance the visible mark-delete and drop what is before it, unless the delay index is being rebuilt. Returns all
+    changed pages and the keys of removed ones, including those given."""
     if not cursor.due.promotion.is_ready:
         return changed, gone
     cursor.due.settle()
@@ -159,7 +159,7 @@ def _settle_due_lane(cursor: Cursor, changed: list[Page], gone: list[int]) -> tu
 
 
 def _at_positions(cursor: Cursor, ranges: Iterable[Range]) -> Iterator[Range]:
-    """*ranges* by position: one of the due lane is as many as its entries lie in."""
+    """*ranges* by position; one of the due lane becomes several."""
     for held in ranges:
         if is_virtual(held.first):
             for first, last in ranges_of(np.sort(cursor.due.positions_of(held))):
@@ -169,7 +169,7 @@ def _at_positions(cursor: Cursor, ranges: Iterable[Range]) -> Iterator[Range]:
 
 
 def _absorb_lanes(asked: CursorDraft, work: LaneWork | RangeWork, outcome: Outcome, rows: RoundRows) -> None:
-    """The same of a cursor kept by lane."""
+    """Store the outcome of a cursor kept by lane."""
     cursor = asked.cursor
     rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
     rows.delivered += outcome.delivered
@@ -195,7 +195,7 @@ def _acknowledged(ranges: list[Range]) -> int:
 
 
 def _store(asked: CursorDraft, outcome: Outcome) -> None:
-    """Keep what the plan says of the cursor and its consumers."""
+    """Store the outcome for the cursor's counters and its consumers."""
     cursor = asked.cursor
     for said in outcome.consumers:
         consumer = cursor.consumers[said.consumer_id]

@@ -1,8 +1,7 @@
-"""Acknowledgements and returns, noted down for the plan.
+"""Acknowledgements and returns, noted for the plan.
 
-Of a batch acknowledged message by message it is noted what all requests leave of it, since what a cumulative one does
-depends on what came before (3.20); so ack sets are intersected by protocol.ack_set alone. Rules: semantics 3.11-3.20,
-4.15, 4.16, 4.21.
+What is left of a batch depends on the order of requests (3.20), so it is computed here, with protocol.ack_set alone.
+Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,7 @@ from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.protocol.request_properties import is_said
 
 NOTED = ("ack", "negative_ack")
-"""Kinds of requests that many messages may be named by, one a request."""
+"""Kinds of requests of which there may be one for each of many messages."""
 
 
 class Acknowledgements(Desk):
@@ -59,7 +58,7 @@ class Acknowledgements(Desk):
         return None
 
     def _cancel(self, cursor: Cursor, request: Request) -> str:
-        """Acknowledge, of the positions named, those whose entries wait for their deliver time; how many those are."""
+        """Acknowledge the named entries that wait for their deliver time; returns their number."""
         draft = self.draft.of(cursor)
         places = self._waiting(draft, request)
         for first, last in ranges_of(sorted(map(position_of, places))):
@@ -67,8 +66,7 @@ class Acknowledgements(Desk):
         return str(len(places))
 
     def reschedule(self, request: Request) -> str:
-        """Let, of the positions named, those whose entries wait for their deliver time wait for another; how many those
-        are."""
+        """Give the named entries that wait for their deliver time another one; returns their number."""
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
@@ -79,7 +77,7 @@ class Acknowledgements(Desk):
         return str(len(places))
 
     def _waiting(self, draft: CursorDraft, request: Request) -> list[int]:
-        """Where the entries that wait are kept, or would be, of the positions that the request names."""
+        """The places of the waiting entries that the request names."""
         named = None
         if POSITIONS in request.properties:
             named = set(named_positions(request.properties[POSITIONS]).tolist())
@@ -107,7 +105,7 @@ class Acknowledgements(Desk):
             )
 
     def kept_ack_set(self, draft: CursorDraft, position: int) -> ack_sets.AckSet:
-        """What is unacknowledged of an entry, with what this round has brought so far; a message outside a batch is
+        """What is unacknowledged of an entry, including this round's requests so far. A message outside a batch has
         index 0."""
         cursor = draft.cursor
         place = cursor.place(position)
@@ -135,9 +133,8 @@ class Acknowledgements(Desk):
         )
 
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
-        """Note what is asked by requests *alike* one of :data:`NOTED` that was just *taken*: of the same kind, about
-        the same cursor, by the same consumer. Gives those that must be taken one by one, each in its turn: those that
-        say more than positions and that nobody saw the entries, or what will be refused."""
+        """Note requests *alike* one of :data:`NOTED` that was just *taken*: of one kind, cursor and consumer. Yields,
+        in turn, those to execute one by one: with properties other than unseen, or that may be refused."""
         cursor = self.cursor_of(taken)
         draft, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)

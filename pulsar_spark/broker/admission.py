@@ -1,11 +1,8 @@
-"""The door: what a row of ``requests`` must be before anything is looked up for it. What is refused here has changed
-nothing.
+"""Validates a row of ``requests`` before it is executed. A row refused here has changed nothing.
 
-Anybody who may write to the table may write any row, so a row is taken for what it says only once names follow the
-grammar, ids are there where something will be called by them, and numbers lie where tables and calendars hold them. A
-topic is known by its full name alone, whichever of Pulsar's spellings asks. A request may say until when it holds
-(property ``valid_until_ms``, by the clock of who asks): one that is met later is refused, because whoever asked was
-told that it failed.
+Anyone who can write to the table can write any row, so names must follow the grammar, required ids exist, and numbers
+fit tables and calendars. A topic gets its full name, whatever spelling a request uses. A request past its
+``valid_until_ms`` (by its sender's clock) is refused, because the sender was already told that it failed.
 """
 
 from functools import lru_cache
@@ -20,11 +17,12 @@ from pulsar_spark.table_specs import VALID_UNTIL
 
 MAX_ID_LENGTH = 1000
 MOST_DELAY_MS = 10**14
-"""Three thousand years: added to any clock it is still a time that calendars know."""
+"""Three thousand years: added to any clock, still a valid time."""
 
 
 def admitted(request: Request, *, now: int) -> Request:
-    """*request* with its topic's full name, met at *now* (microseconds, the machine's clock); else an error by name."""
+    """*request* with its topic's full name, if it is valid at *now* (microseconds, the machine's clock); raises an
+    error otherwise."""
     if request.topic is not None:
         name = _full_name(request.topic)
         request = request if name == request.topic else request._replace(topic=name)
@@ -43,7 +41,7 @@ def admitted(request: Request, *, now: int) -> Request:
 
 @lru_cache(maxsize=1024)
 def _full_name(topic: str) -> str:
-    """The full name of a topic, whichever way it is spelled; most requests of a round name the same few."""
+    """The full name of a topic in any spelling, cached because a round's requests name few topics."""
     return str(parse_topic_name(topic))
 
 

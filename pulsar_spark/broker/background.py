@@ -1,5 +1,4 @@
-"""What a broker's work in the background has in common: a thread that ends with the broker, and things that are looked
-at in turn."""
+"""What a broker's background work shares: a thread that ends with the broker, and things handled in turn."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -10,19 +9,19 @@ T = TypeVar("T")
 
 
 class Background:
-    """A thread of its own from :meth:`start` on. What runs there looks at :attr:`stopping`, and waits with it."""
+    """A thread that runs from :meth:`start` on. Its function checks :attr:`stopping`, and waits on it."""
 
     def __init__(self, name: str):
         self._name, self._thread = name, None
         self.stopping = threading.Event()
 
     def start(self, run: Callable[[], None]) -> None:
-        """Call *run* on the thread; it returns when it finds that it is to stop."""
+        """Call *run* on the thread; it must return once :attr:`stopping` is set."""
         self._thread = threading.Thread(target=run, name=self._name, daemon=True)
         self._thread.start()
 
     def close(self, cancel: Callable[[], None] = lambda: None) -> None:
-        """End when what is under way is done, or given up: *cancel* is called until it is."""
+        """Stop, and wait for the thread; *cancel* is called until it ends."""
         self.stopping.set()
         while self.is_alive:
             cancel()
@@ -30,18 +29,18 @@ class Background:
 
     @property
     def is_alive(self) -> bool:
-        """Does it run (still)?"""
+        """Is the thread running?"""
         return self._thread is not None and self._thread.is_alive()
 
 
 class Rotation:
-    """Some of many things that cost a call each, at most so many at a time; all where that is None."""
+    """Picks at most *most* of many things in turn; all if that is None."""
 
     def __init__(self, most: int | None):
         self._most, self._next = most, 0
 
     def some(self, things: Sequence[T]) -> Sequence[T]:
-        """Those whose turn it is, of *things*, which may be others than the last time.
+        """The next of *things*, which may change between calls.
 
         >>> rotation = Rotation(2)
         >>> rotation.some("abc"), rotation.some("abc"), rotation.some("abcd")

@@ -1,10 +1,9 @@
-"""Keeping the classes that a JVM of a broker loads, so that the next one of this machine need not load and check them.
+"""Stores the classes that a broker's JVM loads, so that the next one on this machine starts faster.
 
-A start of Spark takes most of its time for some 20,000 classes. Java 17 can write those that a process has loaded to a
-file at its end (class data sharing), which later processes map into memory. So a process of its own runs a small
-broker on a root of its own, and ends; its file takes its place in one step once that process is gone. A JVM that the
-file does not fit, after an upgrade of Java, say, passes over it. On two busy cores a broker serves 21 to 29 s after its
-process began instead of 35 to 56 s; the file has 170 MB. Source: JEP 350, Dynamic CDS Archives.
+Loading some 20,000 classes takes most of Spark's start. Java 17 can write the loaded classes to a file when a process
+ends (class data sharing), which later processes map into memory. So a separate process runs a small broker on its own
+root; its file replaces the old one once it has ended. A JVM that the file does not fit, for example after a Java
+upgrade, ignores it. Source: JEP 350, Dynamic CDS Archives.
 """
 
 import os
@@ -25,8 +24,8 @@ _JVM_SECONDS = 300
 
 
 def archive_classes() -> Path:
-    """Make the archive of this machine and user anew; where it is. :class:`UnknownError` with what the process said
-    where none came to be; the one that was there stays then."""
+    """Create the archive of this machine and user again; returns its path. :class:`UnknownError` with the process's
+    message if that fails; an existing archive then stays."""
     target = class_archive()
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
@@ -42,7 +41,7 @@ def archive_classes() -> Path:
 
 
 def _run_broker(archive: str) -> None:
-    """Run a broker that has a topic to look at, and wait for the end of its JVM, which writes *archive* then."""
+    """Run a broker with a topic, and wait for the end of its JVM, which writes *archive*."""
     options = {JAVA_OPTIONS: f"{ROUND_JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive}"}
     spark = spark_session(for_rounds=True, settings=options)
     with tempfile.TemporaryDirectory(prefix="pulsar_spark_classes_") as root:

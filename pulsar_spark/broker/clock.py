@@ -1,17 +1,14 @@
-"""The two clocks of a bundle: the machine's, and the broker's own, which only ever goes forward, at the rate of real
-time.
+"""A bundle's two clocks: the machine's, and the broker's own, which only goes forward, at the rate of real time.
 
-Durations run by the own clock: negative acknowledgements, ack timeouts, leases, the pause of a failover, the intervals
-of maintenance. Instants that people gave (deliver times, publish times, until when a request holds) are the machine's.
-So when the machine's clock was ahead for a round and is right again, what was set meanwhile ends in its own time: the
-own clock goes on from where it was, and every round's row keeps both, so that a restart goes on with it too.
+Durations use the own clock: negative acknowledgements, ack timeouts, leases, the failover pause, maintenance intervals.
+Instants given by users (deliver times, publish times, expiry of requests) use the machine's. So durations set while the
+machine's clock was wrong still end in time. Each round's row stores both clocks, for a restart.
 
-- The own clock moves by what a steady clock of the system measured since the last look; without one, and over the time
-  no broker ran, by what the machine's clock has moved, where that is forward. A machine's clock set back moves it by
-  nothing.
-- A machine's clock that runs ahead of the steady one is believed only when it still does after :data:`CONFIRM_SECONDS`,
-  so that one reading from the future neither delivers early nor expires anything. Set back, it is believed at once:
-  being late by that much would be for good.
+- The own clock advances by a steady system clock. Without one, and while no broker ran, it advances with the machine's
+  clock, but never goes back.
+- A machine's clock ahead of the steady one is believed only if it still is after :data:`CONFIRM_SECONDS`, so one wrong
+  reading neither delivers early nor expires anything. A clock set back is believed at once, since the delay would
+  otherwise be permanent.
 """
 
 import time
@@ -19,26 +16,25 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 TOLERANCE = 2_000_000
-"""Microseconds by which the machine's clock may be ahead of the steady one between two looks, or behind the last round,
-without being taken for wrong."""
+"""Microseconds by which the machine's clock may differ from the expected time without counting as wrong."""
 
 CONFIRM_SECONDS = 10
 
 
 class Instant(NamedTuple):
-    """One moment, in microseconds: by the broker's own clock, and by the machine's (since 1970)."""
+    """One moment in microseconds: by the broker's own clock, and by the machine's (since 1970)."""
 
     own: int
     wall: int
 
 
 def steady_micros() -> int:
-    """A clock that nobody sets, in microseconds; on Linux it runs on while the machine sleeps."""
+    """A clock that cannot be set, in microseconds; on Linux it also runs while the machine sleeps."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
 
 class BundleClock:
-    """Goes on from *last*, the moment of the latest round. *wall* and *steady* give microseconds."""
+    """Continues from *last*, the instant of the latest round. *wall* and *steady* return microseconds."""
 
     def __init__(self, wall: Callable[[], int], last: Instant, steady: Callable[[], int] | None = None):
         self._read_wall, self._read_steady, self.last = wall, steady, last
@@ -46,7 +42,7 @@ class BundleClock:
         self._ahead_since: int | None = None
 
     def look(self) -> Instant:
-        """What time it is."""
+        """The current instant."""
         wall, steady = self._read_wall(), self._read_steady() if self._read_steady else None
         if steady is None or self._steady is None:
             passed = max(wall - self.last.wall, 0)

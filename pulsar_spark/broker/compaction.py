@@ -1,13 +1,12 @@
-"""Compacting a topic: its compacted view is made anew from the view there was and what was published behind its horizon
-(see storage.compacted, and protocol.compaction for what stays).
+"""Compacting a topic: its compacted view is made from the previous view and what was published after its horizon (see
+storage.compacted; protocol.compaction says what survives).
 
-Spark does it, as frames (compaction_job), in whatever process asks: the broker's, for a topic above its
-``compaction_threshold`` (compaction_upkeep), a command's, a job's. What is small, at most :data:`SMALL_MESSAGES` and
-:data:`SMALL_BYTES`, is done where it is asked for, without a JVM, by the pure rule (compaction_small). Nobody decides
-anything and no cursor moves, so no round takes part; a broker need not run.
+The calling process does it: a broker for a topic above its ``compaction_threshold`` (compaction_upkeep), a command, or
+a job. Up to :data:`SMALL_MESSAGES` and :data:`SMALL_BYTES` it needs no JVM (compaction_small); more takes Spark
+(compaction_job). No cursor moves, so no round takes part and no broker need run.
 
-Of a topic one compaction runs at a time (storage.compaction_status). One that finds nothing new since the last changes
-nothing. A crash anywhere before its commit leaves the view that was, and the next takes the same rows again.
+A topic has one compaction at a time (storage.compaction_status). Without new messages nothing changes. A crash before
+the commit leaves the previous view, and the next compaction reads the same rows again.
 """
 
 import time
@@ -25,8 +24,8 @@ from pulsar_spark.storage.topics import Topic
 
 
 def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark: Write | None = None) -> bool:
-    """Compact these partitions of the topic, with what Spark writes where it is much; False where there was nothing
-    new. :class:`NotAllowedError` while another compaction of it runs, and without Spark where it takes one."""
+    """Compact these partitions, with *by_spark* if the topic is large; False if there was nothing new.
+    :class:`NotAllowedError` while another compaction of the topic runs, or if it needs Spark and has none."""
     with compacting(topic):
         started = time.monotonic()
         asked = plan_compaction(layout, topic, partitions)
@@ -44,7 +43,7 @@ def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark:
 
 
 def bytes_behind(layout: Layout, topic: Topic) -> int:
-    """What was published to a topic behind its horizons, as far as its log goes."""
+    """Bytes published to a topic after its horizons, as far as its log goes."""
     view = CompactedView(topic.path)
     found: dict[str, int] = {}
     for partition, ledgers in ledgers_until(layout, topic, TableLog(topic.path).latest()).items():

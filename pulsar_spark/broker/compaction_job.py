@@ -1,9 +1,8 @@
-"""Compaction by a job of Spark's, for topics that are too large for one process, and for chunked messages.
+"""Compaction by a Spark job, for topics too large for one process, and for chunked messages.
 
-The places of the messages that stay are found first and kept, on Spark's disk if need be, because three things are made
-of them: how many there are, where a file of the new view ends and the next begins, and the rows. The files are written
-beside the view and moved into it, and one commit names them (see storage.compacted): what is left of a job that ended
-in between is nobody's. A session of its own takes the settings.
+The places of the surviving messages are computed first and persisted, since three results need them: their number, the
+borders between files, and the rows. Files are written beside the view and moved into it, and one commit names them (see
+storage.compacted); files of an interrupted job are in no commit. The settings belong to a session of its own.
 """
 
 import uuid
@@ -26,13 +25,13 @@ from pulsar_spark.transforms.chunks import whole_messages
 from pulsar_spark.transforms.compaction import FILE, in_files, in_one_piece, places_that_stay, rows_at
 
 FILE_BYTES = 256 * 1024 * 1024
-"""A file of the view has about so many bytes."""
+"""Approximate bytes of a file of the view."""
 TASK_BYTES = 32 * 1024 * 1024
-"""A task gets about so many, as they are stored."""
+"""Approximate stored bytes for a task."""
 
 
 class SparkCompaction:
-    """Writes the rows of compacted views; from another thread it can be ended with an error."""
+    """Writes the rows of compacted views; another thread may cancel it, which raises an error."""
 
     def __init__(self, spark: SparkSession):
         check_context(spark, "compaction of a large topic")
@@ -41,7 +40,7 @@ class SparkCompaction:
         self.cancel = self._jobs.cancel
 
     def __call__(self, asked: Compaction) -> Written:
-        """The new rows of a compaction."""
+        """Write the new rows of a compaction."""
         with self._jobs.described(f"compaction of {asked.topic.name}") as spark:
             tasks = max(spark.sparkContext.defaultParallelism, -(-asked.size // TASK_BYTES))
             spark.conf.set("spark.sql.shuffle.partitions", tasks)
@@ -68,7 +67,7 @@ class SparkCompaction:
 
 
 def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
-    """The messages behind the horizons, each one row with the view's columns."""
+    """The messages after the horizons, one row each, with the view's columns."""
     ranges = [
         PositionRange(partition, first, asked.ledgers[partition].end_position - 1)
         for partition, first in asked.behind.items()
@@ -85,14 +84,13 @@ def _published(spark: SparkSession, asked: Compaction) -> DataFrame:
 
 
 def _file_counts(asked: Compaction, counts: Mapping[int, int]) -> dict[int, int]:
-    """Into how many files the rows of each partition go, of which so many stay: by their bytes, as if all had as
-    many."""
+    """The number of files for each partition's surviving rows, at the average bytes of a message."""
     of_a_file = max(1, asked.messages * FILE_BYTES)
     return {partition: max(1, -(-count * asked.size // of_a_file)) for partition, count in counts.items()}
 
 
 def _bounds(places: DataFrame, files: Mapping[int, int]) -> dict[int, list[int]]:
-    """Where all files of a partition but the first begin."""
+    """The first positions of all files of a partition except the first."""
     several = {partition: number for partition, number in files.items() if number > 1}
     if not several:
         return {}
@@ -109,7 +107,6 @@ def _bounds(places: DataFrame, files: Mapping[int, int]) -> dict[int, list[int]]
 
 
 def _name_in_view(name: str) -> str:
-    """A path in the view for a staged file, whose folder tells its number: a task that writes several calls them all
-    the same."""
+    """A path in the view for a staged file. A task gives all its files the same name, so this one is unique."""
     folders = [part for part in name.split("/")[:-1] if not part.startswith(f"{FILE}=")]
     return "/".join([*folders, f"part-{uuid.uuid4()}.snappy.parquet"])

@@ -1,4 +1,4 @@
-"""What a compaction is about: which messages there are behind the horizons of a topic's compacted view."""
+"""What a compaction covers: the messages after the horizons of a topic's compacted view."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
@@ -16,42 +16,42 @@ SMALL_MESSAGES, SMALL_BYTES = 100_000, 64 * 1024 * 1024
 
 
 class Compaction(NamedTuple):
-    """What is to be compacted: the messages of *topic* behind the horizons of the *view*, up to version *until* of its
-    table, and those of the view, of each of the partitions of *behind*: there is something new in each."""
+    """The messages of *topic* after the horizons of *view*, up to table version *until*, and the view's own messages,
+    for the partitions in *behind*, which all have new ones."""
 
     topic: Topic
     view: CompactedView
     until: int
     ledgers: dict[int, PartitionLedgers]
     behind: dict[int, int]
-    """The first position behind the horizon, by partition."""
+    """The first position after the horizon, by partition."""
     retain_null_key: bool
 
     def new_runs(self) -> Iterator[tuple[int, Run]]:
-        """What was published behind the horizons."""
+        """The runs published after the horizons."""
         for partition, first in self.behind.items():
             ledgers = self.ledgers[partition]
             yield from ((partition, run) for run in ledgers.parts(first, ledgers.end_position - 1))
 
     @property
     def messages(self) -> int:
-        """How many it begins with; of chunked ones the chunks."""
+        """The number of messages before compaction; chunks count singly."""
         return sum(run.entries * run.batch_size for _, run in self.new_runs()) + self.view.messages(self.behind)
 
     @property
     def size(self) -> int:
-        """Bytes of the files that they are in."""
+        """The bytes of their files."""
         files = {run.path: run.bytes for _, run in self.new_runs()}
         return sum(files.values()) + self.view.size(self.behind)
 
     @property
     def is_small(self) -> bool:
-        """May it be done without Spark?"""
+        """Can it run without Spark?"""
         return self.messages <= SMALL_MESSAGES and self.size <= SMALL_BYTES
 
 
 class Written(NamedTuple):
-    """Files of the new view, which no commit names yet, and how many messages it has."""
+    """Files of the new view, not committed yet, and the number of its messages."""
 
     adds: list[dict]
     messages: int
@@ -61,7 +61,7 @@ Write = Callable[[Compaction], Written]
 
 
 def plan_compaction(layout: Layout, topic: Topic, partitions: Collection[int]) -> Compaction:
-    """What there is to compact of these partitions now. Makes the view's table, where there is none."""
+    """What to compact of these partitions now. Creates the view's table if there is none."""
     view, until = make_view(topic), TableLog(topic.path).latest()
     ledgers = ledgers_until(layout, topic, until)
     behind = {}

@@ -1,4 +1,4 @@
-"""Compaction without Spark, of what is small: all of it is in memory."""
+"""Compaction of small topics without Spark, in memory."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from pulsar_spark.table_specs import CHUNK_COLUMNS, COMPACTED
 
 
 def write_small(asked: Compaction) -> Written:
-    """What stays, without Spark."""
+    """Write the surviving messages, without Spark."""
     rows = pa.concat_tables([COMPACTED.schema.empty_table(), *_rows(asked)])
     judged: dict[int, list[Keyed]] = {}
     at: dict[tuple[int, int, int], int] = {}
@@ -34,7 +34,7 @@ def write_small(asked: Compaction) -> Written:
 
 
 def _judged(rows: pa.Table) -> Iterator[tuple[int, Keyed]]:
-    """Partition and place of each row, and what decides whether it stays."""
+    """Partition and place of each row, and what decides whether it survives."""
     places = (rows[name].to_pylist() for name in ("partition", "position", "batch_index", "partition_key"))
     stored, uncompressed = pc.binary_length(rows["payload"]).to_pylist(), rows["uncompressed_size"].to_pylist()
     are_encrypted = rows["encryption_keys"].is_valid().to_pylist()
@@ -58,7 +58,7 @@ def _rows(asked: Compaction) -> Iterator[pa.Table]:
 
 
 class _Chunked:
-    """The chunked messages of a partition that are complete behind a position."""
+    """The chunked messages of a partition that are complete after a position."""
 
     def __init__(self, asked: Compaction, partition: int, first: int, entries: EntryReader):
         ledgers = asked.ledgers[partition]
@@ -67,14 +67,14 @@ class _Chunked:
         self._parts = self._messages.parts(dict(zip(lasts.tolist(), firsts.tolist())))
 
     def in_one_piece(self, rows: pa.Table) -> pa.Table:
-        """*rows* as if nobody had split any; those whose chunks are not the message that they say are left out."""
+        """*rows* with chunked messages joined; chunks that form no message are left out."""
         is_chunk = pc.and_(rows["uuid"].is_valid(), rows["batch_index"].is_null())
         chunks = rows.filter(is_chunk)
         joined = (self._joined(chunks.slice(number, 1)) for number in range(chunks.num_rows))
         return pa.concat_tables([rows.filter(pc.invert(is_chunk)), *joined])
 
     def _joined(self, last: pa.Table) -> pa.Table:
-        """The message whose last chunk this is; nothing where it ends none."""
+        """The message whose last chunk is this row; no rows if it ends none."""
         parts = self._parts.get(last["position"][0].as_py(), ())
         try:
             payload = self._messages.joined(parts) if len(parts) else None

@@ -1,9 +1,9 @@
-"""A broker compacts topics by itself that have more behind their horizon than their ``compaction_threshold`` says, in
-the background, one after the other.
+"""A broker compacts topics with more bytes after their horizon than their ``compaction_threshold``, in the background,
+one at a time.
 
-Rule: PersistentTopic.checkCompaction, looked at every minute (``brokerServiceCompactionMonitorIntervalInSeconds``). A
-topic to which nothing was published since the last look is not looked into. What fails is the topic's status, and is
-tried again when something was published to it; a broker that stops ends a job of Spark's, and the next begins it anew.
+Rule: PersistentTopic.checkCompaction, every minute (``brokerServiceCompactionMonitorIntervalInSeconds``). Only topics
+with new publishes are looked at. A failure becomes the topic's status, and the next publish causes another try. A
+broker that stops cancels a Spark job; the next broker begins it again.
 """
 
 import logging
@@ -21,12 +21,13 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 60.0
 TOPICS_A_LOOK = 20
-"""So many topics of a root in an object store are looked at each time: some calls a second."""
+"""Topics of a root in an object store looked at each time: a few calls a second."""
 log = logging.getLogger(__name__)
 
 
 class CompactionUpkeep:
-    """The background of one broker. *by_spark* writes what is much, None without a session; *cancel* ends that."""
+    """The background compaction of one broker. *by_spark* writes large views, None without a session; *cancel*
+    ends it."""
 
     def __init__(self, layout: Layout, by_spark: Write | None = None, cancel: Callable[[], None] = lambda: None):
         self._layout, self._by_spark, self._cancel = layout, by_spark, cancel
@@ -39,11 +40,11 @@ class CompactionUpkeep:
         self._rotation = Rotation(None if layout.store.is_local else TOPICS_A_LOOK)
 
     def start(self) -> None:
-        """Begin to work by itself."""
+        """Begin to work in the background."""
         self._background.start(self._run)
 
     def close(self) -> None:
-        """End when what is under way is done, or given up: a job of Spark's."""
+        """End after the step under way; a Spark job is cancelled."""
         self._background.close(self._cancel)
 
     def _run(self) -> None:
@@ -51,8 +52,8 @@ class CompactionUpkeep:
             self.look()
 
     def look(self) -> None:
-        """Compact what is to be compacted now. Whatever fails ends it for that topic: it is the broker's that serves,
-        and errors of Spark and of native code have no base of their own."""
+        """Compact what is due. Any failure ends only that topic's compaction; errors of Spark and native code have no
+        common base."""
         try:
             self._find()
         except Exception as failed:  # see above
@@ -68,7 +69,7 @@ class CompactionUpkeep:
                     log.warning("topic %s was not compacted: %s: %.300s", name, type(failed).__name__, failed)
 
     def _find(self) -> None:
-        """The topics with a threshold; the state is read for them only where rounds came since the last time."""
+        """Find the topics with a threshold; the state is read again only after new rounds."""
         version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
         if version == self._found_at:
             return

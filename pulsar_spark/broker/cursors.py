@@ -1,10 +1,9 @@
-"""The cursors of a bundle, and which of them rest: nothing is looked at of a cursor at rest, however many there are.
+"""The cursors of a bundle, and which of them rest. Cursors at rest cost a round nothing.
 
-A round looks at cursors that are awake. One of which nothing was asked, which took no part and cannot before something
-happens, is laid to rest by it, until the instant at which something of it is due, by either clock, or what it waits for
-comes: entries of its topic, where somebody could take them. It is woken by whatever may change that: a request that
-names it, a draft of the round, a policy, the machine's clock set back. What is woken in vain costs a look, so in doubt
-a cursor is woken, and one with a due lane, chunks, or consumers that joined recently (3.2.3) never rests.
+A round looks only at cursors that are awake. It lets a cursor rest that had no requests and no work and can get none
+before an instant by either clock, or before new entries of its topic if a consumer could take them. A request, a draft,
+a policy change, or a machine's clock set back wakes it. Waking needlessly costs only a look, so in doubt it is woken. A
+cursor with a due lane, chunks, or recently joined consumers (3.2.3) never rests.
 """
 
 import heapq
@@ -27,7 +26,7 @@ class _Rest(NamedTuple):
 
 
 class Cursors(dict[CursorKey, Cursor]):
-    """By key, in the order in which they came; one that comes is awake."""
+    """Cursors by key, in order of creation; a new one is awake."""
 
     def __init__(self):
         super().__init__()
@@ -57,15 +56,15 @@ class Cursors(dict[CursorKey, Cursor]):
         self._waiting.get(key.topic_id, set()).discard(key)
 
     def of_topic(self, topic_id: str) -> list[Cursor]:
-        """Those of a topic."""
+        """The cursors of a topic."""
         return list(self._by_topic.get(topic_id, {}).values())
 
     def awake(self) -> list[Cursor]:
-        """Those to be looked at, in order."""
+        """The cursors to look at, in order."""
         return [self._awake[key] for key in sorted(self._awake, key=self._numbers.__getitem__)]
 
     def rest(self, cursor: Cursor, own: int | None, wall: int | None, *, waits_for_entries: bool) -> None:
-        """Nothing of the cursor is due before these instants, and nothing else makes work of it but what wakes it."""
+        """Let the cursor rest until one of these instants, or until something wakes it."""
         key, rest = cursor.key, _Rest(NEVER if own is None else own, NEVER if wall is None else wall)
         del self._awake[key]
         self._at_rest[key] = rest
@@ -76,7 +75,7 @@ class Cursors(dict[CursorKey, Cursor]):
             self._waiting.setdefault(key.topic_id, set()).add(key)
 
     def wake(self, keys: Iterable[CursorKey | None]) -> None:
-        """Those of *keys* that are there are to be looked at."""
+        """Wake the cursors among *keys* that exist."""
         for key in keys:
             if self._at_rest.pop(key, None) is not None:
                 self._awake[key] = self[key]
@@ -85,11 +84,11 @@ class Cursors(dict[CursorKey, Cursor]):
         self.wake(list(self._at_rest))
 
     def wake_for_entries(self, topic_id: str) -> None:
-        """The topic has entries, or lost some."""
+        """Wake cursors that wait for entries, because the topic got or lost some."""
         self.wake(self._waiting.pop(topic_id, ()))
 
     def wake_due(self, now: Instant) -> None:
-        """Wake those that something is due of."""
+        """Wake the cursors with something due."""
         for clock, (heap, instant) in enumerate(zip(self._dues, now)):
             while heap and heap[0][0] <= instant:
                 due, key = heapq.heappop(heap)
@@ -97,7 +96,7 @@ class Cursors(dict[CursorKey, Cursor]):
                     self.wake([key])
 
     def next_due(self) -> tuple[int | None, int | None]:
-        """When something is due next of those at rest, by each clock."""
+        """When something is next due for a cursor at rest, by each clock."""
         found = []
         for clock, heap in enumerate(self._dues):
             while heap and self._until(heap[0][1], clock) != heap[0][0]:
@@ -106,7 +105,7 @@ class Cursors(dict[CursorKey, Cursor]):
         return found[0], found[1]
 
     def _heap(self, clock: int) -> list:
-        """That of a clock, without what no longer holds where that is most of it."""
+        """A clock's heap, rebuilt if most of it is outdated."""
         heap = self._dues[clock]
         if len(heap) > 2 * len(self._at_rest) + FEW:
             heap[:] = [(rest[clock], key) for key, rest in self._at_rest.items() if rest[clock] != NEVER]

@@ -1,8 +1,8 @@
-"""Writing a bucket of the delay index by a job of Spark's, for publishes that are too large for the driver.
+"""Writes a bucket of the delay index with a Spark job, for publishes too large for the driver.
 
-The job reads the columns it needs of the runs' rows, sorts them and writes files, each of one topic partition; what is
-in their segments their footers say, so the driver reads none of them. Nothing is a table's before the commit that names
-the files, and that commit is ours (see storage.delay_table).
+The job reads the needed columns of the runs' rows, sorts them, and writes files, each of one topic partition. Their
+footers have the statistics of their segments, so the driver reads no rows. The broker, not Spark, makes the commit that
+names the files (see storage.delay_table).
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,9 +38,9 @@ _WRITTEN = {
     "parquet.block.row.count.limit": str(SEGMENT_ENTRIES),
     "parquet.page.write-checksum.enabled": "true",
 }
-"""As storage.delay_segments writes them: numbers as differences, so many entries a row group."""
+"""As storage.delay_segments writes them: numbers as differences, one segment per row group."""
 _SETTINGS = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.ignoreCorruptFiles": "true"}
-"""What is lost waits for nothing: whoever is sent it finds out."""
+"""Lost files are skipped; a consumer that is sent their entries finds out."""
 _LEAST_FILE_ENTRIES = 1 << 19
 
 
@@ -55,7 +55,7 @@ class SparkBuild:
     def __call__(
         self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
     ) -> NewBucket:
-        """A bucket with the delayed entries of *runs* of the topic, by partition, but for the *parts* of chunked
+        """A bucket with the delayed entries of the topic's *runs*, by partition, except the *parts* of chunked
         messages, by position."""
         with self._jobs.described(f"delay index of {topic.name}") as spark:
             return self._written(spark, topic, runs, parts)

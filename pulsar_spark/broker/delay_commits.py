@@ -1,5 +1,5 @@
-"""What is committed to the delay index: the head becomes a bucket when it has grown, buckets that nobody needs go, and
-where there are too many of them some become one. From one thread at a time."""
+"""Commits of the delay index: a grown head becomes a bucket, unneeded buckets are removed, and excess buckets merged.
+For one thread at a time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.store import AnyPath
 
 GRACE_SECONDS = 600.0
-"""How long a file that left the table stays for those who are reading it."""
+"""How long a file that left the table stays for its readers."""
 
 
 class DelayCommits:
@@ -27,11 +27,11 @@ class DelayCommits:
         self._gone: list[tuple[float, AnyPath]] = []
 
     def retire(self, files: Sequence[AnyPath]) -> None:
-        """Remove files that are not the table's, some time from now."""
+        """Delete files that left the table after :data:`GRACE_SECONDS`."""
         self._gone += [(time.monotonic() + GRACE_SECONDS, path) for path in files]
 
     def seal(self, *, is_forced: bool = False) -> bool:
-        """Make a bucket of the head, if it has grown; False where it has not."""
+        """Make a bucket of the head, if it is full or *is_forced*; returns whether it did."""
         index = self.index
         with index.lock:
             head = index.head
@@ -57,8 +57,8 @@ class DelayCommits:
         since: int | None = None,
         is_sealing: bool = False,
     ) -> None:
-        """Commit *new*, which holds what was pending and is *done* of topic partitions, without the buckets that are
-        *gone*. With *since* only buckets from that one on count for them."""
+        """Commit the bucket *new* without the buckets that are *gone*. *done* has the pending runs, by topic partition,
+        that are in it. With *since*, only buckets from that number on count for these partitions."""
         index = self.index
         with index.lock:
             index.unindexed, doomed = set(), set(index.doomed)
@@ -82,7 +82,7 @@ class DelayCommits:
         self.retire(retired)
 
     def drop(self) -> bool:
-        """Let go of the buckets that nobody needs any more."""
+        """Remove buckets that no cursor needs; returns whether there were any."""
         index = self.index
         with index.lock:
             if not index.is_dropping or index.table.version < 0:
@@ -95,7 +95,7 @@ class DelayCommits:
         return bool(gone)
 
     def merge(self) -> bool:
-        """Where there are too many buckets, make one of some of them."""
+        """Merge some buckets into one if there are too many; returns whether it did."""
         index = self.index
         with index.lock:
             buckets, needed = index.buckets.buckets, self._needed()
@@ -112,14 +112,14 @@ class DelayCommits:
         return True
 
     def _needed(self) -> Callable[[Bucket, np.ndarray, np.ndarray], np.ndarray]:
-        """Whether anybody needs entries of a bucket, given by place and deliver time."""
+        """A function that returns which entries of a bucket, by place and deliver time, are needed."""
         index, numbers = self.index, range(len(self.index.places))
         since = np.array([index.buckets.since.get(place, EVER) for place in numbers], np.int64)
         dropped = np.array([index.dropped.get(place, LEAST) for place in numbers], np.int64)
         return lambda bucket, places, times: (bucket.number >= since[places]) & (times > dropped[places])
 
     def remove(self) -> bool:
-        """Remove files that left the table some time ago."""
+        """Delete files that left the table long enough ago."""
         now = time.monotonic()
         for _, path in (stale for stale in self._gone if stale[0] <= now):
             with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""The head of the delay index: delayed entries of small publishes that no bucket holds yet, in memory.
+"""The head of the delay index: delayed entries of small publishes, in memory, that are in no bucket yet.
 
-Of each topic partition a few sorted arrays, each at most half as long as the one before: what comes is sorted into
-those that are not much longer, so an entry is moved a few times in all, however it comes.
+Each topic partition has a few sorted arrays, each at most half as long as the previous one. New entries are merged into
+arrays of similar length, so each entry moves only a few times.
 """
 
 import time
@@ -14,16 +14,16 @@ from pulsar_spark.storage.delay_segments import Entries, together
 from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, places_between
 
 MOST_ENTRIES, MOST_RUNS = 1 << 17, 2_000
-"""A head of so many entries, or of so many publishes, is to become a bucket: both are read again at a start."""
+"""Entries, or publishes, from which a head becomes a bucket; both are read again at a start."""
 MOST_SECONDS = 3600.0
-"""So is an older one. VACUUM takes what was deleted from a topic after days, by default: what a bucket holds by then
-keeps its number in the order of deliver times, whatever becomes of the topic."""
+"""Age from which a head becomes a bucket. VACUUM later deletes files removed from a topic; numbers of entries in a
+bucket no longer depend on them."""
 LEAST = -(1 << 63)
-"""An instant that nothing is due at: what is, is no delayed entry."""
+"""An instant before the deliver time of any delayed entry."""
 
 
 class Head:
-    """Entries by place, with the stretches of positions that they came from."""
+    """Entries by place, and the stretches of positions they came from."""
 
     def __init__(self):
         self._sorted: dict[int, list[Due]] = {}
@@ -40,14 +40,14 @@ class Head:
         return self.entries >= MOST_ENTRIES or self.runs >= MOST_RUNS or is_old
 
     def add(self, place: int, first: int, last: int, due: Due) -> None:
-        """Take in what waits of the run at positions *first*..*last*."""
+        """Add the delayed entries of the run at positions *first*..*last*."""
         self.stretches.setdefault(place, []).append((first, last))
         self.runs += 1
         self._since = self._since or time.monotonic()
         self._add(place, due)
 
     def add_runs(self, place: int, runs: Iterable[Run], due: Due) -> None:
-        """Take in what waits of *runs*."""
+        """Add the delayed entries of *runs*."""
         for run in runs:
             self.add(place, run.first_position, run.last_position, NONE_DUE)
         self._add(place, due)
@@ -76,7 +76,7 @@ class Head:
         return sum(end - begin for begin, end in bounds)
 
     def drop(self, place: int, until: int) -> None:
-        """Entries due at or before *until* are needed no more."""
+        """Drop entries due at or before *until*."""
         if place in self._sorted:
             self.entries -= self.count(place, LEAST, until)
             self._sorted[place] = [part.between(until, None) for part in self._sorted[place]]
@@ -86,7 +86,7 @@ class Head:
         self.runs -= len(self.stretches.pop(place, ()))
 
     def take(self, other: "Head") -> None:
-        """Take in what another one holds."""
+        """Add everything from another head."""
         for place, stretches in other.stretches.items():
             for first, last in stretches:
                 self.add(place, first, last, NONE_DUE)
@@ -94,7 +94,7 @@ class Head:
                 self._add(place, part)
 
     def everything(self, ranks: np.ndarray) -> Entries:
-        """All of it, in the order of a bucket."""
+        """All entries, in the order of a bucket."""
         return together(self._parts(), ranks)
 
     def _parts(self) -> Iterator[Entries]:

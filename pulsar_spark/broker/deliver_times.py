@@ -1,4 +1,4 @@
-"""Deliver times of entries at given positions: which of them are delayed (protocol.delays), and until when."""
+"""Which entries at given positions are delayed (protocol.delays), and until when."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from pulsar_spark.storage.partition_ledgers import Stretches
 
 
 class Delayed(NamedTuple):
-    """The positions, ascending, and deliver times of delayed entries."""
+    """Ascending positions of delayed entries, and their deliver times."""
 
     positions: np.ndarray
     times: np.ndarray
@@ -30,7 +30,7 @@ def delayed_between(topic: TopicState, partition: int, first: int, last: int) ->
 
 
 def delayed_at(topic: TopicState, partition: int, positions: np.ndarray) -> np.ndarray:
-    """The deliver times of the entries at *positions*, which ascend: 0 of those that are not delayed."""
+    """The deliver times of the entries at ascending *positions*; 0 if not delayed."""
     times = np.zeros(len(positions), np.int64)
     ledgers = topic.ledgers(partition)
     asked = positions[: np.searchsorted(positions, ledgers.last_delayed_position, "right")]
@@ -43,7 +43,7 @@ def delayed_at(topic: TopicState, partition: int, positions: np.ndarray) -> np.n
 
 
 def _delayed(topic: TopicState, partition: int, runs: Stretches, positions: np.ndarray) -> Delayed:
-    """Those of the entries at *positions*, which are of *runs*, that are delayed."""
+    """The delayed ones among the entries at *positions*, which are of *runs*."""
     of_run, times = runs.of(positions), topic.deliver_times(partition).at(positions)
     is_delayed = are_delayed(times, runs.delayed_after[of_run])
     positions, times, of_run = positions[is_delayed], times[is_delayed], of_run[is_delayed]

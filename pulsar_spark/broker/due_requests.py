@@ -1,8 +1,8 @@
-"""Requests about entries of a cursor with a due lane, brought from positions onto the axes its states are kept on.
+"""Maps requests about a cursor with a due lane from positions to the axes that hold its states.
 
-An entry that was looked at is named by its number; one that is acknowledged before that is kept apart from then on.
-While the delay index is made anew nobody can tell the two from each other: then all that is acknowledged is kept apart,
-and what of it is in motion is found when the index is there again.
+An entry that was looked at is named by its number; one acknowledged earlier is kept apart from then on. While the delay
+index is rebuilt the two cannot be distinguished: all acknowledged entries are kept apart, and those in motion are found
+once the index is ready.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,12 +18,12 @@ from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, place_a
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
 
 ONE_BY_ONE = 1 << 22
-"""Acknowledged positions up to which it is looked which of them wait; of more of them whole stretches are kept apart,
-which says nothing of the other entries in them."""
+"""Acknowledged positions up to which each is checked for waiting. Beyond, whole stretches are kept apart, which has no
+effect on other entries in them."""
 
 
 def bring_onto_axes(asked: CursorDraft) -> None:
-    """What is asked of positions, as what is asked of places on the axes. Once a round."""
+    """Replace requests about positions by requests about places on the axes. Once a round."""
     due = asked.cursor.due
     if not due.promotion.is_ready:
         _keep_apart(asked)
@@ -45,7 +45,7 @@ def _keep_apart(asked: CursorDraft) -> None:
 
 
 def catch_up(asked: CursorDraft) -> None:
-    """Acknowledge what is in motion and was acknowledged while the delay index was not there."""
+    """Acknowledge entries in motion that were acknowledged while the delay index was rebuilt."""
     due = asked.cursor.due
     if not due.is_behind:
         return
@@ -59,7 +59,7 @@ def catch_up(asked: CursorDraft) -> None:
 
 
 def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
-    """Acknowledge what these deliveries, (consumer, round), held of the due lane at spans of positions."""
+    """Acknowledge entries of the due lane, at spans of positions, that these deliveries (consumer, round) contained."""
     cursor = asked.cursor
     for held in cursor.ranges_between(DUE_BASE, AXES_END):
         spans = of_delivery.get((held.consumer_id, held.delivery_round)) if held.consumer_id else None
@@ -70,7 +70,7 @@ def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, in
 
 
 def _returns(due: DueLane, returns: list[Return]) -> list[Return]:
-    """Each with what it means on the other axes behind it: of several of one entry the last one counts."""
+    """Each return, followed by its meaning on the other axes; of several for an entry the last counts."""
     if not returns:
         return returns
     motion, apart, found = due.motion, _apart(due), []
@@ -88,7 +88,7 @@ def _returns(due: DueLane, returns: list[Return]) -> list[Return]:
 
 
 def _in_motion(due: DueLane, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where on the axes the entries in motion are that lie in *spans* of positions."""
+    """Places on the axes of entries in motion at *spans* of positions."""
     motion = due.motion
     numbers = virtual(np.sort(motion.numbers[inside(motion.positions, spans)]))
     places = expanded(*as_array(_apart(due)))
@@ -101,7 +101,7 @@ def _apart(due: DueLane) -> list[tuple[int, int]]:
 
 
 def _met_too_early(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is acknowledged of entries that were not looked at: stretches of positions to keep apart."""
+    """Stretches of positions to keep apart: acknowledged, but not looked at."""
     clipped = _clipped(due, spans)
     if sum(last - first + 1 for first, last in clipped) > ONE_BY_ONE:
         return clipped
@@ -116,7 +116,7 @@ def _met_too_early(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple
 
 
 def _clipped(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What of *spans* lies where entries of the lane may."""
+    """The parts of *spans* where entries of the lane may be."""
     end = due.ledgers.last_delayed_position
     clipped = [(max(first, due.floor), min(last, end)) for first, last in spans if last >= due.floor]
     return [(first, last) for first, last in clipped if first <= last]

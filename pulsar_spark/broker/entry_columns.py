@@ -1,7 +1,7 @@
-"""Values of one column of a topic partition's entries: read when a round asks, and kept while a cursor needs them.
+"""One column's values for a topic partition's entries: read when a round needs them, and kept while a cursor does.
 
-A round reads all that it lacks in one go. Values are kept in blocks, of which there is a largest number, so that a
-broker's memory does not grow with the topic. Values of dropped blocks are read again.
+A round reads all missing values in one go. Values are kept in a limited number of blocks, so memory does not grow with
+the topic; values of dropped blocks are read again.
 """
 
 from collections import OrderedDict
@@ -21,13 +21,13 @@ _LEAST = 1 << 6
 
 
 class _Block(NamedTuple):
-    """The values of a block's entries from the first on, as far as somebody asked, and which of them are known."""
+    """The values of a block's first entries, and which of them are known."""
 
     values: np.ndarray
     is_known: np.ndarray
 
     def reaching(self, size: int) -> "_Block":
-        """The block with room for *size* entries."""
+        """The block with room for at least *size* entries."""
         missing = size - len(self.is_known)
         if missing <= 0:
             return self
@@ -37,7 +37,7 @@ class _Block(NamedTuple):
 
 
 class EntryColumn:
-    """The column of the partition of *ledgers*; *read* gives the values, of *kind*, of the entries of runs."""
+    """The column of the partition of *ledgers*; *read* returns values of type *kind* for the entries of runs."""
 
     def __init__(self, ledgers: PartitionLedgers, read: Callable[[Sequence[Run]], np.ndarray], kind: type[np.integer]):
         self._ledgers, self._read = ledgers, read
@@ -51,7 +51,7 @@ class EntryColumn:
         return self.at(np.arange(first, last + 1))
 
     def at(self, positions: np.ndarray) -> np.ndarray:
-        """The values of the entries at *positions*, which ascend."""
+        """The values of the entries at ascending *positions*."""
         found = np.empty(len(positions), self._none.values.dtype)
         unknown = [np.empty(0, np.int64)]
         for number, here in _by_block(positions):
@@ -68,7 +68,7 @@ class EntryColumn:
         return found
 
     def let_go(self, position: int) -> None:
-        """Drop values of entries before *position*: nobody asks for them any more."""
+        """Drop values of entries before *position*, which are no longer needed."""
         for number in [number for number in self._blocks if (number + 1) * BLOCK_ENTRIES <= position]:
             del self._blocks[number]
 
@@ -87,7 +87,7 @@ class EntryColumn:
 
 
 def _by_block(positions: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """The blocks that *positions*, which ascend, lie in, each with the places of its own."""
+    """The blocks of ascending *positions*, each with the slice of its positions."""
     if len(positions):
         numbers = np.arange(positions[0] // BLOCK_ENTRIES, positions[-1] // BLOCK_ENTRIES + 1)
         ends = np.searchsorted(positions, (numbers + 1) * BLOCK_ENTRIES).tolist()

@@ -17,5 +17,5 @@ class EntryHashes(EntryColumn):
         self._table = table
 
     def gone(self, first: int, last: int) -> np.ndarray:
-        """Which of the entries at *first*..*last* are deleted or lost now."""
+        """Which of the entries at *first*..*last* are now deleted or lost."""
         return are_missing(self._table, self._ledgers.parts(first, last))

@@ -1,4 +1,4 @@
-"""What is said of entries as a number each, and ranges made of entries with the same."""
+"""The states of entries as numbers, and ranges made of entries with equal states."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -14,9 +14,10 @@ NEVER = np.iinfo(np.int64).max
 
 
 class EntryStates:
-    """What ranges can say of their entries, by number: everything but the positions.
+    """Numbers for the states that ranges can have: all columns except positions and size.
 
-    :attr:`due` and the flags have a place more, the last, for :data:`UNREAD`."""
+    :attr:`due` and the flags have an extra last element, for :data:`UNREAD`.
+    """
 
     def __init__(self):
         self._said: list[tuple] = []
@@ -46,13 +47,13 @@ class EntryStates:
         return np.array([-1 if said[2] is None else said[2] for said in self._said] + [-1], np.int64)
 
     def due(self) -> np.ndarray:
-        """When each is to come back or may go out; :data:`NEVER` without such a time."""
+        """When each comes back or may be delivered; :data:`NEVER` without such a time."""
         return np.array([NEVER if said[4] is None else said[4] for said in self._said] + [NEVER], np.int64)
 
 
 class EntryCodes:
-    """The number of the state of each of a form's entries, all of them made when one is asked for. Where *touched* is
-    given, they are so many, and none of them is unread."""
+    """The state number of each of a form's entries, computed at first use. *touched* is their number if none of them is
+    unread."""
 
     def __init__(self, make: Callable[[], np.ndarray], touched: int | None = None):
         self._make, self._touched = make, touched
@@ -65,18 +66,18 @@ class EntryCodes:
         return len(self.all) if self._touched is None else self._touched
 
     def first_unread(self, at: int) -> int:
-        """The first at *at* or behind it that is unread, as all behind them are."""
+        """The first unread index at or after *at*; all after the last code are unread."""
         unread = np.flatnonzero(self.all[at:] == UNREAD) if self._touched is None else []
         return at + int(unread[0]) if len(unread) else max(at, len(self))
 
 
 def by_number(numbers: np.ndarray) -> np.ndarray:
-    """The indexes of entries, number by number, in order: so few are sorted by counting."""
+    """Indexes sorted by number, stable; small numbers are sorted quickly."""
     return np.argsort(numbers.astype(np.int16 if numbers.max(initial=0) < 1 << 15 else np.int64), kind="stable")
 
 
 def lane_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:
-    """Entries of one lane as ranges that count them."""
+    """Entries of one lane as ranges with their size."""
     starts = np.flatnonzero(np.diff(codes, prepend=-2))
     stops = np.append(starts[1:], len(codes))[: len(starts)]
     rows = zip(
@@ -86,7 +87,7 @@ def lane_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -
 
 
 def exact_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:
-    """Entries at *positions*, which ascend, as exact ranges."""
+    """Entries at ascending *positions* as exact ranges."""
     is_first = (np.diff(codes, prepend=-2) != 0) | (np.diff(positions, prepend=-2) != 1)
     starts = np.flatnonzero(is_first)
     stops = np.append(starts[1:], len(codes))[: len(starts)]

@@ -1,8 +1,7 @@
-"""What an operator reads of a broker: a line a minute of what happened, and a line for each refusal.
+"""A broker's log for operators: one line a minute, and one for each refusal.
 
-A minute without a round or a refusal has no line. Refusals that are alike (same error, subscription and consumer) have
-one line a minute, and the next one says how many more there were; the minute's line counts them all. Rounds are told as
-they come, the time by whoever looks often; nothing here waits.
+A minute without rounds and refusals has no line. Equal refusals (same error, subscription and consumer) get one line a
+minute, and the next one counts the rest; the minute's line counts all. Nothing here waits.
 """
 
 import logging
@@ -14,14 +13,14 @@ from pulsar_spark.broker.drafts import Refusal, RoundResult
 
 LINE_SECONDS = 60.0
 MOST_NAMED = 10
-"""Consumers a line names, at most."""
+"""Most consumers named in a line."""
 MOST_REFUSALS = 20
-"""Lines about refusals a minute, at most; the others are counted."""
+"""Most lines about refusals a minute; others are counted."""
 log = logging.getLogger(__name__)
 
 
 class Journal:
-    """One broker's. *clock* counts seconds and never goes back."""
+    """The journal of one broker. *clock* counts seconds and never goes back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -31,7 +30,7 @@ class Journal:
         self._waited_since: float | None = None
 
     def note(self, result: RoundResult, seconds: float) -> None:
-        """A round that took so many seconds; one that committed nothing counts only for what it refused."""
+        """Count a round that took *seconds*; one that committed nothing counts only for its refusals."""
         for refusal in result.refusals:
             self._note_refusal(refusal)
         self._counts["refused"] += len(result.refusals)
@@ -45,8 +44,7 @@ class Journal:
             )
 
     def note_waiting(self, names: Callable[[], list[str]]) -> None:
-        """Nothing is left to do for a broker that is to end then, but consumers are connected: who they are, once a
-        minute."""
+        """Log, once a minute, which connected consumers keep a finished broker from ending."""
         now = self._clock()
         if self._waited_since is None or now - self._waited_since >= LINE_SECONDS:
             self._waited_since, found = now, names()
@@ -58,12 +56,12 @@ class Journal:
             )
 
     def look(self) -> None:
-        """Write the line of the minute, if one is over."""
+        """Write the minute's line, if the minute is over."""
         if self._clock() - self._since >= LINE_SECONDS:
             self.end_minute()
 
     def end_minute(self) -> None:
-        """Write what was not written yet, and begin the next."""
+        """Write what was not written yet, and begin the next minute."""
         seconds, counts, elapsed = sorted(self._seconds), self._counts, self._clock() - self._since
         suppressed = {key: count - 1 for key, count in self._refused.items() if count > 1}
         self._since, self._counts, self._seconds, self._refused = self._clock(), Counter(), [], Counter()

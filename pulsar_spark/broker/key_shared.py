@@ -1,7 +1,7 @@
-"""Key_Shared subscriptions: who owns which hashes as consumers come and go, and the same taken from rows.
+"""Key_Shared subscriptions: the owners of hashes as consumers join and leave, and after a restart.
 
-Rules: semantics 2.4, 2.24-2.35; protocol.key_shared and protocol.selectors decide. Ownership changes as a consumer
-joins or leaves and at no other time; a row is written of each consumer whose ranges a round changed.
+Rules: semantics 2.4, 2.24-2.35; protocol.key_shared and protocol.selectors decide. Owners change only when a consumer
+joins or leaves; each consumer whose ranges changed gets a row.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,14 +35,14 @@ class Newcomer(NamedTuple):
 
 
 def newcomer_of(request: Request, policy: Callable[[str], int]) -> Newcomer:
-    """What a request to subscribe says; InvalidConfiguration where it says nothing that is known."""
+    """The newcomer of a subscribe request; InvalidConfiguration for unknown settings."""
     meta = key_shared_meta(request.properties)
     name = request.properties.get("consumer_name") or request.consumer_id
     return Newcomer(Member(request.consumer_id, name, meta.ranges), meta, rules_for(meta, policy))
 
 
 def refusal_of(newcomer: Newcomer, cursor: Cursor | None) -> tuple[str, str] | None:
-    """Why it may not join: (error name, words), None when it may."""
+    """Why it may not join: (error name, text); None if it may."""
     rules, selector = (cursor and cursor.key_shared) or newcomer.rules, cursor and cursor.selector
     if selector and (refused := meta_refusal(rules, newcomer.meta)):
         return refused
@@ -54,7 +54,7 @@ def refusal_of(newcomer: Newcomer, cursor: Cursor | None) -> tuple[str, str] | N
 
 
 def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
-    """Give a consumer its hashes, and note where the subscription stands."""
+    """Give a consumer its hashes, and note its join position."""
     consumer_id = newcomer.member.consumer_id
     cursor.key_shared = cursor.key_shared or newcomer.rules
     _before_change(draft)
@@ -70,7 +70,7 @@ def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
 
 
 def let_go(cursor: Cursor, consumer_id: str, draft: CursorDraft) -> None:
-    """Give what a consumer that left had to others; without consumers nothing holds any more."""
+    """Give the hashes of a consumer that left to others; without consumers the subscription has no rules."""
     if cursor.selector is None:
         return
     _before_change(draft)
@@ -96,7 +96,7 @@ def with_other_ranges(draft: CursorDraft) -> set[str]:
 
 
 def restore(cursor: Cursor, row: Mapping, of_consumers: Mapping[str, Mapping]) -> None:
-    """Take from the rows of a cursor and of its consumers, who are there already, who owned which hashes."""
+    """Restore the owners of hashes from the rows of a cursor and of its consumers, which are already loaded."""
     if not cursor.is_key_shared or not cursor.consumers:
         return
     cursor.key_shared = kept_rules(

@@ -1,8 +1,7 @@
-"""Which lanes a Key_Shared cursor has (see lane_form), and of which of them each entry is.
+"""The lanes of a Key_Shared cursor (see lane_form), and the lane of each entry.
 
-When owners change, each lane is split by the new ones: what former owners hold would else lie between what the new ones
-are given. The lane of an entry changes then, and when lanes are merged, but not from round to round; so it is kept, as
-a number of two bytes, of the entries that somebody asked for.
+New owners split each lane; otherwise entries of former owners would lie between those of new ones. An entry's lane
+changes only when lanes are split or merged, so it is cached as a number of two bytes.
 """
 
 from collections import Counter
@@ -18,7 +17,7 @@ from pulsar_spark.protocol.selectors import Selector
 
 
 class Part(NamedTuple):
-    """A lane by number, whether or not it has ranges: its hashes and their owner."""
+    """A lane, with or without ranges: its number, hashes and owner."""
 
     number: int
     hashes: LaneHashes
@@ -26,8 +25,8 @@ class Part(NamedTuple):
 
 
 class LaneParts:
-    """The lanes of a cursor, in an order that holds until they are split or merged; entries are those from position
-    *base* on."""
+    """The lanes of a cursor, in an order that holds until they are split or merged; entries begin at position
+    *base*."""
 
     def __init__(self, hashes: EntryHashes, base: int, lanes: Mapping[int, LaneHashes]):
         self._hashes, self._base = hashes, base
@@ -52,20 +51,19 @@ class LaneParts:
 
     @property
     def axis(self) -> Axis | None:
-        """Where their hashes lie, None without any."""
+        """The axis of their hashes; None without lanes."""
         return self._parts[0].hashes.axis if self._parts else None
 
     def number(self, index: int) -> int:
-        """The number of the lane with an index."""
+        """The number of the lane at *index*."""
         return self._parts[index].number
 
     def are_by(self, selector: Selector) -> bool:
-        """Are they those of the owners that *selector* says?"""
+        """Are the lanes split by *selector*?"""
         return selector is self._selector
 
     def of_entries(self, base: int, entries: int, selector: Selector) -> np.ndarray:
-        """The lane of each of so many *entries* from *base* on, as an index; *selector* says who owns which hash
-        now."""
+        """The lane index of each of *entries* entries from *base* on, after a split by *selector* if needed."""
         if not self.are_by(selector):
             self._split(selector)
         passed = base - self._base
@@ -78,7 +76,7 @@ class LaneParts:
         return self._indexes[passed : passed + entries]
 
     def of_first(self, entries: int) -> np.ndarray:
-        """The same of so many from the first on, all of which were asked for before."""
+        """The lane indexes of the first *entries* entries, already computed."""
         return self._indexes[:entries]
 
     def begin_at(self, base: int) -> None:
@@ -86,7 +84,7 @@ class LaneParts:
         self._indexes, self._base = self._indexes[base - self._base :], base
 
     def _split(self, selector: Selector) -> None:
-        """Let the lanes be those of the owners there are now."""
+        """Split the lanes by the present owners."""
         found = split([part.hashes for part in self._parts], hashes_by_owner(selector.owned(), selector.axis))
         parts = Counter(index for index, _ in found)
         before, self._parts, self._table, self._selector = self._parts, [], None, selector
@@ -100,7 +98,7 @@ class LaneParts:
         return Part(self._next - 1, hashes, owner)
 
     def merge(self, groups: Sequence[Sequence[int]]) -> None:
-        """Let each of *groups*, which have every lane by its index once, be one lane, in this order."""
+        """Merge each of *groups*, which contain every lane index once, into one lane, in this order."""
         if [*groups] == [[index] for index in range(len(self._parts))]:
             return
         renumbered = np.empty(len(self._parts), number_type(len(self._parts)))

@@ -1,5 +1,5 @@
-"""What a round does to a Key_Shared cursor whose ranges are kept by lane, on the axis of places (see keyed_lanes), and
-how what the plan says of places is taken back into entries and lanes."""
+"""What a round does to a Key_Shared cursor kept by lane, on the axis of places (see keyed_lanes), and how the plan's
+result is mapped back to entries and lanes."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -12,10 +12,12 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range
 
 
 class LaneWork(NamedTuple):
-    """What a round does to a cursor kept by lane, in the place of ``affected.Affected``: the ranges that are planned,
-    on the axis of places; and what turns places back into entries: from position ``base`` on, the ``codes`` of all
-    entries, their lanes as ``parts`` (see lane_form), and in ``order`` the index of the entry at each place that is
-    planned."""
+    """Like ``affected.Affected`` for a cursor kept by lane: *planned* ranges on the axis of places, and what maps
+    places to entries.
+
+    From position ``base`` on, ``codes`` are the states of all entries and ``parts`` their lanes (see lane_form);
+    ``order`` is the index of the entry at each planned place.
+    """
 
     planned: list[Range]
     form: LaneForm
@@ -25,11 +27,11 @@ class LaneWork(NamedTuple):
     order: np.ndarray
 
     def positions(self, held: Range) -> np.ndarray:
-        """Where the entries of a range of places are in the topic; not in order."""
+        """The positions of a range of places; not in order."""
         return self.base + self.order[held.first : held.last + 1]
 
     def acknowledged(self, ranges: Iterable[Range]) -> int:
-        """Entries that were not acknowledged before, and were in the backlog."""
+        """The number of newly acknowledged entries."""
         done, passed = self.form.states.number(Range(0, 0, ACKNOWLEDGED)), self.base - self.form.base
         known = sum(
             int(np.count_nonzero(self.codes[self.order[held.first : held.last + 1]] != done))
@@ -39,7 +41,7 @@ class LaneWork(NamedTuple):
         return known + passed - int(np.count_nonzero(self.form.codes[:passed] == done))
 
     def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
-        """Those of *ranges* whose entries died, as exact ranges."""
+        """The dead entries in *ranges*, as exact ranges."""
         states = self.form.states
         for held in ranges:
             if held.status == DEAD:
@@ -47,7 +49,7 @@ class LaneWork(NamedTuple):
                 yield from exact_ranges(states, np.full(len(positions), states.number(held)), positions)
 
     def store(self, ranges: Iterable[Range]) -> Stored:
-        """Take what the plan says of places into the cursor's ranges; see :meth:`LaneForm.store`."""
+        """Store the plan's result in the cursor's ranges; see :meth:`LaneForm.store`."""
         states, codes = self.form.states, self.codes.copy()
         for held in ranges:
             if held.status == DEAD:

@@ -1,9 +1,8 @@
-"""Messages put off: acknowledged, and their letters noted down as rows of the same round.
+"""Messages put off: acknowledged, with a row in the same round from which their letter is written.
 
-Rules: semantics 4.23-4.25 with 0.27. One commit says both, so there is no moment at which a message has its letter and
-is not acknowledged, or the other way round. A message that is acknowledged already, be it by a request earlier in the
-round, gets no letter: however often it is put off, by however many consumers that received it, there is one. Which
-topic the letter goes to and what it says is the client's decision, which knows the message; its row is copied here.
+Rules: semantics 4.23-4.25 with 0.27. One commit holds both, so a message never has its letter without being
+acknowledged, or the reverse. A message already acknowledged, even earlier in the round, gets no letter, so there is at
+most one. The client, which knows the message, decides the letter's topic and properties; the broker copies the row.
 """
 
 from pulsar_spark.broker.acknowledgements import Acknowledgements
@@ -19,7 +18,7 @@ from pulsar_spark.storage.topics import resolve_topic
 
 
 class LetterRequests(Acknowledgements):
-    """Requests about entries, those that ask for letters too."""
+    """Requests about entries, with those for letters."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         super().__init__(bundle, draft)
@@ -49,8 +48,8 @@ class LetterRequests(Acknowledgements):
         acknowledge(request)
 
     def _index_put_off(self, cursor: Cursor, request: Request, asked: ReconsumeLater) -> int:
-        """The batch index the request is about, 0 outside a batch; :class:`InvalidMessage` where it names none, or
-        leaves it unacknowledged."""
+        """The batch index of the request, 0 outside a batch. :class:`InvalidMessage` if it names none, or does not
+        acknowledge it."""
         batch_size = self.bundle.batch_size(cursor, request.last)
         index = 0 if batch_size == 1 else asked.batch_index
         if index is None or index >= batch_size:
@@ -66,8 +65,8 @@ class LetterRequests(Acknowledgements):
         return index
 
     def _check_letter_topic(self, asked: ReconsumeLater) -> None:
-        """Make the letter topic if it is missing, so that nothing is promised that cannot be written; refused where
-        there cannot be one."""
+        """Create a missing letter topic, or refuse the request, so that no letter is promised that cannot be
+        written."""
         if asked.initial_subscription_name:
             check_subscription(asked.initial_subscription_name, "initial subscription")
         if asked.letter_topic not in self._letter_topics:
@@ -75,7 +74,7 @@ class LetterRequests(Acknowledgements):
             self._letter_topics.add(asked.letter_topic)
 
     def _letter(self, draft: CursorDraft, request: Request, asked: ReconsumeLater, index: int) -> dict:
-        """The row that says a message is put off: from it the letter is written."""
+        """The row from which the letter of a message put off is written."""
         cursor, position = draft.cursor, request.last
         held, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(

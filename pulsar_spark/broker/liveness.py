@@ -1,10 +1,9 @@
-"""Which clients gave a sign of life, and which are gone, seen before their leases end.
+"""Which clients gave a sign of life, and which are gone before their lease ends.
 
-Rule: PersistentSubscription.addConsumer asks whether the holder's connection lives, and a connection that broke closes
-its consumers; here a lock that the client's process held is free (storage.presence). A look costs some ten microseconds
-a client, and there are at most :data:`MOST_LOOKS` in :data:`LOOK_SECONDS`: all of a thousand clients in a second. A
-client without such a file, or of another machine, is left to its lease, which a sign of life renews. A request that a
-client made before it went may be read after that was seen: so whoever went is remembered for a while.
+Rule: PersistentSubscription.addConsumer checks the holder's connection, and a broken connection closes its consumers.
+Here, a client is gone if the lock that its process held is free (storage.presence). At most :data:`MOST_LOOKS` clients
+are checked per :data:`LOOK_SECONDS`. A client without such a file, or on another machine, has only its lease, which
+signs of life renew. Clients that went are remembered for a while, since their earlier requests may be read later.
 """
 
 import time
@@ -25,14 +24,14 @@ from pulsar_spark.storage.presence import (
 LOOK_SECONDS = 0.05
 MOST_LOOKS = 50
 STORE_LOOK_SECONDS = 2.0
-"""The same in an object store, where one call tells of all of them, and nobody is known to be gone before his lease
+"""The time between looks in an object store, where one call lists all signs, and clients are gone only when their lease
 ends."""
 TIDY_SECONDS = 60.0
 REMEMBERED_SECONDS = 30.0
 
 
 class Liveness:
-    """The clients of one bundle; *clock* in seconds."""
+    """The clients of one bundle; *clock* is in seconds."""
 
     def __init__(self, layout: Layout, clock: Callable[[], float] = time.monotonic):
         self._layout, self._clock = layout, clock
@@ -46,8 +45,7 @@ class Liveness:
         """Clients that went and whose files are there until a round has let them go."""
 
     def gone(self, connected: Collection[str]) -> list[str]:
-        """Those of the *connected* clients that are known to be gone, after looking at some of them where it is time
-        to."""
+        """The *connected* clients known to be gone, after a look at some of them if it is time."""
         if self._clock() >= self._next_look:
             self._look(connected)
         for client_id in [client_id for client_id in self._left if client_id not in connected]:
@@ -56,12 +54,12 @@ class Liveness:
         return [client_id for client_id in connected if client_id in self._went] if self._went else []
 
     def take_heard(self) -> list[str]:
-        """Those who gave a sign of life since the last time, as far as they were looked at."""
+        """Remove and return the clients found with a sign of life since the last call."""
         heard, self._heard = self._heard, []
         return heard
 
     def has_sign(self, client_id: str) -> bool:
-        """Did the client give a sign of life since it was last looked at? The first look tells nothing."""
+        """Did the client give a sign of life since the last look? False at the first look."""
         return self._is_new(client_id, last_sign(self._layout, client_id))
 
     def _is_new(self, client_id: str, sign: object) -> bool:
@@ -71,8 +69,7 @@ class Liveness:
         return None not in (before, sign) and before != sign
 
     def look_at(self, clients: Iterable[str]) -> list[str]:
-        """Those of *clients*, of the first of them where they are many, that are gone: asked at once, as somebody is to
-        be refused for their sake."""
+        """Which of the first *clients* are gone, checked now because a new consumer would be refused for their sake."""
         return [client_id for client_id in list(dict.fromkeys(clients))[:MOST_LOOKS] if self._is_gone(client_id)]
 
     def _is_gone(self, client_id: str) -> bool:
@@ -116,7 +113,7 @@ class Liveness:
                 remove_old(self._layout, client_id)
 
     def _tidy(self, connected: Collection[str]) -> None:
-        """Now and then look at the files of all other clients too, so that none is left behind."""
+        """From time to time look at the files of all other clients, so that none is left behind."""
         if self._clock() >= self._next_tidying:
             self._next_tidying = self._clock() + TIDY_SECONDS
             others = [client_id for client_id in present_clients(self._layout) if client_id not in connected]

@@ -1,7 +1,5 @@
-"""How a broker that starts gets its bundle back: from the latest rows of ``cursor_ledger`` and the rows of ``ledgers``.
-
-What the columns of each kind of row mean is said where they are written (see facts).
-"""
+"""Loads a bundle when a broker starts: from the latest rows of ``cursor_ledger`` and the rows of ``ledgers``. facts
+explains the columns of each kind of row."""
 
 import logging
 from collections.abc import Callable
@@ -48,9 +46,8 @@ log = logging.getLogger(__name__)
 def load_bundle(
     layout: Layout, delay_index: DelayIndex | None = None, part_of: Callable[[BundleRange], BundleRange] = lambda it: it
 ) -> Bundle:
-    """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can
-    only have one outcome. It goes on with the *delay_index* that was there before, if one is. What *part_of* leaves out
-    of the slice that is served is left out of the bundle."""
+    """The bundle after its latest round, plus ledgers numbered after it, since numbering has only one outcome. It
+    reuses *delay_index*, if given. *part_of* may reduce the slice that is served, and with it the bundle."""
     latest = read_latest(layout)
     served = part_of(served_by(latest))
     bundle = Bundle(layout, delay_index, served)
@@ -96,14 +93,14 @@ def load_bundle(
 
 
 def served_by(latest: LatestRows) -> BundleRange:
-    """The slice of topics that a bundle serves, as its latest round says it: all of them, where there is none yet."""
+    """The slice of topics that the latest round names; the whole without a round."""
     said = dict((latest.round_row or {}).get("properties") or ())
     return parse_range(said[BUNDLE_RANGE]) if BUNDLE_RANGE in said else WHOLE
 
 
 def _leave_out_others(latest: LatestRows, served: BundleRange) -> None:
-    """Forget what is said of topics outside the slice, other than by the ids of their tables, which no topic of the
-    bundle has. Policies of namespaces and of the root are everybody's, as is what names no topic."""
+    """Drop rows of topics outside the slice. Rows by table id need no check; policies of namespaces and the root, and
+    rows without a topic, belong to every bundle."""
     if served.is_whole:
         return
     is_its = lru_cache(maxsize=None)(lambda topic: topic is None or "://" not in topic or served.holds(topic))
@@ -114,7 +111,8 @@ def _leave_out_others(latest: LatestRows, served: BundleRange) -> None:
 
 
 def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
-    """The first position of a topic partition that some cursor has not passed; behind all where there is none."""
+    """Returns the first position of a topic partition that some cursor has not passed, or the largest one without
+    cursors."""
     firsts: dict[tuple[str, int], int] = {}
     for key, row in latest.cursors.items():
         visible, passed = row["mark_delete_position"], row["main_mark_delete_position"]
@@ -125,7 +123,7 @@ def _first_needed(latest: LatestRows) -> Callable[[str, int], int]:
 
 
 def _take_over_runs(bundle: Bundle, state: TopicState, partition: int, needed: NeededRuns) -> None:
-    """What of a topic partition is numbered; where positions are missing the topic is stopped."""
+    """Take over a partition's numbered runs; missing positions stop the topic."""
     place = state.topic.topic_id, partition
     state.partitions[partition] = ledgers = PartitionLedgers(needed.past[place], bundle.stored_runs(*place))
     try:
@@ -148,8 +146,7 @@ def _load_waiting_requests(bundle: Bundle, latest: LatestRows) -> None:
 
 
 def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
-    """Topics whose tables are there and cannot be read are stopped, as the latest rows know them: their subscriptions
-    are kept until they are mended."""
+    """Stop topics whose tables exist but cannot be read; their subscriptions are kept until they are repaired."""
     for topic_id, row in {topic_id: row for (topic_id, _), row in latest.topics.items()}.items():
         name, error = row["topic"], bundle.why_passed_over(row["topic"])
         if error is not None and name not in bundle.topics:
@@ -196,7 +193,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
 
 
 def _load_consumers(bundle: Bundle, cursor: Cursor, consumers: dict[str, dict]) -> None:
-    """Connect its *consumers*, in the order in which they joined."""
+    """Add the cursor's *consumers*, in the order in which they joined."""
     for consumer_id, facts in sorted(consumers.items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(

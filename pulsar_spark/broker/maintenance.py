@@ -1,10 +1,9 @@
-"""What the broker does by itself, every ``ttl_check_seconds`` of the tick: time to live, backlog quotas, and the end of
-idle subscriptions.
+"""Time to live, backlog quotas and the end of idle subscriptions, checked every ``ttl_check_seconds``.
 
-It runs within a round, between the requests and the plan, and only notes acknowledgements and unsubscribes, as a
-request would; so a crash repeats or loses nothing. When a topic was looked at last is kept in memory: a broker that
-starts looks at once. A topic above its quota is looked at every second, so that its producers are not held longer than
-need be. Rules: semantics 3.29-3.31 (see protocol.expiry).
+It runs in a round between requests and plan, and only notes acknowledgements and unsubscribes, as requests do; so a
+crash repeats or loses nothing. The time of the last check is kept in memory, so a broker checks at its start. A topic
+above its quota is checked every second, so its producers are not held too long. Rules: semantics 3.29-3.31 (see
+protocol.expiry).
 """
 
 from collections import Counter, defaultdict
@@ -44,8 +43,7 @@ HELD_CHECK_SECONDS = 1
 
 
 def maintain(bundle: Bundle, draft: RoundDraft) -> None:
-    """Look at the topics whose time has come; says in ``bundle.maintenance_due`` when the next one's will, None for
-    never."""
+    """Check the topics that are due, and set ``bundle.maintenance_due`` to the next check; None for none."""
     due = []
     for state in _topics_to_check(bundle):
         if bundle.topic_aside(str(state.topic.name), state.topic.topic_id) is None:
@@ -70,7 +68,7 @@ def _exceeded(bundle: Bundle) -> dict[str, bool]:
 
 
 def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int | None:
-    """Look at the topic if it is time; when to look next, None when there is nothing to look after any more."""
+    """Check the topic if it is due; returns the time of its next check, or None without a policy."""
     name = str(state.topic.name)
     ttl, size, seconds, idle_minutes, every = (
         bundle.policy(name, policy) for policy in (*CHECKED, "ttl_check_seconds")
@@ -103,7 +101,7 @@ def _set_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bo
 
 
 def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: int) -> None:
-    """Unsubscribe the topic's subscriptions that have expired, on all partitions."""
+    """Unsubscribe the topic's expired subscriptions on all partitions."""
     members, subscriptions = Members(bundle, draft), defaultdict(list)
     for cursor in bundle.cursors_of(state.topic.topic_id):
         subscriptions[cursor.key.subscription].append(cursor)
@@ -141,8 +139,8 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
-    """Entries behind mark-delete with a deliver time, in order, but for those of the due lane, and for chunks of which
-    a message is not made: nobody waits for these. What waits goes by the time it waits for."""
+    """Entries after mark-delete with a deliver time, in order, without those of the due lane and without parts of
+    chunked messages. Waiting entries count with the time they wait for."""
     if last <= cursor.mark_delete:
         return
     waiting = list(_waiting(cursor, last))
@@ -160,7 +158,7 @@ def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
 
 
 def _by_deliver_time(state: TopicState, cursor: Cursor, last: int, elsewhere: Positions) -> Iterator[Delayed]:
-    """Those that are not *elsewhere*."""
+    """Those of the unread entries that are not *elsewhere*."""
     found = due_stretches(state, cursor, cursor.mark_delete + 1, last)
     if found.num_rows:
         parts = state.chunks(cursor.key.partition).parts(cursor.mark_delete + 1, last)
@@ -178,8 +176,7 @@ def _check_quota(
     seconds: int,
     is_evicting: bool,
 ) -> bool:
-    """Is the slowest cursor of the partition above a quota? If it is to be, what is too much is acknowledged on all
-    cursors."""
+    """Is the partition's slowest cursor above a quota? If *is_evicting*, the excess is acknowledged on all cursors."""
     here = [cursor for cursor in cursors if cursor.key.partition == partition]
     slowest = min((cursor.visible_mark_delete for cursor in here), default=None)
     if slowest is None or not (size or seconds):
@@ -203,7 +200,7 @@ def _check_quota(
 
 
 def _evict(asked: CursorDraft, last: int) -> None:
-    """Acknowledge everything up to *last*, and the messages that begin there: their chunks are stored there."""
+    """Acknowledge everything up to *last*, and messages whose chunks begin there."""
     cursor = asked.cursor
     asked.expire(cursor.passed_mark_delete + 1, last)
     release_until(asked, last)
@@ -213,7 +210,7 @@ def _evict(asked: CursorDraft, last: int) -> None:
 
 
 def runs_behind(ledgers: PartitionLedgers, position: int) -> list[Stored]:
-    """What is stored behind *position*, run by run; a file's bytes are its runs' by their messages."""
+    """What is stored after *position*, by run; a file's bytes are divided by its runs' messages."""
     runs = (
         list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []
     )

@@ -1,6 +1,6 @@
-"""Who joins and leaves a subscription, who is active on it, and whose lease ended.
+"""Consumers that join and leave a subscription, the active one, and leases that end.
 
-Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as returned, uncounted.
+Rules: semantics 2.1-2.11, 2.19, 4.2. Entries of a consumer that leaves are noted as returned, uncounted.
 """
 
 from collections.abc import Collection
@@ -38,7 +38,7 @@ from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
 from pulsar_spark.table_specs import VALID_UNTIL
 
 DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
-"""Properties of a subscribe request that say what becomes of entries given back too often."""
+"""Properties of a subscribe request about entries given back too often."""
 
 MOST_HOLDERS = 3
 
@@ -79,7 +79,8 @@ class Members(Desk):
         return "connected"
 
     def _choose_view(self, cursor: Cursor, state: TopicState, reads_compacted: bool) -> None:
-        """Only who reads compacted is given what was trimmed, of which the compacted view has what it keeps."""
+        """Set whether the cursor reads compacted. Otherwise it passes trimmed entries, which only the compacted view
+        still has."""
         if cursor.reads_compacted != reads_compacted and (reads_compacted or not cursor.consumers):
             cursor.reads_compacted = reads_compacted
             if not reads_compacted:
@@ -97,7 +98,7 @@ class Members(Desk):
             stop_waiting(draft)
 
     def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:
-        """Refuse by name who may not join; before, look whether who is in the way is still there."""
+        """Refuse a consumer that may not join, after checking that the consumers in the way still live."""
         refused = self._refusal(cursor, request, newcomer)
         if refused and cursor:
             clients = (consumer.client_id for consumer in cursor.consumers.values())
@@ -141,7 +142,7 @@ class Members(Desk):
         return refusal_of(newcomer, cursor) if refused is None and newcomer else refused
 
     def _holders(self, cursor: Cursor | None) -> str:
-        """Who is connected, when they were heard of last, and until when they are waited for."""
+        """Connected consumers, when each was last heard, and when its lease ends."""
         told = []
         for consumer in list(cursor.consumers.values())[:MOST_HOLDERS] if cursor else []:
             until = self.bundle.leases.get(consumer.client_id)
@@ -155,8 +156,7 @@ class Members(Desk):
         return f" (held by {'; '.join(told)})" if told else ""
 
     def _dead_letter_policy(self, request: Request) -> dict[str, str]:
-        """What a consumer says of dead letters, if it can be done: once an entry is dead it is too late to refuse
-        it."""
+        """A consumer's dead letter policy, refused now if it cannot be carried out, as later is too late."""
         policy = {name: request.properties[name] for name in DEAD_LETTER_POLICY if request.properties.get(name)}
         number_of(request, "max_redeliver_count", 0, least=0, most=MOST_INT32)
         if "initial_subscription_name" in policy:
@@ -200,9 +200,8 @@ class Members(Desk):
         self.delete(cursor)
 
     def unload(self, request: Request) -> None:
-        """Let go of everybody who is connected to a topic partition, as Pulsar does: clients subscribe again by
-        themselves, and what was not acknowledged comes again, uncounted (2.19). There is nothing else to unload: what a
-        broker holds in memory is what it committed."""
+        """Disconnect all consumers of a topic partition, as Pulsar does. Clients subscribe again, and unacknowledged
+        entries come again, uncounted (2.19). Nothing else needs unloading: the broker's memory is what it committed."""
         state = self.topic_of(request)
         for cursor in self.bundle.cursors_of(state.topic.topic_id):
             if cursor.key.partition == request.partition and not self.bundle.is_set_aside(cursor):
@@ -210,7 +209,7 @@ class Members(Desk):
                     self._leave(cursor, consumer_id, "unloaded")
 
     def delete(self, cursor: Cursor) -> None:
-        """Delete a cursor, whoever is connected."""
+        """Delete a cursor and disconnect its consumers."""
         for consumer_id in list(cursor.consumers):
             self._leave(cursor, consumer_id, "unsubscribed")
         draft = self.draft.cursors.pop(cursor.key, None)
@@ -221,8 +220,7 @@ class Members(Desk):
             self.forget(entry)
 
     def end_leases(self, gone: Collection[str] = ()) -> None:
-        """Let go of every consumer whose client was not heard of in time, looked at once more, and of those of clients
-        that are known to be *gone*."""
+        """Remove consumers whose lease ended without a last sign of life, and those of clients known to be *gone*."""
         self._let_go(gone)
         for client_id in list(ended_leases(self.bundle.leases, self.draft.now)):
             if self.bundle.liveness.has_sign(client_id):
@@ -232,14 +230,14 @@ class Members(Desk):
             del self.bundle.leases[client_id]
 
     def _let_go(self, gone: Collection[str]) -> bool:
-        """Let go of the consumers of clients that are known to be gone; whether there were such clients."""
+        """Remove the consumers of clients known to be gone; returns whether there were such clients."""
         for client_id in gone:
             self._leave_client(client_id, "process gone")
             self.bundle.leases.pop(client_id, None)
         return bool(gone)
 
     def drop_topics(self, gone: list[TopicState]) -> None:
-        """Forget topics whose tables are gone, with their subscriptions and policies."""
+        """Forget deleted topics with their subscriptions and policies."""
         for state in gone:
             name = str(state.topic.name)
             for _, policy in [key for key in self.bundle.policies if key[0] == name and key[1] in POLICIES]:
@@ -277,7 +275,8 @@ class Members(Desk):
             cursor.is_blocked, cursor.is_blocked_by_broker = False, False
 
     def _choose_active(self, cursor: Cursor, draft: CursorDraft) -> None:
-        """On Exclusive and Failover say who receives; what the one before held comes back, uncounted (2.10, 2.11)."""
+        """Choose the active consumer on Exclusive and Failover; entries of the previous one come back, uncounted (2.10,
+        2.11)."""
         before, cursor.active_id = cursor.active_id, None
         if cursor.is_single_active and cursor.consumers:
             candidates = [

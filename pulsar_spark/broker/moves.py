@@ -1,4 +1,4 @@
-"""Moving a cursor: seek, skip, clear, expire, and what trimming took from under it.
+"""Moves a cursor: seek, skip, clear, expire, and past trimmed entries.
 
 Rules: semantics 3.26-3.29.
 """
@@ -18,7 +18,7 @@ from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.storage.publish_times import first_published_at, last_published_before
 
 LONGEST_SECONDS = 10**9
-"""Thirty years: nobody has older messages."""
+"""Thirty years; no messages are older."""
 
 
 class Moves(Desk):
@@ -52,7 +52,7 @@ class Moves(Desk):
         return str(target)
 
     def skip(self, request: Request) -> str:
-        """Acknowledge the next entries of the backlog; how many there were."""
+        """Acknowledge the next entries of the backlog; returns their number."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
         acks, passed = self.draft.of(cursor).acks, cursor.passed_mark_delete
         end = state.end_position(cursor.key.partition)
@@ -79,7 +79,7 @@ class Moves(Desk):
             self.draft.of(cursor).expire(cursor.passed_mark_delete + 1, last)
 
     def pass_trimmed(self, states: list[TopicState]) -> None:
-        """Acknowledge what was trimmed from under a cursor that was moved back at that very time."""
+        """Acknowledge trimmed entries for cursors that were moved back before them at the same time."""
         for state in states:
             for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
                 partition = cursor.key.partition

@@ -1,10 +1,10 @@
-"""Numbering what was published to a topic since the last look, commit by commit, and saying what else happened to its
+"""Numbers what was published to a topic since the last look, commit by commit, and logs what else happened to its
 table.
 
-A topic is a Delta table, so people write to it. Rows that are no publish are passed over and named; commits that remove
-or rewrite rows are named, so that readers look where the rows are now. What cannot be read, or asks for a feature this
-release does not know, stops the topic, and that alone: what was numbered stays deliverable, what comes behind waits,
-until the commit is mended (``pulsar-spark topics mend``) or the table no longer asks for the feature.
+Other programs may write to a Delta table. Rows that are not a publish are skipped and logged. Commits that remove or
+rewrite rows are logged, and readers look where the rows are now. A commit that cannot be read, or needs an unknown
+feature, stops only that topic: numbered entries stay deliverable, and later ones wait until the commit is mended
+(``pulsar-spark topics mend``) or the feature is removed.
 """
 
 import logging
@@ -26,8 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> list[dict]:
-    """Number the commits behind ``state.version``; their rows of ``ledgers``. ``state.error`` says what stopped it, or
-    None. *delayed_after* says of a partition after which instant entries wait that are numbered now."""
+    """Number the commits after ``state.version``; returns their rows of ``ledgers``. ``state.error`` is set to the
+    error that stopped it, or None. *delayed_after* returns, for a partition, the instant after which newly numbered
+    entries wait."""
     rows, before, state.error, state.stopped_at = [], state.error, None, None
     state.publish_ids.settle()
     try:
@@ -49,8 +50,7 @@ def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> li
 
 
 def may_go_on(state: "TopicState") -> bool:
-    """Whether a topic that is stopped is worth another look: the commit that stopped it was replaced, or others
-    followed."""
+    """Is a stopped topic worth another look: was its bad commit replaced, or did others follow?"""
     return _stamp(state) != state.stopped_at
 
 

@@ -1,7 +1,7 @@
-"""What a broker asks of the brokers of other bundles: requests, appended to the tables of theirs as a client's are.
+"""Requests from this broker to the brokers of other bundles, appended to their tables as a client would.
 
-Letters go to topics of any bundle, and where these lack the subscription that the dead letter policy names, their
-bundle is asked for it.
+Letters go to topics of any bundle. If such a topic lacks the subscription of the dead letter policy, its bundle is
+asked to create it.
 """
 
 import time
@@ -18,7 +18,7 @@ RETRY_SECONDS, TRIES = 0.1, 20
 
 
 def ask_others(layout: Layout, requests: Sequence[Request]) -> None:
-    """Append *requests*, each to the table of its topic's bundle; OSError where that cannot be written."""
+    """Append each of *requests* to the table of its topic's bundle; OSError if that cannot be written."""
     by_bundle: dict[str, tuple[Layout, list[Request]]] = {}
     for request in requests:
         found = layout_of(layout, request.topic)
@@ -28,7 +28,7 @@ def ask_others(layout: Layout, requests: Sequence[Request]) -> None:
 
 
 def append_requests(layout: Layout, requests: Sequence[Request]) -> None:
-    """Append *requests* to the table of this bundle, in one commit."""
+    """Append *requests* to this bundle's table, in one commit."""
     tries = iter(range(TRIES))
 
     def wait(unclear: Exception) -> None:

@@ -1,5 +1,5 @@
-"""A cursor's exact ranges, page by page, on up to three axes: positions, the numbers of what came due, and positions
-again of what is kept apart of that (protocol.delays). Each of the first two has a mark-delete."""
+"""A cursor's exact ranges in pages, on up to three axes (protocol.delays): positions, numbers of due entries, and
+positions of entries kept apart. The first two have a mark-delete each."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -37,7 +37,7 @@ class PagedRanges:
         """Counts up with each change of its ranges."""
 
     def ranges_between(self, first: int, end: int) -> Iterator[Range]:
-        """Ranges of pages that overlap *first*..*end* - 1, virtual positions or not, in order."""
+        """Ranges of pages that overlap *first*..*end* - 1, on any axis, in order."""
         for page in self.pages[max(self.page_index(first), 0) :]:
             if page.first >= end:
                 return
@@ -45,7 +45,7 @@ class PagedRanges:
 
     @property
     def edges(self) -> set[int]:
-        """Indexes of the first page and the last one; with a due lane, of each axis."""
+        """Indexes of the first and last page; with a due lane, of each axis."""
         if not self.pages:
             return set()
         edges = {0, len(self.pages) - 1}
@@ -55,7 +55,7 @@ class PagedRanges:
         return edges
 
     def find(self, position: int) -> Range | None:
-        """The range that holds *position*; None below mark-delete, and for an entry never delivered or acknowledged."""
+        """The range that holds *position*; None below mark-delete, and for an entry without a state."""
         if self.lanes:
             return self.lanes.find(position)
         index = self.page_index(position)
@@ -64,12 +64,11 @@ class PagedRanges:
         return held if at >= 0 and (held := page.held[at]).last >= position else None
 
     def page_index(self, position: int) -> int:
-        """Index of the page *position* belongs to; the first page's where it lies before all of them, -1 without
-        pages."""
+        """The index of the page for *position*; 0 before the first page, -1 without pages."""
         return max(int(np.searchsorted(self.pages.firsts, position, "right")) - 1, 0) if self.pages else -1
 
     def load_pages(self, pages: Mapping[int, Sequence[Range]]) -> None:
-        """Take over pages read from the table, each by the position it begins at."""
+        """Take over pages read from the table, by their first position."""
         self.pages = Pages(
             Page(first, ranges.in_order() if isinstance(ranges, PackedRanges) else sorted(ranges), is_used=False)
             for first, ranges in pages.items()
@@ -77,11 +76,8 @@ class PagedRanges:
         self._count_unacked(self.pages, 1)
 
     def replace(self, touched: set[int], ranges: Sequence[Range]) -> tuple[list[Page], list[int]]:
-        """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.
-
-        *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are
-        gone.
-        """
+        """Replace the pages at the indexes *touched*, the last page among them, by *ranges* (by position), then advance
+        mark-delete. Returns changed pages and the keys of removed ones."""
         self.changes += 1
         places = sorted(touched)
         before = [self.pages[index] for index in places]
@@ -109,7 +105,7 @@ class PagedRanges:
         return list(changed.values()), sorted(gone)
 
     def _count_unacked(self, pages: Iterable[Page], sign: int) -> None:
-        """Count what is unacknowledged in *pages*; a sign of -1 takes it away."""
+        """Add the unacknowledged messages in *pages* to the counts; a *sign* of -1 subtracts them."""
         counted: dict[str, int] = {}
         for page in pages:
             for consumer_id, messages in page.unacked.items():
@@ -118,8 +114,7 @@ class PagedRanges:
             self.unacked[consumer_id] += sign * messages
 
     def _advance_mark_delete(self) -> list[Page]:
-        """Let mark-delete pass what is acknowledged behind it, that of the due lane too; the pages it took ranges from,
-        emptied ones included."""
+        """Move both mark-deletes over acknowledged ranges; returns the pages that lost ranges, emptied ones too."""
         self.mark_delete, passed = self._pass_acknowledged(0, self.mark_delete)
         self.read_position = max(self.read_position, self.mark_delete + 1)
         if self.due:
@@ -129,7 +124,8 @@ class PagedRanges:
         return passed
 
     def _pass_acknowledged(self, index: int, mark_delete: int) -> tuple[int, list[Page]]:
-        """Where a mark-delete comes to that passes what is acknowledged behind it, from the page at *index* on."""
+        """The mark-delete after passing acknowledged ranges from the page at *index* on, and the pages that lost
+        ranges."""
         passed, end = [], index
         while end < len(self.pages):
             page = self.pages[end]
@@ -146,8 +142,8 @@ class PagedRanges:
         return mark_delete, passed
 
     def drop_apart(self, until: int) -> tuple[list[Page], list[int]]:
-        """Forget what is kept apart of positions up to *until*, all of which are done: the pages that changed, and the
-        keys of those that are gone."""
+        """Drop the state of entries kept apart at positions up to *until*, all done. Returns changed pages and the keys
+        of removed ones."""
         index = end = self.place_of_page(APART_BASE)
         changed, gone = [], []
         while end < len(self.pages) and self.pages[end].held[0].first <= place_apart(until):
@@ -164,11 +160,11 @@ class PagedRanges:
         return changed, gone
 
     def place_of_page(self, first: int) -> int:
-        """The index of the first page that begins at *first* or behind it."""
+        """The index of the first page that begins at or after *first*."""
         return int(np.searchsorted(self.pages.firsts, first))
 
     def first_unknown(self, place: int) -> int:
-        """The first place from *place* on that no range names."""
+        """The first place at or after *place* without a range."""
         while held := self.find(place):
             place = held.last + 1
         return place

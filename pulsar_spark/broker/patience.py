@@ -1,5 +1,5 @@
-"""Waiting for a disk: with growing pauses, and two lines in the log, one when the first thread of a broker begins to
-wait and one when the last has ended."""
+"""Waiting for a disk with growing pauses. A broker logs when its first thread begins to wait, and when its last one
+ends."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Waits:
-    """Who of a broker's threads is waiting; the first and the last of them say so."""
+    """The broker's threads that wait; logs the first and the last."""
 
     def __init__(self, broker_id: str):
         self._broker_id, self._lock = broker_id, threading.Lock()
@@ -41,7 +41,7 @@ class Waits:
 
 
 class Patience:
-    """One thread's; *what* says what it cannot do."""
+    """The waiting of one thread; *what* says what it cannot do."""
 
     def __init__(self, stopping: threading.Event, waits: Waits, what: str):
         self._stopping, self._waits, self._what = stopping, waits, what
@@ -52,21 +52,20 @@ class Patience:
         return self._failures > 0
 
     def bear(self, fault: BaseException) -> None:
-        """Pause before the next attempt, less where the broker stops meanwhile; *fault* itself is raised if waiting
-        does not help against it."""
+        """Pause before the next attempt, less if the broker stops; raises *fault* if it is not the disk's."""
         if not is_fault_of_disk(fault):
             raise fault
         self.pause(fault)
 
     def pause(self, cause: object) -> None:
-        """The same for whatever *cause*."""
+        """Pause for any *cause*."""
         if not self.is_waiting:
             self._waits.begin(self, self._what, cause)
         self._failures += 1
         self._stopping.wait(PAUSES.delay_ms(self._failures - 1) / 1000)
 
     def end(self) -> None:
-        """The attempt succeeded."""
+        """Note that the attempt succeeded."""
         if self.is_waiting:
             self._failures = 0
             self._waits.end(self)

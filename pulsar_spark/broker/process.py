@@ -26,10 +26,12 @@ def run_broker(
     delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
     housekeeping: bool = True,
 ) -> None:
-    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks. Where it has
-    several bundles, or is split meanwhile, a share of them, as many as other brokers of the root.
+    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
 
-    :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
+    If the root has several bundles, or is split meanwhile, it serves a share of them, as many as other brokers of the
+    root. Raises :class:`BrokerFenced` if another broker took over. *spark* is the session to use, by default a new one;
+    *on_round* gets each committed round's result and seconds. See :class:`Broker` for the other arguments.
+    """
     # Here, because it finds Java, which a caller with a session of its own has.
     from pulsar_spark.storage.session import spark_session
 
@@ -84,7 +86,7 @@ def run_broker(
 
 
 def _serve(broker: Broker | Shared) -> bool:
-    """Serve until it ends; whether that is because its bundle is split, or was while it stood by."""
+    """Serve until the broker ends; returns whether it ended because its bundle is split."""
     is_up, is_alone = broker.start(), isinstance(broker, Broker)
     if is_up and is_alone and len(bundles_of(broker.layout).folders) > 1:
         broker.close()
@@ -95,8 +97,8 @@ def _serve(broker: Broker | Shared) -> bool:
 
 
 def _leave_streams_to_us(spark: SparkSession) -> None:
-    """Let the JVM of a session that serves nothing else be silent about queries that end and plans that fail: what
-    there is to say of that, a line, is said here."""
+    """Silence Spark's logs about ended queries and failed plans, in a session that serves nothing else; the broker logs
+    these itself."""
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j
     for name in ("sql.execution.streaming", "executor.Executor", "scheduler.TaskSetManager"):
         log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
@@ -104,11 +106,11 @@ def _leave_streams_to_us(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _no_signal_for_spark() -> Iterator[None]:
-    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the
-    broker, which then ends its JVM.
+    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT.
 
-    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits:
-    while blocked it is kept though ignored."""
+    A signal to the whole process group then stops the broker, which ends its JVM, instead of both at once in the middle
+    of a round. A signal that arrives meanwhile stays blocked and is delivered afterwards.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

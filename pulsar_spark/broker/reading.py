@@ -1,4 +1,4 @@
-"""Requests as a round takes them: read from their commits, and told from what cannot be read, which is set aside."""
+"""Reads a round's requests from their commits; unreadable ones are set aside."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -14,7 +14,7 @@ from pulsar_spark.storage.store import AnyPath
 
 
 class Asked(NamedTuple):
-    """Requests in order, the last version they were read from, and what could not be read up to there."""
+    """Requests in order, the last version read, and what was unreadable up to there."""
 
     requests: list[Request]
     version: int
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
 
 
 def read_asked(path: AnyPath, *, after: int) -> Asked:
-    """What was asked above version *after*."""
+    """The requests after version *after*."""
     asked = Asked([], after, [])
     for commit in read_requests(path, after=after):
         asked = _with(asked, commit)
@@ -30,8 +30,8 @@ def read_asked(path: AnyPath, *, after: int) -> Asked:
 
 
 def read_again(path: AnyPath, entry: SetAside) -> Asked:
-    """What an entry that was set aside asks: one request, or a whole commit; unreadable again, or not there any more,
-    it is given as such."""
+    """The requests of an entry that was set aside: one, or a whole commit; still unreadable ones are reported as
+    such."""
     last = entry.requests_version if entry.last is None else entry.last
     asked = Asked([], last, [])
     for version in range(entry.requests_version, last + 1):
@@ -40,7 +40,7 @@ def read_again(path: AnyPath, entry: SetAside) -> Asked:
 
 
 def read_places(path: AnyPath, places: Iterable[tuple[int, int]]) -> list[Request]:
-    """The requests that lie there, by version and row, without those that cannot be read any more."""
+    """The requests at these versions and rows, without those that can no longer be read."""
     found = []
     for version, same in groupby(sorted(places), key=itemgetter(0)):
         rows = {row for _, row in same}

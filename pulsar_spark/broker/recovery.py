@@ -1,13 +1,11 @@
-"""Running a round again without what made it fail.
+"""Runs a failed round again without its cause.
 
-A round that fails has changed nothing in the tables, but the bundle in memory: it is read again. What is to blame is
-known where a unit was being worked on (see isolation), and is set aside; a unit costs one more run. Where no unit is
-named, the requests are: trials, which do all but commit, find the shortest row of them that fails, whose last one it
-is. Where the round fails without any request, no request is to blame: that is logged once, and the round is tried again
-after pauses that grow.
+A failed round changed only memory, so the bundle is read again. If a unit was named (see isolation), it is set aside,
+at the cost of one more run. Otherwise trials, which do everything except commit, search the shortest failing prefix of
+the requests; its last request is the cause. If the round fails without requests, that is logged once, and the round is
+tried again after growing pauses.
 
-Errors of the machine are raised once the bundle is as its tables say. A bundle that was taken over, and a table of the
-broker's own that breaks its promises, stop the broker: nothing may be guessed there.
+Errors of the machine are raised after the reload. A fence, or a corrupt table of the broker's own, stops the broker.
 """
 
 import logging
@@ -27,13 +25,13 @@ if TYPE_CHECKING:
 
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
 ON_PURPOSE = (BrokerFenced, CorruptState)
-"""These stop the broker: it was taken over, or its own tables break their promises. So does Spark that is gone."""
+"""These stop the broker: it was replaced, or its own tables are corrupt. So does a missing Spark."""
 
 log = logging.getLogger(__name__)
 
 
 class Recovery:
-    """Of one :class:`~pulsar_spark.broker.rounds.Rounds`."""
+    """The recovery of one :class:`~pulsar_spark.broker.rounds.Rounds`."""
 
     def __init__(self, rounds: "Rounds", clock: Callable[[], float] = time.monotonic):
         self._rounds, self._clock = rounds, clock
@@ -42,7 +40,7 @@ class Recovery:
         self._leases: dict[str, int] = {}
 
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside]) -> RoundResult:
-        """See :meth:`Rounds.run`. While it pauses nothing is done, and nothing is committed."""
+        """See :meth:`Rounds.run`. During a pause it does nothing."""
         if self.is_waiting:
             return RoundResult(False)
         try:
@@ -96,7 +94,7 @@ class Recovery:
     def _find_out(
         self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]
     ) -> None:
-        """Find what is to blame, and note it in *broken*; the failure is raised when nothing is."""
+        """Find the cause, and note it in *broken*; raises *failure* if there is none."""
         self._reload_if_due()
         if isinstance(failure, PlannerFailed):
             raise failure
@@ -115,8 +113,8 @@ class Recovery:
     def _narrowed(
         self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]
     ) -> list:
-        """The request to blame for a failure in which no unit was named, with its cause; none where the round fails
-        without any."""
+        """The request that causes a failure without a named unit, with the failure; none if the round fails without
+        requests."""
         at_most, passing = len(requests), 0
         if not requests or self._trial(requests[:0], requests_version, broken) is not None:
             return []
@@ -129,7 +127,7 @@ class Recovery:
         return [(of_request(requests[at_most - 1]), failure)]
 
     def _trial(self, requests: list[Request], requests_version: int, broken: dict[str, SetAside]) -> Exception | None:
-        """What the round fails with over these requests, None for nothing."""
+        """The error of a trial round over these requests; None if it succeeds."""
         try:
             self._rounds.attempt(requests, requests_version, broken, is_trial=True)
         except Exception as failure:  # it is the question

@@ -1,8 +1,7 @@
-"""Requests taken in, in order.
+"""Executes requests in order.
 
-Control requests change the bundle at once; what concerns ranges (acknowledgements, returns) is only noted, for the
-plan. A refused request changes nothing and is answered with an error by name; where nobody waits for the answer it is
-counted and said in the log.
+Control requests change the bundle at once; acknowledgements and returns are only noted for the plan. A refused request
+changes nothing, and gets an error as reply, or is counted and logged if no client waits.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -65,23 +64,22 @@ ANSWERED = {
 
 
 _ALIKE = attrgetter("kind", "client_id", "consumer_id", "topic", "partition", "subscription")
-"""What requests that follow each other have in common where one consumer says the same of many entries."""
+"""Attributes that are equal in consecutive requests when one consumer requests one thing for many entries."""
 
 NEEDS_INDEX = {"negative_ack", "redeliver_all", "reschedule", "reconsume_later", "skip", "expire"}
-"""Kinds of requests that cannot be taken for a due lane while the delay index is made anew. They stay in their commits
-until then, and a row of kind ``waiting_request`` says where each lies."""
+"""Kinds of requests that a due lane cannot execute while the delay index is rebuilt. They stay in their commits, and
+rows of kind ``waiting_request`` say where."""
 
 SENT_ON = {"ack", "cumulative_ack", "reconsume_later"}
-"""What was on its way when its topic went to another bundle and is asked of that one's broker, since what was done
-twice counts once. Who wants a receipt has it when the request is in that bundle's table, from where it cannot get
-lost."""
+"""Kinds sent on to another bundle's broker if their topic moved there meanwhile; executing them twice is harmless. The
+receipt is sent once the request is in that bundle's table, where it cannot get lost."""
 
 MANY = 100
-"""From so many alike on they are noted together: 1 microsecond each instead of 10."""
+"""Consecutive similar requests from which they are noted together, which is quicker."""
 
 
 class Intake(Desk):
-    """Takes requests into a bundle and a round's draft. *broken* is what this run of the round has set aside."""
+    """Executes requests on a bundle and a round's draft. *broken* is what this round has set aside."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]):
         super().__init__(bundle, draft)
@@ -122,8 +120,8 @@ class Intake(Desk):
         }
 
     def take_all(self, requests: Iterable[Request]) -> None:
-        """Take requests in, in order. Of many alike the first is looked at from all sides, and what was found of its
-        names, cursor, consumer and lease holds for those behind it, since none of them changes it."""
+        """Execute requests in order. Of many similar ones the first is checked fully; names, cursor, consumer and lease
+        then hold for the others, since none of them changes these."""
         for (kind, *_), alike in groupby(requests, _ALIKE):
             first, *others = alike
             is_taken = self.take(first)
@@ -133,8 +131,8 @@ class Intake(Desk):
                 self.take(request)
 
     def take(self, request: Request) -> bool:
-        """Take one request in; refused or done, answer it if it wants an answer. One that has just been found broken is
-        answered so. Was it done?"""
+        """Execute one request, and reply if it needs a reply; a broken one gets an error. Returns whether it was
+        done."""
         unit = of_request(request)
         if self._broken and (entry := self._broken.get(unit.set_aside(UnknownError(), 0).id)):
             self.draft.reply(
@@ -183,7 +181,7 @@ class Intake(Desk):
         return True
 
     def _needs_index(self, request: Request) -> bool:
-        """Is it about entries of a due lane, other than to acknowledge them?"""
+        """Is it about entries of a due lane, other than a plain acknowledgement?"""
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor is None or cursor.due is None or cursor.due.promotion.is_ready:
             return False
@@ -219,7 +217,7 @@ class Intake(Desk):
                     self.draft.of(cursor).has_new_limits = True
 
     def _connected(self, owner: str) -> list[tuple[Cursor, bool]]:
-        """The cursors that have consumers who know deliver times, and whether these count for them."""
+        """Connected cursors whose type knows deliver times, and whether these count."""
         return [
             (cursor, honours_delays(self.bundle, cursor))
             for cursor in self.bundle.cursors.values()
@@ -229,8 +227,7 @@ class Intake(Desk):
         ]
 
     def _switch_delays(self, before: Iterable[tuple[Cursor, bool]]) -> None:
-        """Deliver times count from now on, or no longer, for those who are connected; for whom they did or did not
-        before, nothing changes."""
+        """Begin or stop waiting for deliver times on connected cursors where that changed."""
         for cursor, did in before:
             does = honours_delays(self.bundle, cursor)
             if does and not did:

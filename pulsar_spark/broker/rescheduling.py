@@ -1,5 +1,5 @@
-"""What is asked of entries that wait for their deliver time: which they are, as they are cancelled or rescheduled
-(0.33), and how those of a cursor are let wait for another time."""
+"""Which entries wait for their deliver time, for requests that cancel or reschedule them (0.33), and giving them
+another time."""
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from pulsar_spark.protocol.positions import Positions, ranges_of
 
 
 def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> list[int]:
-    """Where the entries of the cursor at *first*..*last* are kept, or would be, that wait for their deliver time: of
-    those of the due lane that were not looked at the places apart, of others their own."""
+    """The places of the cursor's entries at *first*..*last* that wait for their deliver time: apart, for entries of the
+    due lane that were not looked at; their own, for others."""
     cursor = asked.cursor
     topic = bundle.topics[cursor.topic]
     if not honours_delays(bundle, cursor) or cursor.lanes:

@@ -1,4 +1,4 @@
-"""The rows of a round as Arrow: facts, and a row a range of the pages it wrote, of which there may be millions."""
+"""The rows of a round as Arrow: facts, and one row per range of the written pages, which may be millions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -18,10 +18,12 @@ _BLOCK_ROWS = 65_536
 
 
 class PageRows(NamedTuple):
-    """The ranges of a page of a cursor, by position: a row each in the table. ``lane`` names the lane the page is of,
-    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first, ``chunks`` likewise which
-    chunked messages are in ranges that are delivered. ``has_row``: a row of the page itself goes with them, which says
-    that they are all it holds; else it is among the facts."""
+    """The ranges of a cursor's page, by position, one row each.
+
+    ``lane`` names the page's lane, if any. ``positions`` has, by first place, the packed positions of ranges of the due
+    lane; ``chunks`` the chunked messages in delivered ranges. ``has_row`` adds a row for the page, which says that
+    these are all its ranges; otherwise that row is among the facts.
+    """
 
     key: CursorKey
     topic: str
@@ -34,9 +36,8 @@ class PageRows(NamedTuple):
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, then a row a page and a row a range of *pages*.
-    Consumers, pages and letters among the facts, of which there may be many, stand behind the others, so that they need
-    not be asked for columns they lack."""
+    """The Arrow rows of one round: *facts* as dicts of columns, then one row per page and per range of *pages*. Facts
+    about consumers, pages and letters, which may be many, come last, so they are not searched for columns they lack."""
     many: dict[str, list[dict]] = {"": [], "consumer": [], "page": [], "letter": []}
     for fact in facts:
         many.get(fact["kind"], many[""]).append(fact)
@@ -68,7 +69,7 @@ def _rows_of_ranges(round_number: int, pages: list[PageRows], ranges: PackedRang
 
 
 class _Chosen(NamedTuple):
-    """A column whose rows have these *values*: each the one of that number."""
+    """A column whose rows are the elements of *values* with the numbers in *which*."""
 
     values: Sequence
     which: np.ndarray
@@ -86,7 +87,7 @@ def _rows_of_pages(
     columns: Mapping[str, "np.ndarray | list | _Chosen"],
     counts: list[int],
 ) -> pa.Table:
-    """Rows of one kind: as many of each page as *counts* says, with *columns* and those of their page and round."""
+    """Rows of one kind: *counts* rows for each page, with *columns* and those of page and round."""
     runs, of_runs, behind = [], [], 0
     for (topic, key, lane), alike in groupby(pages, attrgetter("topic", "key", "lane")):
         first, behind = behind, behind + sum(1 for _ in alike)
@@ -109,8 +110,7 @@ def _rows_of_pages(
 
 
 def _repeated(values: Sequence, counts: Sequence[int], kind: pa.DataType) -> pa.ChunkedArray:
-    """Each value as often as its count says, in slices of one array per value: a million rows of the same take no
-    memory."""
+    """Each value, repeated by its count, as slices of one array, so that equal rows take no memory."""
     slices = []
     for value, same in groupby(zip(values, counts), key=itemgetter(0)):
         left = sum(count for _, count in same)

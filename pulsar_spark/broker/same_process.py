@@ -1,7 +1,6 @@
-"""Brokers of one process: a notebook's cell that starts one is run again, and the first would keep the second waiting
-for ever.
+"""Brokers of one process: a new one replaces an older one on the same root, so a notebook cell can run again.
 
-The newer one replaces the older one on the same root: it is told to stop, finishes its round, and gives the lease back.
+The older one stops after its round and gives the lease back.
 """
 
 import logging
@@ -20,8 +19,7 @@ _started: weakref.WeakValueDictionary[str, "Broker"] = weakref.WeakValueDictiona
 
 
 def replace_former(broker: "Broker") -> None:
-    """Stop the broker that this process started on the same root before, if there is one, and wait until it has
-    stopped."""
+    """Stop the broker that this process started on the same root, if any, and wait for its end."""
     root = str(broker.layout.bundle_folder())
     with _lock:
         former, _started[root] = _started.get(root), broker

@@ -1,12 +1,11 @@
-"""Requests about what was set aside: try it again, or drop it.
+"""Requests about what was set aside: retry or drop it.
 
-A request that is tried again is read from its commit and taken as if it had just come. A topic or a subscription that
-is tried again is served from this round on. What fails once more is set aside once more, and the retry is answered with
-``UnknownError``. Only requests can be dropped: a topic that nobody can mend is deleted, a subscription unsubscribed.
-What consumers held that left meanwhile comes back when the subscription is served again.
+A request that is retried is read from its commit and executed as new. A topic or subscription is served again from this
+round on, and entries of consumers that left meanwhile come back. What fails again is set aside again, and the retry
+answered with ``UnknownError``. Only requests can be dropped: a topic is deleted instead, a subscription unsubscribed.
 
-Topics and subscriptions are as many as there are; requests are not, so only the latest :data:`MOST_REQUESTS` of them
-are kept: a client that goes on asking what the broker fails on fills neither its memory nor its snapshots.
+Only the latest :data:`MOST_REQUESTS` requests are kept, so that a client that repeats a failing request fills neither
+memory nor snapshots.
 """
 
 import logging
@@ -27,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def set_aside(bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]) -> None:
-    """Note what is *broken*, and forget the requests that were set aside longest ago where there are too many."""
+    """Set aside what is *broken*, and forget the oldest requests beyond the limit."""
     bundle.set_aside |= broken
     draft.facts += [set_aside_row(entry) for entry in broken.values()]
     requests = [entry for entry in bundle.set_aside.values() if entry.status == REQUEST]
@@ -50,15 +49,15 @@ def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:
 
 
 class SetAsideRequests(Desk):
-    """*broken* are the entries made in this very run of the round: what is among them has just failed. *take* takes a
-    request in."""
+    """Requests about what was set aside. *broken* are entries that failed in this very round. *take* executes a
+    request."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: dict[str, SetAside], take: Callable[[Request], None]):
         super().__init__(bundle, draft)
         self._broken, self._take = broken, take
 
     def retry(self, request: Request) -> str:
-        """Try one entry again, or all of them; how many were."""
+        """Retry one entry, or all; returns how many."""
         entries = self._entries(request)
         failed = [entry for entry in entries if not self._retry(entry)]
         if failed:
@@ -72,7 +71,7 @@ class SetAsideRequests(Desk):
         return str(len(entries))
 
     def drop(self, request: Request) -> str:
-        """Drop one request that was set aside, or all; how many were."""
+        """Drop one request that was set aside, or all; returns how many."""
         entries = self._entries(request)
         if is_said(request.properties, "all"):
             entries = [entry for entry in entries if entry.status == REQUEST]
@@ -92,7 +91,7 @@ class SetAsideRequests(Desk):
         return [self.bundle.set_aside[wanted]]
 
     def _retry(self, entry: SetAside) -> bool:
-        """Try it again; False where it has just failed again."""
+        """Retry it; False if it failed in this round."""
         if entry.id in self._broken:
             return False
         if entry.status == REQUEST:

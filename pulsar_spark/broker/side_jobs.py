@@ -1,5 +1,5 @@
-"""Jobs of Spark's that are run beside rounds, by a broker or a command: with settings of their own, and so that another
-thread can end them."""
+"""Spark jobs that run beside rounds, in a broker or a command, with settings of their own; another thread can cancel
+them."""
 
 import contextlib
 import uuid
@@ -14,7 +14,7 @@ _OF_A_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrup
 
 
 class SideJobs:
-    """Jobs of one *kind*, whose expressions are evaluated by generated code whatever the session of rounds does."""
+    """Jobs of one *kind*. They use generated code, whatever the session of rounds does."""
 
     def __init__(self, spark: SparkSession, kind: str, settings: Mapping[str, str]):
         self.application = spark
@@ -27,13 +27,12 @@ class SideJobs:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session they run in, made when it is needed: nobody else's settings are changed."""
+        """A session of their own, made when needed, so no other session's settings change."""
         return side_session(self.application, self._settings)
 
     @contextlib.contextmanager
     def described(self, description: str) -> Iterator[SparkSession]:
-        """The session, while whatever jobs this thread starts are shown by *description* and ended by
-        :meth:`cancel`."""
+        """The session; jobs that this thread starts meanwhile show *description*, and :meth:`cancel` ends them."""
         context = self.spark.sparkContext
         context.setJobGroup(self._group, description, interruptOnCancel=True)
         try:
@@ -43,6 +42,6 @@ class SideJobs:
                 context.setLocalProperty(name, None)
 
     def cancel(self) -> None:
-        """End the job that runs, if one does, with an error."""
+        """Cancel the running job, if any; it raises an error."""
         if is_running(self.application):
             self.application.sparkContext.cancelJobGroup(self._group)

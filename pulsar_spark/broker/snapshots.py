@@ -1,4 +1,4 @@
-"""Rounds that say all there is, so that whoever starts reads no further back: when one is due, and its rows."""
+"""Snapshot rounds hold all latest rows, so readers may start there: when one is due, and its rows."""
 
 from pulsar_spark.broker.absorb import RoundRows
 from pulsar_spark.broker.bundle import Bundle
@@ -13,15 +13,15 @@ from pulsar_spark.broker.facts import (
 
 SNAPSHOT_EVERY = 50
 RANGES_A_SNAPSHOT = 100_000
-"""A snapshot every so many rounds; of a state of several times so many ranges as many times rarer, so that its cost
-does not grow with the state."""
+"""A snapshot every so many rounds, and less often the more ranges there are, so its cost does not grow with the
+state."""
 AS_RANGES = 10
-"""So many ranges a cursor, or a consumer, counts as: its row takes as long to write. A snapshot of 10^5 cursors with a
-consumer each takes three seconds."""
+"""The number of ranges that a cursor or consumer counts as, by the time its row takes."""
 
 
 def is_snapshot_due(bundle: Bundle, number: int) -> bool:
-    """Is the round of this *number* to say all there is? The rarer the more that is; where topics were lost at once."""
+    """Is the round with this *number* a snapshot? Large states have fewer; one is due at once after topics were
+    lost."""
     if bundle.has_lost_topics or number % SNAPSHOT_EVERY:
         return bundle.has_lost_topics
     cursors = bundle.cursors.values()
@@ -32,7 +32,7 @@ def is_snapshot_due(bundle: Bundle, number: int) -> bool:
 
 
 def everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
-    """All latest rows: replies and removals of this round, and the state of everything."""
+    """All latest rows: this round's replies and removals, and the whole state."""
     kept = [
         fact for fact in rows.facts if fact["kind"] in ("reply", "letter", "housekeeping") or fact.get("is_removed")
     ]

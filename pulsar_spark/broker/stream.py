@@ -1,8 +1,7 @@
-"""The streaming query that gives a broker its micro-batches, kept going: where Spark ends it for reasons of its own,
-another one follows.
+"""The streaming query that runs a broker's micro-batches, and its replacement if Spark ends it.
 
-Each query has a checkpoint folder of its own, because nothing in one is needed (see runner), and because a broker
-that was taken over may still write to the one it had.
+Each query has its own checkpoint folder: no checkpoint is ever read (see runner), and a broker that was replaced may
+still write to its own.
 """
 
 import logging
@@ -25,24 +24,25 @@ from pulsar_spark.errors import UnknownError
 
 LOOK_SECONDS = 0.3
 STEADY_BATCHES, STEADY_SECONDS = 2, 15.0
-"""A query that has come so far, or has waited so long, has outlived what ended the one before: Spark writes to the
-checkpoint with the first micro-batch."""
+"""Micro-batches, or seconds of waiting, after which a new query has proved itself: Spark writes the checkpoint with the
+first micro-batch."""
 SIGNAL_SECONDS = 2.0
-"""How long after Spark is gone the signal that ended both may take to be handled here."""
+"""How long after Spark's end a signal that ended both may take to be handled here."""
 _PROGRESS_BEHIND_BATCHES = {
     "asyncProgressTrackingEnabled": "true",
     "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
 }
-"""Spark writes to the checkpoint in the background, once a second, and not before and behind each micro-batch: 20 ms
-less of each. It does so for sinks alone that it knows may be given a batch twice, unless it is told to; a round knows
-by its own row what it has consumed."""
+"""Spark writes the checkpoint in the background instead of around each micro-batch, which is quicker. It must be forced
+to, because it cannot know that this sink may get a batch twice: a round's row records what was consumed."""
 log = logging.getLogger(__name__)
 
 
 class Stream:
-    """One query at a time, which asks *look* what there is to do and calls *run_batch* when there is something, until
-    *stopping* is set. *fail* is told when Spark itself has ended, *starts_again* that a query is started again, and
-    that it has."""
+    """Runs one query at a time until *stopping* is set: it calls *look* for work, and *run_batch* if there is some.
+
+    *fail* gets the error if Spark itself ended. *starts_again* gets True when a query is being replaced, and False once
+    the new one runs.
+    """
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Stream:
         self._run(moved, batch_id)
 
     def stop(self) -> None:
-        """End the query; no other follows once the broker is stopping."""
+        """End the query; once the broker is stopping, no other follows."""
         with self._changing:
             query, self._query = self._query, None
             try:
@@ -110,8 +110,7 @@ class Stream:
                 self._feed.close()
 
     def supervise(self) -> None:
-        """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops
-        the broker."""
+        """Replace a query that Spark ended, until the broker stops. A query that a user stopped stops the broker."""
         patience = Patience(self._stopping, self._waits, "Spark has ended its query; the broker starts a new one")
         try:
             while not self._stopping.wait(LOOK_SECONDS):

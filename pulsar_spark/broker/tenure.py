@@ -1,5 +1,5 @@
-"""A broker's time in office: standing by while another broker holds the lease, taking it, renewing it, giving it
-back; and what brokers before it left lying about."""
+"""Acquire, renew and release a bundle's lease, standing by while another broker holds it; and delete files left by
+earlier brokers."""
 
 import logging
 import os
@@ -17,15 +17,15 @@ from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.store import AnyPath
 
 STALE_SECONDS = 600.0
-"""Inputs and checkpoints in which nothing has changed for so long are old. Who removes those of others has the lease of
-the bundle, so none of them serves it, and one that begins to has just written its own."""
+"""Inputs and checkpoints unchanged for this long are old. Only the holder of the lease deletes those of others, so no
+old one is in use."""
 LOOK_SECONDS = 0.2
 JOIN_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
 class Tenure:
-    """The lease of one broker. *fail* is told of a :class:`BrokerFenced` when another broker has taken it."""
+    """The lease of one broker. *fail* gets a :class:`BrokerFenced` if another broker takes it."""
 
     def __init__(
         self, layout: Layout, broker_id: str, stopping: threading.Event, waits: Waits, fail: Callable[[Exception], None]
@@ -37,15 +37,15 @@ class Tenure:
         self._thread: threading.Thread | None = None
 
     def go_on_with(self, lease: BundleLease) -> None:
-        """Ask by this *lease* of the same broker, which has seen for how long it was not renewed."""
+        """Use this *lease* of the same broker, which knows since when the holder's was not renewed."""
         self._lease = lease
 
     def hand_over_by(self, hand_over: Callable[[], None]) -> None:
-        """Call *hand_over* when another broker wants the lease: it is the other's once the tenure ends."""
+        """Call *hand_over* when another broker asks for the lease; it gets the lease once the tenure ends."""
         self._hand_over = hand_over
 
     def begin(self, standby_seconds: float | None, look: Callable[[], object] = lambda: None) -> bool:
-        """Take the lease and keep it; False if stopped or out of time before. Says for whom the broker stands by, and
+        """Take the lease and keep it; False if stopped or out of time before. Logs which broker it stands by for, and
         when it takes over; calls *look* meanwhile."""
         waited_since, stood_by_for = time.monotonic(), None
         patience = Patience(self._stopping, self._waits, "its lease cannot be taken")
@@ -74,8 +74,8 @@ class Tenure:
         return True
 
     def end(self) -> None:
-        """Give the lease back; the broker is stopping. A second call does nothing: by then the process may have taken
-        the bundle again."""
+        """Give the lease back when the broker stops. A second call does nothing, since the process may hold the lease
+        again by then."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -101,8 +101,8 @@ class Tenure:
         return is_ours
 
     def _renew(self) -> None:
-        """Renew it until the broker stops. Where the file cannot be written it may run out; what keeps two brokers
-        apart is the fence of a round's commit."""
+        """Renew the lease until the broker stops. If the file cannot be written the lease may end; the fence of a
+        round's commit still separates two brokers."""
         patience = Patience(self._stopping, self._waits, "its lease cannot be renewed")
         while not self._stopping.wait(0 if patience.is_waiting else LEASE_SECONDS / 4):
             try:
@@ -118,15 +118,13 @@ class Tenure:
 
 
 def new_broker_id(mark: str = "") -> str:
-    """A name that no other broker has: its machine, its process, a *mark* of what it is for, and something at
-    random."""
+    """A unique broker id: machine, process, a *mark* for its purpose, and a random part."""
     return f"{socket.gethostname()}-{os.getpid()}-{mark}{uuid.uuid4().hex[:8]}"
 
 
 def remove_what_others_left(layout: Layout, broker_id: str) -> None:
-    """Files of brokers that have gone, once they are old: one that starts beside this one, to stand by or to share its
-    bundles, reads what it has just written. One that stands by for long, or does not know yet that it was taken over,
-    makes its inputs again when it needs them."""
+    """Delete old files of ended brokers. Newly written files are kept, because another broker may be starting. A broker
+    that stands by for long writes its inputs again when it needs them."""
     before = time.time() - STALE_SECONDS
     for folder in (layout.local_folder() / "inputs", layout.checkpoint()):
         for found in folder.iterdir() if folder.is_dir() else ():
@@ -135,7 +133,7 @@ def remove_what_others_left(layout: Layout, broker_id: str) -> None:
 
 
 def _changed(folder: AnyPath) -> float:
-    """When something in the folder changed last; now, where it is going."""
+    """When anything in the folder last changed; now, if the folder is being deleted."""
     try:
         return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
     except FileNotFoundError:

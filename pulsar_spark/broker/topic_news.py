@@ -1,9 +1,8 @@
-"""Which topics' logs a look asks: those that were announced, those that are known to have moved, and some of all in
-turn.
+"""Which topics' logs a look reads: announced ones, ones known to have moved, and some of the others in turn.
 
-A look costs the same whatever the number of topics (design 9, 11). Who publishes with this package announces it (see
-storage.announcements). What nobody announced is found by the turn: of :data:`IN_TURN` topics or fewer each has one at
-every look, of ten thousand every two or three seconds, also while one round follows the other.
+A look costs the same for any number of topics (design 9, 11). Programs that publish with this package announce it (see
+storage.announcements). Other publishes are found in turn: at every look with at most :data:`IN_TURN` topics, within two
+or three seconds with ten thousand.
 """
 
 import time
@@ -17,16 +16,16 @@ if TYPE_CHECKING:
     from pulsar_spark.broker.topics import TopicState
 
 IN_TURN, A_SECOND = 32, 4000
-"""Logs that are asked though nobody said that they moved: so many at each look, and at one behind a round so many for
-each second that went by. They cost a fiftieth of a core."""
+"""Logs read in turn without an announcement: so many at each look, or so many for each second since the last look if
+that is more."""
 
 
 A_SECOND_OF_A_STORE = 4
-"""The same in an object store, where each is a call, which costs its price and is not to be quicker for many topics."""
+"""Logs read in turn per second in an object store, where each one costs a call."""
 
 
 class TopicNews:
-    """Of the *topics* of a bundle, by name. For one thread at a time."""
+    """News about the *topics* of a bundle, by name. For one thread at a time."""
 
     def __init__(self, layout: Layout, topics: Mapping[str, "TopicState"]):
         self._layout, self._topics = layout, topics
@@ -37,21 +36,21 @@ class TopicNews:
         self._owed = 0.0
 
     def add(self, name: str) -> None:
-        """A topic that was not known before: its log is asked at the next look."""
+        """Add a new topic, whose log the next look reads."""
         self._by_announcement[announcement_of(self._topics[name].topic.path)] = name
         self.ask([name])
 
     def drop(self, state: "TopicState") -> None:
-        """It is gone."""
+        """Remove a deleted topic."""
         self._by_announcement.pop(announcement_of(state.topic.path), None)
 
     def ask(self, names: Iterable[str] | None = None) -> None:
-        """Let the next look ask the logs of these, or of all."""
+        """Let the next look read the logs of these topics, or of all."""
         self._asked.update(dict.fromkeys(self._topics if names is None else names))
 
     def moved(self) -> list[tuple[str, "TopicState"]]:
-        """The topics, of those it is time to ask, whose logs hold commits that are not numbered yet. They are asked
-        again at each look until they are."""
+        """Topics, among those this look reads, with commits that are not numbered. They are read at each look until
+        they are."""
         announced = take_announced(self._layout)
         self.ask(self._by_announcement[name] for name in announced if name in self._by_announcement)
         pass_on(self._layout, (name for name in announced if name not in self._by_announcement))

@@ -1,9 +1,9 @@
-"""The broker's limit of unacknowledged messages, looked at behind each round.
+"""The broker's limit of unacknowledged messages, checked after each round.
 
-What is unacknowledged is summed from the cursors. Whether the broker is blocked is a fact among the policies, whether a
-subscription is held back stands in its cursor's row: both end at other numbers than they begin, so what is out does not
-tell. Subscriptions with a consumer that knows no limits (DataFrame consumers) neither count nor are held back: one
-delivery of theirs is more than any limit that would suit the others. Rules: semantics 4.5 (see protocol.unacked_limit).
+Counts are summed from the cursors. A policy row says whether the broker is blocked, and a cursor's row whether its
+subscription is; both thresholds have hysteresis, so counts alone do not tell. Subscriptions with a consumer without
+limits (DataFrame consumers) neither count nor are blocked, because one of their deliveries exceeds any useful limit.
+Rules: semantics 4.5 (see protocol.unacked_limit).
 """
 
 from pulsar_spark.broker.bundle import Bundle
@@ -13,8 +13,8 @@ from pulsar_spark.protocol.unacked_limit import BrokerLimit
 
 
 def hold_back(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:
-    """Decide whether the broker is blocked, and which cursors are held back for it; the cursors for which this changed,
-    and the row where it did for the broker. The limit is so many *messages*, 0 for none."""
+    """Decide whether the broker is blocked, and which cursors with it; *messages* is the limit, 0 for none. Returns
+    cursors that changed, and the broker's row if it did."""
     limit = BrokerLimit(messages)
     was_blocked = bundle.policies.get((BROKER, BROKER_BLOCKED)) == "true"
     unacked = sum(

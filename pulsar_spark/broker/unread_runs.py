@@ -1,8 +1,7 @@
-"""What of a cursor's entries was never delivered and is on offer, looked for from its read position on.
+"""A cursor's entries that were never delivered and can be offered, from its read position on.
 
-Delayed entries that are of its due lane are passed over, and so are parts of chunked messages: the main lane counts
-them as acknowledged, and nothing else is kept of them here. The first delayed ones that a cursor meets make it have a
-due lane.
+Delayed entries of its due lane, and parts of chunked messages, are passed over: the main lane counts them as
+acknowledged. The first delayed entries that a cursor meets begin its due lane.
 """
 
 import numpy as np
@@ -21,22 +20,22 @@ from pulsar_spark.protocol.cursor import skip_unacked
 from pulsar_spark.protocol.positions import as_array, ranges_of
 
 MAX_ROUND_ENTRIES = 20_000_000
-"""Most entries never delivered that one cursor hands out in a round."""
+"""Most new entries that one cursor delivers in a round."""
 
 WINDOW_ENTRIES = 1 << 12, 1 << 20
-"""Positions looked at in one go for those that are passed over, at first and at most."""
+"""First and largest number of positions looked at in one go."""
 
 MOST_RUNS = 200_000
-"""Most runs of entries never delivered that one cursor hands out in a round, where others lie between them: each is
-rows of the plan. Keys at random make them an entry or two long, so does every second entry with a deliver time."""
+"""Most runs of new entries that one cursor delivers in a round when others lie between them; each is a row of the
+plan."""
 
 MOST_LOOKED_AT = 1 << 21
-"""Positions looked at in a round where all are passed over; what lies behind them is for the next one."""
+"""Most positions looked at in a round if all are passed over."""
 
 
 def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> list[UnreadRun]:
-    """Runs that hold the next *most* entries never delivered (and what is acknowledged or passed over between them);
-    those that adjoin and agree are one."""
+    """Runs with the next *most* new entries (and acknowledged or passed ones between them); equal adjacent runs are
+    joined."""
     cursor = asked.cursor
     topic = bundle.topics.get(cursor.topic)
     cursor.advance_read_position()
@@ -56,15 +55,15 @@ def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> lis
 
 
 def last_passed(bundle: Bundle, cursor: Cursor) -> int:
-    """Behind this position there is nothing that the cursor's main lane passes over."""
+    """The last position that the cursor's main lane may pass over."""
     ledgers = bundle.topics[cursor.topic].ledgers(cursor.key.partition)
     last_delayed = ledgers.last_delayed_position if honours_delays(bundle, cursor) else -1
     return max(last_delayed, ledgers.last_chunk_position)
 
 
 def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which of the entries at *positions* (ascending), of which nothing is known, the cursor's main lane passes over:
-    those of its due lane, and parts of chunked messages."""
+    """Which entries without a state, at ascending *positions*, the main lane passes over: those of the due lane, and
+    parts of chunked messages."""
     are_parts = np.zeros(len(positions), bool)
     if asked.cursor.chunked:
         are_parts = asked.cursor.chunked.groups.are_parts(positions)
@@ -74,7 +73,7 @@ def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: i
 
 
 def _are_own(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which of them are of the cursor's due lane. It begins here, where there is none and any of them waits."""
+    """Which of them are of the due lane. It begins here if there is none and any entry is delayed."""
     cursor = asked.cursor
     topic = bundle.topics[cursor.topic]
     times = delayed_at(topic, cursor.key.partition, positions)
@@ -90,13 +89,13 @@ def _are_own(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: in
 
 
 def note_passed(asked: CursorDraft, positions: np.ndarray) -> None:
-    """These, which ascend, the main lane passes over."""
+    """Note ascending positions that the main lane passes over."""
     for first, last in ranges_of(positions):
         asked.passed.add(first, last)
 
 
 def unknown_between(asked: CursorDraft, first: int, last: int) -> np.ndarray:
-    """The positions first..last that no range names and no request of this round acknowledges."""
+    """The positions first..last without a range that no request of this round acknowledges."""
     changes = np.zeros(last - first + 2, np.int64)
     cursor = asked.cursor
     pages = cursor.pages[max(cursor.page_index(first), 0) :]
@@ -111,7 +110,7 @@ def unknown_between(asked: CursorDraft, first: int, last: int) -> np.ndarray:
 
 
 def _last_of(topic: TopicState, asked: CursorDraft, first: int, most: int) -> int:
-    """Up to where the next *most* entries from *first* on lie of which nothing is known."""
+    """The position of the last of the next *most* entries without a state."""
     cursor = asked.cursor
     ahead = [(held.first, held.last) for page in cursor.pages[max(cursor.page_index(first), 0) :] for held in page.held]
     ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
@@ -119,7 +118,7 @@ def _last_of(topic: TopicState, asked: CursorDraft, first: int, most: int) -> in
 
 
 def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int, wall: int) -> int:
-    """The same where some of them are passed over: these do not count, and are noted as such."""
+    """The last position for *most* new entries, if some are passed over; these do not count, and are noted."""
     cursor, (width, widest) = asked.cursor, WINDOW_ENTRIES
     first = at = cursor.read_position
     end, last_to_look, runs = topic.end_position(cursor.key.partition), last_passed(bundle, cursor), 0

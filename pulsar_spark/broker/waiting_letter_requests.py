@@ -1,8 +1,7 @@
-"""Requests about letters that wait: try them again now, or drop them.
+"""Requests to retry or drop waiting letters.
 
-Which ones is said by topic and subscription (null = all), or by the name of one (``properties``: letter =
-"round-number"). The answer is how many messages they stand for. A letter that is dropped is gone: its message was
-acknowledged when it died.
+They are named by topic and subscription (null = all), or one by ``properties``: letter = "round-number". The reply is
+the number of messages. A dropped letter is lost: its message was acknowledged when it died.
 """
 
 from pulsar_spark.broker.desk import Desk

@@ -1,7 +1,8 @@
-"""Ranges of lanes of a Key_Shared cursor that change as a whole: those of one state joined, and begun behind
-mark-delete, without the state of any entry (see lane_form).
+"""Ranges of a Key_Shared cursor's lanes that change as a whole, without the state of any entry (see lane_form): joined
+if equal, and cut at mark-delete.
 
-Only where every entry up to the end was touched: of a lane's ranges each begins with the entry behind the one before.
+This requires that every entry up to the end was touched: each range of a lane then begins with the entry after the
+previous range.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ _WINDOW = 4096
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:
-    """*ranges* of a lane, by position, neighbours that say the same as one.
+    """*ranges* of a lane, by position, with equal neighbours joined.
 
     >>> [held[:2] + held[-1:] for held in joined([Range(0, 4, "acknowledged", entries=2), Range(6, 9, "acknowledged",
     ... entries=3), Range(12, 12, "pending", "c", entries=1)])]
@@ -30,14 +31,14 @@ def joined(ranges: Iterable[Range]) -> list[Range]:
 
 
 def first_left(ranges_of: Iterable[Sequence[Range]], end: int) -> int:
-    """The first entry that is not acknowledged, of all lanes; *end* where there is none."""
+    """The first entry of all lanes that is not acknowledged; *end* if there is none."""
     left = (next((held.first for held in ranges if held.status != ACKNOWLEDGED), end) for ranges in ranges_of)
     return min(left, default=end)
 
 
 def begun_at(ranges_of: Sequence[Sequence[Range]], base: int, passed: np.ndarray, behind: np.ndarray) -> list:
-    """The ranges of each lane from position *base* on, before which everything is acknowledged: *passed* are the lanes
-    of the entries between the base before and this one, *behind* those of the entries from it on."""
+    """The ranges of each lane from position *base* on, before which everything is acknowledged. *passed* are the lanes
+    of entries between the old base and this one, *behind* those of later entries."""
     gone = np.bincount(passed, minlength=len(ranges_of)).tolist()
     cut = [bool(ranges and count and ranges[0].size > count) for ranges, count in zip(ranges_of, gone, strict=True)]
     firsts = (base + first_met(behind, np.array(cut))).tolist() if any(cut) else [base] * len(cut)
@@ -52,7 +53,7 @@ def begun_at(ranges_of: Sequence[Sequence[Range]], base: int, passed: np.ndarray
 
 
 def first_met(lanes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where in *lanes* each lane that is *wanted* is met first, -1 of those that are not: most of them soon.
+    """The first index of each *wanted* lane in *lanes*; -1 for others.
 
     >>> first_met(np.array([2, 0, 0, 2, 1]), np.array([True, False, True])).tolist()
     [1, -1, 0]

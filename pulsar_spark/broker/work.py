@@ -1,7 +1,6 @@
-"""The work of a round, and what the plan says of it: rows in columns, cursor by cursor.
+"""The work of a round, and the plan's outcome, as columns by cursor.
 
-Rows come together kind by kind as lists of values, so that a hundred thousand of them become Arrow without an object
-each.
+Rows are collected by kind as lists of values, so that many of them become Arrow without an object each.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,25 +17,25 @@ from pulsar_spark.transforms.round_inputs import KINDS, SCHEMA
 
 
 class Rows:
-    """Rows of transforms.round_inputs as they come together."""
+    """Collects rows of transforms.round_inputs."""
 
     def __init__(self):
         self._cursors: dict[str, list[int]] = {kind: [] for kind in KINDS}
         self._columns: dict[str, list[list]] = {kind: [[] for _ in names] for kind, names in KINDS.items()}
 
     def add(self, kind: str, cursor: int, **values: object) -> None:
-        """One row; columns of its kind that are not given are null."""
+        """Add one row; missing columns of its kind are null."""
         self.extend(kind, cursor, [tuple(map(values.get, KINDS[kind]))])
 
     def extend(self, kind: str, cursor: int, rows: Sequence[tuple]) -> None:
-        """Rows of one kind, with the columns of that kind in order; those left out at the end are null."""
+        """Add rows of one kind, with its columns in order; columns missing at the end are null."""
         self._cursors[kind] += [cursor] * len(rows)
         given = [*zip(*rows)]
         for column, values in zip_longest(self._columns[kind], given, fillvalue=(None,) * len(rows)):
             column += values
 
     def table(self) -> pa.Table:
-        """All of them, kind by kind."""
+        """All rows, kind by kind."""
         return pa.concat_tables(
             [SCHEMA.empty_table(), *(self._table_of(kind) for kind, cursors in self._cursors.items() if cursors)]
         )
@@ -56,8 +55,8 @@ class Rows:
 
 
 class Work(NamedTuple):
-    """What to plan: rows of transforms.round_inputs, the cursor each ``cursor`` number stands for, and which of its
-    ranges they hold."""
+    """What to plan: rows of transforms.round_inputs, the cursor for each ``cursor`` number, and which of its ranges
+    they contain."""
 
     rows: pa.Table
     cursors: list[CursorDraft]
@@ -67,7 +66,7 @@ class Work(NamedTuple):
         return bool(self.cursors)
 
     def only(self, numbers: Collection[int]) -> "Work":
-        """The work of some of the cursors, which are numbered afresh."""
+        """The work of some cursors, numbered anew."""
         places = pc.index_in(self.rows["cursor"], pa.array(numbers, pa.int32()))
         is_in = pc.is_valid(places)
         return Work(
@@ -78,7 +77,7 @@ class Work(NamedTuple):
 
 
 class ConsumerOutcome(NamedTuple):
-    """What became of a consumer: permits left, whether it is blocked, messages it was given, and again."""
+    """The outcome for a consumer: permits left, is it blocked, messages delivered, and those redelivered."""
 
     consumer_id: str
     permits: int
@@ -88,8 +87,8 @@ class ConsumerOutcome(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the plan says of a cursor: its ranges by position (of those that were planned), whether it is blocked, the
-    messages given in all, and its consumers."""
+    """The outcome for a cursor: planned ranges by position, is it blocked, messages delivered and redelivered, and its
+    consumers."""
 
     ranges: list[Range]
     is_blocked: bool

@@ -1,4 +1,4 @@
-"""Tables derived from rounds and written after them: letters are the first.
+"""Tables derived from rounds and written after them; letters are the first.
 
-Every projection is a row of ``behind_rounds.PROJECTIONS`` with its rules; its own module writes it.
+Each projection is a row of ``behind_rounds.PROJECTIONS``; its own module writes it.
 """

@@ -1,8 +1,8 @@
-"""Letters of chunked messages: a letter has all chunks of its message, so that it is a chunked message too.
+"""Letters of chunked messages: a letter has all chunks of its message, and is chunked too.
 
-A letter stays one letter: it is counted, cut and left as its message's last chunk. Its other chunks are looked for when
-it is known that it is to be written, and read when it is, so that of a thousand large messages one at a time is in
-memory. All chunks of a letter are in one commit, one behind the other: no two letters mix, whatever their uuids.
+It counts, is cut and is left by its last chunk. The other chunks are found when it is to be written, and read while it
+is, so only one large message is in memory at a time. All chunks of a letter are adjacent in one commit, so letters
+never mix, whatever their uuids.
 """
 
 from collections.abc import Sequence
@@ -21,22 +21,22 @@ from pulsar_spark.storage.entries import EntryReader
 
 
 class Whole(NamedTuple):
-    """A chunked message: the positions of its chunks, and where the first lies."""
+    """A chunked message: the positions of its chunks, and the id of the first."""
 
     chunked: ChunkedMessages
     parts: np.ndarray
     first_chunk: MessageId
 
     def rows(self) -> pa.Table:
-        """The rows of its chunks, in order; :class:`MessagesLost` where some are lost."""
+        """The rows of its chunks, in order; :class:`MessagesLost` if some are lost."""
         return self.chunked.rows(self.parts)
 
 
 def wholes_of(
     state: TopicState, partition: int, messages: pa.Table, numbers: np.ndarray
 ) -> dict[int, Whole | MessagesLost | None]:
-    """Of the chunks among rows *numbers* of *messages*, by position, the message that ends there: an error where chunks
-    of it are lost, None where it has none any more."""
+    """For chunks among the rows *numbers* of *messages*, by position, the message that ends there; an error if chunks
+    are lost, None if it no longer exists."""
     if messages["uuid"].null_count == messages.num_rows:
         return {}
     wanted = messages.select(["position", "uuid", "batch_index"]).take(pa.array(np.unique(numbers)))
@@ -68,7 +68,7 @@ def _whole(chunked: ChunkedMessages, partition: int, parts: Sequence[int]) -> Wh
 
 
 def expanded(messages: pa.Table, wholes: Sequence[Whole | None]) -> tuple[pa.Table, np.ndarray]:
-    """*messages* with all chunks in the place of each last one, and of how many rows each of them is made."""
+    """*messages*, with all chunks instead of each last one, and the number of rows for each message."""
     places = [number for number, whole in enumerate(wholes) if whole is not None]
     counts, tables, begin = np.ones(len(wholes), np.int64), [], 0
     for number in places:

@@ -1,5 +1,5 @@
-"""Blocks of letters: columns of what differs from letter to letter, so that a hundred thousand that died in a round are
-cut, placed and written without an object for each."""
+"""Blocks of letters: columns of what differs between letters, so that many letters are written without an object for
+each."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -16,9 +16,8 @@ from pulsar_spark.table_specs import MESSAGES
 
 
 class Letters(NamedTuple):
-    """Letters of a cursor in a row, of which each column has one element: the order it is of, its message (position and
-    index in the batch, -1 outside one; the message's row), the properties it has instead of the message's, and what it
-    is made of where it is chunked. ``sizes`` count the bytes of payloads."""
+    """Letters of a cursor as columns: order, message (position, index in the batch or -1, row), the properties that
+    replace the message's, and the whole if it is chunked. ``sizes`` count payload bytes."""
 
     orders: Sequence[Order]
     positions: np.ndarray
@@ -30,34 +29,33 @@ class Letters(NamedTuple):
 
     @property
     def count(self) -> int:
-        """How many letters these are."""
+        """The number of letters."""
         return len(self.orders)
 
     def part(self, begin: int, end: int) -> "Letters":
-        """Those from number *begin* to before *end*."""
+        """The letters from *begin* up to *end*, exclusive."""
         return Letters(*(column[begin:end] for column in self))
 
     def up_to(self, letters: int, size: int) -> int:
-        """How many of them, at least one, it takes to have *letters* or payloads of *size* bytes together, or all."""
+        """How many letters, at least one, reach *letters* in number or *size* in payload bytes."""
         return min(self.count, letters, int(np.searchsorted(np.cumsum(self.sizes), size)) + 1)
 
     def partitions(self, router: RoundRobinRouter) -> list[int]:
-        """The partition of each letter's topic that it goes to: that of its key, or the next in turn."""
+        """The partition of each letter's topic: by its key, or the next in turn."""
         keys = self.messages["partition_key"].to_pylist()
         return [order.partitions[router.partition(key, len(order.partitions))] for order, key in zip(self.orders, keys)]
 
     def of_requests(self, name: str) -> list:
-        """What each letter's order says that is the same for all that one request, or the dead letter policy, asked
-        for."""
+        """An attribute of each letter's order, computed once per request or dead letter policy."""
         said = {id(order.asked): order for order in self.orders}
         values = {asked: getattr(order, name) for asked, order in said.items()}
         return [values[id(order.asked)] for order in self.orders]
 
 
 def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Sequence[int]) -> pa.Table:
-    """The rows of a publish commit at *now*: messages copied as they are, but for what a letter says otherwise, each as
-    the next entry of its partition, or as so many as it has chunks. The hash of an entry is its first message's key's:
-    the others of a batch go without one, which whoever needs it computes."""
+    """The rows of a publish commit at *now*: the messages with what their letters change, each as the next entry of its
+    partition, or one entry for each chunk. Only an entry's first message keeps the sticky-key hash; others are computed
+    when needed."""
     kept, counts = expanded(
         pa.concat_tables(block.messages for block in blocks), [whole for block in blocks for whole in block.wholes]
     )
@@ -94,7 +92,7 @@ def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Se
 
 
 def _entry_ids(partitions: np.ndarray) -> np.ndarray:
-    """The place of each among those of its partition."""
+    """The number of each row within its partition."""
     found = np.empty(len(partitions), np.int64)
     for partition in np.unique(partitions):
         of_partition = np.flatnonzero(partitions == partition)

@@ -1,7 +1,7 @@
-"""What letters a round asks for, row by row: of which messages, into which topic.
+"""Which letters a round asks for, row by row: of which messages, into which topic.
 
-A row is kept apart from the others wherever it fails: what is wrong with it, or with its topic, is its own
-:class:`Left`. Only faults of the whole root, such as a full disk, are nobody's own (:func:`raise_of_root`).
+Each row fails by itself, as a :class:`Left`. Only faults of the whole root, such as a full disk, are raised
+(:func:`raise_of_root`).
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ from pulsar_spark.storage.topics import Topic, resolve_topic
 
 
 class Order(NamedTuple):
-    """A ``letter`` or ``waiting_letter`` row: letters of the messages it names, into *partitions* of *topic*. ``asked``
-    is None for entries given back too often."""
+    """A ``letter`` or ``waiting_letter`` row: letters of its messages into *partitions* of *topic*. ``asked`` is None
+    for entries given back too often."""
 
     fact: dict
     topic: Topic
@@ -36,12 +36,12 @@ class Order(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many letters that is."""
+        """The number of letters."""
         return letters_in(self.fact)
 
     @property
     def deliver_at(self) -> int | None:
-        """When its letters are due, in microseconds; None = at once."""
+        """When its letters are due, in microseconds; None for at once."""
         milliseconds = self.asked and self.asked.deliver_at_ms
         return None if milliseconds is None else milliseconds * 1000
 
@@ -52,14 +52,13 @@ class Order(NamedTuple):
         return f"{self.fact['topic']}-{self.fact['subscription']}-DLQ"
 
     def names(self, index: int) -> bool:
-        """Is message *index* of its entries meant? -1 outside a batch."""
+        """Does it include message *index* of its entries? -1 outside a batch."""
         return self.batch_indexes is None or max(index, 0) in self.batch_indexes
 
     def left(
         self, error: Exception | None, first: int | None = None, last: int | None = None, index: int | None = None
     ) -> Left:
-        """That its letters were not written: all of them, of entries *first*..*last*, or of message *index* of entry
-        *first*."""
+        """The unwritten part: all, entries *first*..*last*, or message *index* of entry *first*."""
         one = index is not None and index >= 0
         return Left(
             self.fact,
@@ -70,7 +69,7 @@ class Order(NamedTuple):
         )
 
     def left_at(self, places: list[tuple[int, int]], error: Exception | None) -> list[Left]:
-        """That the letters of these (position, index) were not written; entries that go as a whole are joined."""
+        """The unwritten letters of these (position, index); adjacent whole entries are joined."""
         whole = self.messages // (self.fact["last"] - self.fact["first"] + 1)
         found: list[Left] = []
         for position, same in groupby(places, key=lambda place: place[0]):
@@ -86,15 +85,15 @@ class Order(NamedTuple):
 
 
 def raise_of_root(error: Exception) -> None:
-    """Raise what concerns the whole root; return for the rest, which a letter may have by itself."""
+    """Raise an error that concerns the whole root; return for others."""
     if isinstance(error, MemoryError) or is_fault_of_disk(error):
         raise error
 
 
 def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[Left]]:
-    """The orders behind letter rows, whose topics are made if they are missing; and the rows that cannot be done. Where
-    a topic, or one of its partitions, cannot be had, the others of that topic wait a round, so that its commits hold
-    the same letters if it can be had after a crash."""
+    """The orders of letter rows, whose missing topics are created, and rows that fail. If a topic or partition fails,
+    other orders for the same topic wait a round, so that its commits have the same letters if it works after a crash.
+    """
     found: dict[str, tuple[Topic, list[int]] | Exception] = {}
     orders, left, failed = [], [], set()
     policies: dict[tuple, tuple] = {}
@@ -118,8 +117,8 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
 
 
 def _said(fact: dict, policies: dict[tuple, tuple]) -> tuple[str, str | None, ReconsumeLater | None, frozenset | None]:
-    """Topic, initial subscription, request and batch indexes of a row. Those of a subscription's dead share the list of
-    its dead letter policy, which is read once into *policies*."""
+    """Topic, initial subscription, request and batch indexes of a row. Dead entries of a subscription share its dead
+    letter policy, cached in *policies*."""
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
     if fact.get("request_id"):
         said = dict(fact["properties"] or [])
