@@ -1,12 +1,11 @@
 """Which ranges of a cursor a round plans, and which pages it rewrites.
 
-Only what requests, due times and candidates touch goes through the plan; the ranges beside it stay as they are, even in
-a page that is rewritten. So a cursor with a million holes costs a round no more than one without, and acknowledgements
-all over it cost as many ranges as they hit. The first and the last page are always among those rewritten, because
-mark-delete and the read position move there; they are not committed where nothing changed.
+Only ranges touched by requests, due times and candidates go through the plan; others stay, even in a rewritten page. So
+a round's cost follows what it changes, not the cursor's size. The first and the last page are always rewritten, since
+mark-delete and the read position move there, but only committed if changed.
 
-Nothing is decided here: a range too many goes through the plan unchanged. So on Exclusive, where any return brings
-everything back, all that is pending is planned as soon as anything may return.
+Nothing is decided here: an unneeded range passes the plan unchanged. On Exclusive, where any return brings everything
+back, all pending ranges are planned as soon as anything may return.
 """
 
 from collections import defaultdict
@@ -26,13 +25,12 @@ from pulsar_spark.protocol.packed_ranges import PackedRanges, ends_of, joined
 from pulsar_spark.protocol.positions import Positions, as_array, expanded
 
 PACKED_FROM = 32
-"""Ranges a page, on average, from which on those that a round touches stay packed: pages of 64 then take half of the
-time in Python, of 200 a third. Of 20 and fewer objects are quicker."""
+"""Average ranges per page from which the touched ranges stay packed, which is quicker from then on."""
 
 
 class Affected(NamedTuple):
-    """Indexes of the pages that are rewritten, their ranges by position, and the numbers, ascending, of those ranges
-    that are planned; the others stay."""
+    """The indexes of rewritten pages, their ranges by position, and the ascending numbers of ranges that are
+    planned."""
 
     pages: set[int]
     ranges: Sequence[Range]
@@ -43,7 +41,7 @@ class Affected(NamedTuple):
         return [self.ranges[number] for number in self.numbers]
 
     def with_outcome(self, planned: Sequence[Range]) -> Sequence[Range]:
-        """Its ranges once *planned*, by position, is what became of those that were."""
+        """Its ranges, with the planned ones replaced by *planned*, which is by position."""
         if isinstance(self.ranges, PackedRanges):
             return self.ranges.spliced(self.numbers, planned)
         return spliced(self.ranges, self.numbers, planned)
@@ -52,8 +50,8 @@ class Affected(NamedTuple):
 def affected_ranges(
     asked: CursorDraft, *, now: int, offered: Iterable[tuple[int, int]], unread: Iterable[tuple[int, int]]
 ) -> Affected:
-    """What a round concerns that does what is *asked*, gives back what is due *now*, and hands out the *offered* ranges
-    (page, number) and the *unread* stretches of positions."""
+    """What a round touches that executes the requests in *asked*, gives back what is due *now*, and hands out the
+    *offered* ranges (page, number) and the *unread* stretches."""
     pages = asked.cursor.pages
     if not pages:
         return Affected(set(), [], [])
@@ -77,14 +75,15 @@ def affected_ranges(
 
 
 def _ranges_of(pages: list[Page]) -> Sequence[Range]:
-    """The ranges of *pages*: as objects, or packed where these are large."""
+    """The ranges of *pages*: as objects, or packed if pages are large."""
     if sum(len(page.held) for page in pages) >= PACKED_FROM * len(pages):
         return joined([page.held for page in pages])
     return list(chain.from_iterable(page.ranges for page in pages))
 
 
 def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Return]:
-    """What was given back by whoever holds it, disjoint: of each entry the request made last counts (4.16, 4.21)."""
+    """What consumers give back of their own entries, disjoint: of several requests for an entry the last counts (4.16,
+    4.21)."""
     requests: dict[str, list[Return]] = defaultdict(list)
     for each in asked.returns:
         requests[each.consumer_id].append(each)
@@ -98,8 +97,7 @@ def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Retu
 
 
 def _latest(requests: list[Return]) -> Iterator[Return]:
-    """*requests* of one consumer cut so that none overlaps another, by position: where several do, the last one made
-    counts."""
+    """One consumer's *requests*, cut by position so that none overlap; the last one made counts."""
     ordered = sorted(requests, key=itemgetter(0))
     if all(before.last < behind.first for before, behind in pairwise(ordered)):
         yield from ordered
@@ -127,7 +125,7 @@ def _latest(requests: list[Return]) -> Iterator[Return]:
 
 
 def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
-    """What of the *returns* lies in ranges; both by position."""
+    """The parts of *returns* inside the ranges *held*; both by position."""
     returns = list(returns)
     firsts, lasts, held_firsts, held_lasts = (
         np.array([*map(itemgetter(end), ranges)], np.int64) for ranges in (returns, held) for end in (0, 1)
@@ -141,18 +139,18 @@ def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
 
 
 def replaying_pages(cursor: Cursor, wall: int) -> Iterator[tuple[int, Page]]:
-    """The pages that hold entries to be delivered again now, with their indexes. Exclusive and Failover know no deliver
-    times (2.6)."""
+    """The pages with entries to be delivered again now, and their indexes. Exclusive and Failover ignore deliver times
+    (2.6)."""
     until = NEVER - 1 if cursor.is_single_active else wall
     return ((index, cursor.pages[index]) for index in np.flatnonzero(cursor.pages.replays_at <= until).tolist())
 
 
 def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tuple[int, int]]:
-    """(page, range) of what is to be delivered again and comes first, as many entries as permits allow: of each range
-    as a whole. What this round acknowledges takes no permits, so that nothing else goes out before what is behind it.
+    """(page, range) of entries to deliver again, until permits are used up; ranges count as a whole. Entries that this
+    round acknowledges take no permits.
 
-    By position on Exclusive and Failover; else what came back goes first and what has come due follows in order of
-    deliver time. Each page knows that order of its own ranges, so no more of them are looked at than go out.
+    The order is by position on Exclusive and Failover. Otherwise returned entries come first, then due ones by deliver
+    time. Pages know this order of their ranges, so few more are looked at than go out.
     """
 
     def in_order(index: int, page: Page) -> Iterator[tuple[int, int, int, int]]:
@@ -187,8 +185,8 @@ def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tu
 
 
 def _overlapped(page_firsts: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> list[int]:
-    """Indexes of the pages, which begin at *page_firsts*, that positions *firsts*..*lasts* belong to, whether ranges
-    hold them or not, beside the first page and the last."""
+    """The indexes of pages, which begin at *page_firsts*, that contain any of *firsts*..*lasts*. Nothing below three
+    pages, since the first and the last are always rewritten."""
     if len(page_firsts) < 3:  # of small cursors there may be many
         return []
     begins, ends = (np.maximum(np.searchsorted(page_firsts, ats, "right") - 1, 0) for ats in (firsts, lasts))
@@ -196,7 +194,7 @@ def _overlapped(page_firsts: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) 
 
 
 def _is_hit(ranges: Sequence[Range], firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-    """Of each of *ranges*, whether it holds any position of *firsts*..*lasts*."""
+    """For each of *ranges*, whether it overlaps any of *firsts*..*lasts*."""
     if not len(firsts) or not ranges:
         return np.zeros(len(ranges), bool)
     held_firsts, held_lasts = ends_of(ranges)
@@ -207,8 +205,8 @@ def _is_hit(ranges: Sequence[Range], firsts: np.ndarray, lasts: np.ndarray) -> n
 
 
 def returning(asked: CursorDraft, now: int) -> set[str]:
-    """Consumers all of whose entries are given back: they left or asked for it, or, on Exclusive and Failover, anything
-    is given back (2.12)."""
+    """Consumers whose entries all come back: they left or asked for redelivery, or anything is given back on Exclusive
+    and Failover (2.12)."""
     cursor, found = asked.cursor, asked.left | asked.redelivered
     if cursor.is_single_active and (asked.returns or asked.redelivered or (cursor.pages.returns_at <= now).any()):
         found = found | cursor.unacked.keys()

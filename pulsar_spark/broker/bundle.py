@@ -1,6 +1,6 @@
-"""A bundle in memory: its topics, cursors, policies and leases, and what is set aside, after the latest round.
+"""A bundle in memory: topics, cursors, policies, leases and what is set aside, after the latest round.
 
-Everything here is a function of committed tables (see load_bundle), so losing it costs a reload and nothing else.
+All of it follows from committed tables (see load_bundle), so losing it costs only a reload.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +33,7 @@ from pulsar_spark.table_specs import LEDGERS
 
 
 class Bundle(Topics):
-    """State of all topics and subscriptions of a bundle, after its latest round."""
+    """The state of all topics and subscriptions of a bundle, after its latest round."""
 
     def __init__(self, layout: Layout, delay_index: DelayIndex | None = None, served: BundleRange = WHOLE):
         super().__init__(layout, served)
@@ -64,7 +64,8 @@ class Bundle(Topics):
         """Of the topic partitions that have, or had, delayed entries."""
 
     def keep_waiting(self, requests: list[Request]) -> list[dict]:
-        """Let these wait for the delay index; rows that say what of it is new, of those that lie in a commit."""
+        """Keep these requests until the delay index is ready. Returns rows for the changes, for requests that are
+        stored in a commit."""
         waited, waits = (
             {each.place for each in those if each.row is not None} for those in (self.waiting_requests, requests)
         )
@@ -73,7 +74,7 @@ class Bundle(Topics):
         return rows + [waiting_request_row(*place) for place in sorted(waits - waited)]
 
     def set_policy(self, owner: str, name: str, value: str | None) -> dict:
-        """Set it, or take it back; its row."""
+        """Set a policy, or remove it; returns its row."""
         self.policies.pop((owner, name), None)
         if value is not None:
             self.policies[owner, name] = value
@@ -81,31 +82,31 @@ class Bundle(Topics):
         return policy_row(owner, self.topic_id(owner), name, value)
 
     def stopped_rows(self, state: TopicState) -> list[dict]:
-        """The row that says whether a topic is stopped, and why; none where the latest one says the same."""
+        """The row that says whether a topic is stopped, and why; none if the latest row agrees."""
         name = str(state.topic.name)
         if self.policies.get((name, TOPIC_STOPPED)) == state.error:
             return []
         return [self.set_policy(name, TOPIC_STOPPED, state.error)]
 
     def policy(self, topic: str, name: str) -> int:
-        """A number's policy: the topic's own, else its namespace's, else the root's, else the default."""
+        """A numeric policy: the topic's own, else its namespace's, else the root's, else the default."""
         return policy_number(name, self.policy_text(topic, name))
 
     def policy_text(self, topic: str, name: str) -> str:
-        """Likewise, as it was set."""
+        """A policy as it was set, from the same places as :meth:`policy`."""
         return policy_text(self.policies, topic, name)
 
     def cursors_of(self, topic_id: str) -> list[Cursor]:
         return self.cursors.of_topic(topic_id)
 
     def batch_size(self, cursor: Cursor, position: int) -> int:
-        """Messages of an entry that is numbered; 1 where nothing is known of it any more."""
+        """The number of messages in a numbered entry; 1 if it is no longer known."""
         run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
         return run.batch_size if run else 1
 
     def attach_chunks(self, cursor: Cursor, visible: int | None = None) -> None:
-        """Let the cursor know of chunked messages, if its topic partition has any; *visible* is the mark-delete that
-        people saw of it before, None for one that is new to them."""
+        """Give the cursor its chunked messages, if its partition has any. *visible* is its visible mark-delete so far;
+        None for a new cursor."""
         state, partition = self.topics[cursor.topic], cursor.key.partition
         if cursor.chunked is None and state.ledgers(partition).last_chunk_position >= 0:
             passed = cursor.passed_mark_delete
@@ -114,7 +115,7 @@ class Bundle(Topics):
                 cursor.chunked.settle()
 
     def let_go_of_chunks(self, topics: Iterable[str]) -> None:
-        """Forget of the chunks of these what no cursor asks for any more."""
+        """Forget chunks of these topics that no cursor needs."""
         for state in (self.topics[name] for name in topics if name in self.topics):
             for partition, groups in state.chunk_groups.items():
                 if not groups.is_large:
@@ -124,7 +125,7 @@ class Bundle(Topics):
                 groups.let_go(needed)
 
     def let_go_of_runs(self) -> None:
-        """Forget where entries lie that all cursors have passed."""
+        """Forget the runs of entries that all cursors have passed."""
         for state in self.topics.values():
             firsts = dict.fromkeys(state.partitions, MAX_LONG)
             for cursor in self.cursors_of(state.topic.topic_id):
@@ -136,7 +137,7 @@ class Bundle(Topics):
                 state.let_go(partition, firsts[partition])
 
     def stored_runs(self, topic_id: str, partition: int) -> Callable[[int], pa.Table]:
-        """Reads the runs of a topic partition that lie below a position."""
+        """A function that reads the runs of a topic partition below a position."""
         return partial(stored_runs, self.layout.broker_table(LEDGERS.name), topic_id, partition)
 
     # What is delayed
@@ -148,20 +149,20 @@ class Bundle(Topics):
         return self.promotions[key]
 
     def promoted(self) -> Iterator[tuple[TopicState, Promotion]]:
-        """Topics with what of theirs is promoted, but for those that are set aside."""
+        """Topics with their promotions, except topics that are set aside."""
         for promotion in self.promotions.values():
             state = self.topics.get(promotion.topic)
             if state is not None and self.topic_aside(promotion.topic, promotion.topic_id) is None:
                 yield state, promotion
 
     def delayed_after(self, wall: int, topic_id: str, partition: int) -> int:
-        """After which instant entries wait that are numbered in a round at *wall*: what comes due is promoted in order,
-        so none may come due before those that are."""
+        """The instant after which entries numbered at *wall* wait. It is never before what is promoted, because
+        promotion is in order."""
         found = self.promotions.get((topic_id, partition))
         return wall if found is None else max(wall, found.until)
 
     def index_new(self, states: Iterable[TopicState]) -> None:
-        """Tell the delay index what was numbered of these since the last time."""
+        """Add to the delay index what was numbered of these topics since the last call."""
         for state in states:
             for partition, runs in groupby(state.newly_delayed, key=itemgetter(0)):
                 self.delay_index.add(state, partition, [run for _, run in runs])
@@ -169,18 +170,18 @@ class Bundle(Topics):
             state.newly_delayed = []
 
     def forget_delayed(self, topic_id: str) -> None:
-        """The topic is gone."""
+        """Forget the delayed entries of a deleted topic."""
         self.delay_index.forget(topic_id)
         self.promotions = {key: found for key, found in self.promotions.items() if key[0] != topic_id}
 
     def promotion_facts(self) -> list[dict]:
-        """What changed in promotion, as rows of the round, which also lets go of numbers that no cursor needs."""
+        """The rows for changes in promotion; also releases numbers that no cursor needs."""
         self.let_go_of_numbers()
         changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
         return [fact for promotion in changed for fact in promotion_rows(promotion, *promotion.take_changes())]
 
     def let_go_of_numbers(self) -> None:
-        """Forget what numbers mean that no cursor needs any more."""
+        """Release promoted numbers that no cursor needs."""
         changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
         if changed:
             needed: dict[Promotion, int] = {}
@@ -191,7 +192,7 @@ class Bundle(Topics):
                 promotion.let_go(needed.get(promotion, promotion.count))
 
     def drop_promoted(self) -> None:
-        """Say to the delay index what nobody needs any more, behind the commit that lets go of it."""
+        """Drop what no cursor needs from the delay index; call it after the commit that released it."""
         for promotion in self.promotions.values():
             promotion.drop_from_index()
 
@@ -210,7 +211,7 @@ class Bundle(Topics):
         return self._aside(SetAside(SUBSCRIPTION, "", "", topic=cursor.topic, **cursor.key._asdict()))
 
     def is_set_aside(self, cursor: Cursor) -> bool:
-        """Is the cursor not to be served, because it or its topic is set aside?"""
+        """Is the cursor not served, because it or its topic is set aside?"""
         return (
             bool(self.set_aside)
             and (self.cursor_aside(cursor) or self.topic_aside(cursor.topic, cursor.key.topic_id)) is not None
@@ -223,12 +224,12 @@ class Bundle(Topics):
     # Who is connected, and until when
 
     def renew_lease(self, client_id: str, now: int) -> None:
-        """A client whose consumers are connected was heard of *now* (the broker's own clock)."""
+        """Extend the lease of a client heard at *now* (the broker's own clock)."""
         self.leases[client_id] = lease_end(now, self.lease_ms[client_id])
 
     def hear(self, now: int) -> list[str]:
-        """Renew the leases of connected clients that gave a sign of life without asking for anything; those that are
-        known to be gone."""
+        """Renew the leases of connected clients that gave a sign of life without a request; returns clients known to be
+        gone."""
         gone = self.liveness.gone(self.leases)
         for client_id in self.liveness.take_heard():
             if client_id in self.leases:
@@ -236,7 +237,7 @@ class Bundle(Topics):
         return gone
 
     def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_ranges: bool) -> dict:
-        """The row of a connected consumer (see facts), with the end of its client's lease by the machine's clock."""
+        """The row of a connected consumer (see facts), with its lease's end by the machine's clock."""
         until = self.leases.get(consumer.client_id)
         return consumer_row(
             cursor,

@@ -1,8 +1,8 @@
-"""Who could be given something, and when next: whether a round has anything to do, found without gathering it.
+"""Which cursors could receive something, and when next, without gathering a round.
 
-A cursor takes part in a round when something was asked of its ranges, an entry of it falls due, or a consumer has
-permits and there is something to give. On Key_Shared entries that wait for others would be looked for in vain in every
-round; so a round that finds nothing notes how things stood, and none looks again before something changed.
+A cursor takes part in a round if its ranges have requests, an entry is due, or a consumer has permits and there is
+something to deliver. On Key_Shared, a round that finds nothing to deliver notes the state, and no round looks again
+before it changes.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -19,13 +19,13 @@ from pulsar_spark.storage.python_rows import uncollected
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
-    """The earliest instant after *now* at which a round has something to do without being asked; None when nothing
-    waits. For clocks that agree."""
+    """The earliest instant after *now* at which a round has work without a request, if both clocks agree; None if
+    nothing waits."""
     return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
 
 
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
-    """The same by each of the two clocks: what waits by the broker's own, and by the machine's."""
+    """The earliest such instant by the broker's own clock, and by the machine's."""
     served = [cursor for cursor in bundle.cursors.awake() if not bundle.is_set_aside(cursor)]
     at_rest = bundle.cursors.next_due()
     own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
@@ -41,7 +41,7 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
 
 
 def _next_promotions(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iterator[int]:
-    """When entries of their due lanes come due next, of those with consumers that can take some: a look for each topic
+    """When entries of the due lanes come due next, for cursors whose consumers can take some; one query per topic
     partition."""
     looked: set[Promotion] = set()
     for cursor in cursors:
@@ -66,7 +66,7 @@ def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
 
 
 def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
-    """Consumers that may be given entries, as far as permits tell."""
+    """Consumers that may receive entries, as far as permits say."""
     if cursor.reads_after > now:
         return []
     if cursor.is_single_active:
@@ -76,7 +76,7 @@ def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
 
 
 def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collection[Consumer]) -> bool:
-    """Is there anything to do for the cursor, whose entries *takers* may be given?"""
+    """Does the cursor have work in this round, if *takers* may receive its entries?"""
     asked = draft.cursors.get(cursor.key)
     if asked is not None and asked.has_work:
         return True
@@ -107,7 +107,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
 
 
 def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection[Consumer]) -> None:
-    """Let a cursor rest that took no part in the round, unless something may make work of it that does not wake it."""
+    """Let a cursor rest that took no part in the round, unless it could get work without being woken."""
     if cursor.due is None and cursor.chunked is None and not cursor.recently_joined:
         own = [*cursor.returns_at(), *([cursor.reads_after] if cursor.reads_after > now.own else [])]
         bundle.cursors.rest(
@@ -117,7 +117,7 @@ def lay_to_rest(bundle: Bundle, now: Instant, cursor: Cursor, takers: Collection
 
 @uncollected()
 def lay_all_to_rest(bundle: Bundle, now: Instant) -> None:
-    """The same of all that would take no part in a round."""
+    """Let all cursors rest that would take no part in a round."""
     draft = RoundDraft(0, now.own, now.wall)
     for cursor in bundle.cursors.awake():
         if not bundle.is_set_aside(cursor):
@@ -127,24 +127,24 @@ def lay_all_to_rest(bundle: Bundle, now: Instant) -> None:
 
 
 def _may_take(cursor: Cursor) -> bool:
-    """Is any consumer with permits not held back by its unacknowledged messages?"""
+    """Has any consumer permits and is not blocked?"""
     return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
 
 
 def _was_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
-    """Has a round looked in vain since anything changed?"""
+    """Has a round found nothing, and nothing changed since?"""
     known = cursor.looked_in_vain
     return known is not None and known[0] == _state(bundle, cursor, takers) and (known[1] is None or known[1] > wall)
 
 
 def note_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
-    """Nothing was found for these consumers, as things stand."""
+    """Note that nothing was found for these consumers in the present state."""
     dues = [cursor.next_replay(wall), cursor.due and cursor.due.promotion.next_due(wall)]
     cursor.looked_in_vain = _state(bundle, cursor, takers), min((due for due in dues if due is not None), default=None)
 
 
 def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:
-    """What decides whether there is anything to hand out, and is cheap to compare."""
+    """What decides whether there is anything to deliver, cheap to compare."""
     return (
         bundle.topics[cursor.topic].end_position(cursor.key.partition),
         cursor.mark_delete,
@@ -161,7 +161,7 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
 
 
 def may_catch_up(bundle: Bundle) -> bool:
-    """Is the delay index there again for whom it was not, or for what was asked?"""
+    """Is the delay index ready again for a cursor or request that waited for it?"""
     lanes = [cursor for cursor in bundle.cursors.awake() if cursor.due]
     waits = {
         (cursor.topic, cursor.key.partition, cursor.key.subscription)

@@ -1,11 +1,10 @@
-"""What becomes of chunked messages that exceed the limits of who reads them, or that are acknowledged before they are
-complete. The theory is in chunked, the rule in protocol.chunk_limits.
+"""Chunked messages that exceed a consumer's limits, or are acknowledged before they are complete. Theory: chunked;
+rule: protocol.chunk_limits.
 
-Limits of how many there may be are looked at as a read goes by, in the order of positions, so nobody loses what was
-never on its way to him. What is read again, because consumers came or went, is looked at again, and so is everything by
-a broker that starts, which in Pulsar sends all of it again; who asks for everything again gets everything, what was
-kept back, too. A complete message that waits for its deliver time is not on its way: it
-counts for no limit, and is not kept back.
+The limit of pending messages applies as a read passes, in order of positions, so no consumer loses a message that was
+not on its way. Whatever is read again is checked again: after consumers came or went, and entirely after a broker's
+start. A consumer that asks for redelivery of everything gets what was kept back, too. A complete message that waits for
+its deliver time is not on its way: it does not count, and is not kept back.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +28,8 @@ from pulsar_spark.storage.chunk_groups import STILL_OPEN
 
 
 def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
-    """Look at chunks that were numbered, deleted or rewritten since the last round: of what is complete with them, what
-    was released is acknowledged, and what is kept back from a consumer is with that."""
+    """Handle chunks that were numbered, deleted or rewritten since the last round: messages they complete are
+    acknowledged if released, and pending at the consumer they were kept back from."""
     for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
         if chunked is not None and not bundle.is_set_aside(cursor) and chunked.has_news:
@@ -54,7 +53,7 @@ def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
 
 
 def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
-    """Release what was not complete in time."""
+    """Release messages that were not complete in time."""
     for cursor in bundle.cursors.awake():
         chunked = cursor.chunked
         if chunked is None or not cursor.consumers or bundle.is_set_aside(cursor):
@@ -68,8 +67,7 @@ def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
 
 
 def release_until(asked: CursorDraft, last: int) -> None:
-    """Release what is not complete and all of whose chunks lie at *last* or before it: time to live, or a quota, ends
-    that too."""
+    """Release incomplete messages whose chunks all lie at or before *last*, because of time to live or a quota."""
     chunked = asked.cursor.chunked
     if chunked is None:
         return
@@ -81,7 +79,7 @@ def release_until(asked: CursorDraft, last: int) -> None:
 
 
 def acknowledge(asked: CursorDraft, units: Iterable[int]) -> None:
-    """Let the messages that end there be acknowledged, though nobody has."""
+    """Acknowledge the messages that end at *units* as expired."""
     for unit in map(int, units):
         if unit not in asked.acks and not asked.cursor.is_done(asked.cursor.place(unit)):
             asked.acks.add(unit, unit)
@@ -89,7 +87,7 @@ def acknowledge(asked: CursorDraft, units: Iterable[int]) -> None:
 
 
 def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
-    """Let the messages that end there be with a consumer, that is not sent them."""
+    """Make the messages that end at *units* pending at a consumer that is not sent them."""
     cursor = asked.cursor
     if not len(units):
         return
@@ -108,7 +106,7 @@ def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
 
 
 def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which of the entries at *positions*, which ascend, are of the due lane, or will be when the cursor meets them."""
+    """Which entries at the ascending *positions* are of the due lane, or will be when the cursor meets them."""
     if not honours_delays(bundle, cursor):
         return np.zeros(len(positions), bool)
     times = delayed_at(bundle.topics[cursor.topic], cursor.key.partition, positions)
@@ -116,7 +114,7 @@ def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wa
 
 
 class ChunkWalk:
-    """A read of one cursor in one round, which goes by chunks."""
+    """One cursor's read in one round, with regard to chunks."""
 
     def __init__(self, bundle: Bundle, asked: CursorDraft):
         self._bundle, self._asked, self._chunked = bundle, asked, asked.cursor.chunked
@@ -124,12 +122,12 @@ class ChunkWalk:
         self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
     def evicted(self, last: int) -> np.ndarray:
-        """The ends of messages that are evicted if the read goes on to *last*."""
+        """The ends of complete messages that are evicted if the read continues to *last*."""
         firsts, ends = _columns(self._evictions(last))
         return ends[self._are_complete(firsts, ends)]
 
     def pass_by(self, last: int) -> None:
-        """The read goes on to *last*, and ends there."""
+        """Apply evictions of a read that ends at *last*."""
         found, chunked, asked = self._evictions(last), self._chunked, self._asked
         if found:
             firsts, ends = _columns(found)
@@ -147,7 +145,7 @@ class ChunkWalk:
         chunked.walked = max(chunked.walked, last + 1)
 
     def _are_complete(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Which groups are messages: what ends another, by beginning anew, may be one of its own."""
+        """Which groups are messages; a group that ended because its uuid began anew is not."""
         is_over = ends != STILL_OPEN
         if not is_over.any():
             return is_over
@@ -177,8 +175,8 @@ class ChunkWalk:
         return evictions(groups, most=most, begin=chunked.walked)
 
     def _is_settled(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Which groups are no concern of the limits: released, kept back, acknowledged, with a consumer, or complete
-        and delivered by their deliver time."""
+        """Which groups do not count for limits: released, kept back, acknowledged, pending, or complete and delivered
+        by deliver time."""
         chunked, cursor = self._chunked, self._asked.cursor
         is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
         for kept in chunked.kept_back.values():
@@ -190,7 +188,7 @@ class ChunkWalk:
         return is_settled | (self._are_complete(firsts, ends) & is_known)
 
     def _known(self) -> Iterator[tuple[int, int]]:
-        """What is acknowledged, or with a consumer that does not give it back in this round."""
+        """Stretches that are acknowledged, or pending at a consumer that does not return them in this round."""
         asked, now = self._asked, self._bundle.now.own
         leaving = returning(asked, now)
         held = [each for each in asked.cursor.ranges_between(0, DUE_BASE) if each.status in (ACKNOWLEDGED, PENDING)]
@@ -203,5 +201,5 @@ class ChunkWalk:
 
 
 def _columns(found: list[Eviction]) -> tuple[np.ndarray, np.ndarray]:
-    """Where the messages begin and end that are evicted."""
+    """First positions and ends of the evicted messages."""
     return as_array((each.evicted.first, each.evicted.end) for each in found)

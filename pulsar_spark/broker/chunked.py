@@ -1,16 +1,14 @@
 """What a cursor keeps of chunked messages.
 
-A chunked message lies where its last chunk lies: that entry, its *unit*, is delivered, acknowledged and given back for
-all of them, and the plan knows of no other. The chunks before it, and those that complete no message, are *parts*: the
-main lane passes over them, as it does over entries of the due lane, and nothing else is kept of them here. So what a
-cursor has of chunked messages is its ranges, and up to where people see its mark-delete: below the first chunk of what
-is not acknowledged as a whole, and of what is not complete, for these are still needed.
+A chunked message is represented by the entry of its last chunk, its *unit*, which is delivered, acknowledged and given
+back for all chunks; the plan sees no others. Earlier chunks, and chunks of incomplete messages, are *parts*: the main
+lane passes over them. The visible mark-delete stays before the first chunk of each message that is incomplete or not
+acknowledged, because its chunks are still needed.
 
-A message that is not complete may be **released**: it is acknowledged, whatever comes, because its time is over or
-there were too many; or **kept back** from a consumer, whose limits it exceeds (see chunk_walk). Both are kept as
-stretches of positions, in which no other such message begins. One that is complete then is acknowledged, or pending at
-that consumer, as it is where a consumer has its chunks and drops them. Rules: semantics 1.10-1.16 with 0.10, 0.25;
-which chunks make up a message is a fact of the topic (storage.chunk_groups).
+An incomplete message may be **released**, which means acknowledged whatever follows, because it expired or there were
+too many. It may be **kept back** from a consumer whose limits it exceeds (see chunk_walk); once complete, it is pending
+at that consumer. Both are kept as stretches of positions, in which no other incomplete message begins. Rules: semantics
+1.10-1.16 with 0.10, 0.25. storage.chunk_groups knows which chunks form a message.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,9 +25,12 @@ from pulsar_spark.storage.chunk_groups import ChunkGroups
 
 
 class Chunked:
-    """Of one cursor. ``visible`` is the mark-delete that people see. ``released`` and, by consumer, ``kept_back`` are
-    stretches of first positions. All that was complete before ``seen`` is acknowledged or pending if it was to be;
-    before ``walked`` the limits of those who are connected were looked at."""
+    """The chunked messages of one cursor.
+
+    ``visible`` is the visible mark-delete. ``released`` and, by consumer, ``kept_back`` are stretches of first
+    positions. Messages completed before ``seen`` have their state. Up to ``walked``, the limits of connected consumers
+    were applied.
+    """
 
     def __init__(self, cursor: Cursor, groups: ChunkGroups, visible: int):
         self.cursor, self.groups, self.visible, self.seen = cursor, groups, visible, 0
@@ -42,23 +43,23 @@ class Chunked:
 
     @property
     def numbered(self) -> int:
-        """Behind the last chunk that is numbered."""
+        """The position after the last numbered chunk."""
         return self.groups.last_position + 1
 
     @property
     def has_news(self) -> bool:
-        """Were chunks numbered, or was what is numbered rewritten?"""
+        """Were chunks numbered or rewritten since the last look?"""
         return self.seen < self.numbered or self._rewritten != self.groups.rewritten
 
     def take_news(self) -> None:
-        """All of it was looked at."""
+        """Note that everything was looked at."""
         self.seen, self._rewritten = self.numbered, self.groups.rewritten
 
     # Whose limits hold
 
     @property
     def limiter(self) -> Consumer | None:
-        """The consumer whose limits hold: who receives, or of several the one that came last."""
+        """The consumer whose limits apply: the active one, or of several the latest to join."""
         cursor = self.cursor
         if cursor.is_single_active:
             return cursor.consumers.get(cursor.active_id)
@@ -70,17 +71,17 @@ class Chunked:
         return ChunkLimits() if limiter is None else ChunkLimits.of(limiter.properties)
 
     def begin_anew(self, consumer_id: str | None = None) -> None:
-        """Consumers came or went, or this one is sent everything again: what is not acknowledged is read again."""
+        """Read unacknowledged messages again, because consumers changed or this one is sent everything again."""
         self.kept_back.pop(consumer_id, None)
         self.walked = min(self.walked, self.visible + 1)
 
     def move(self, target: int) -> None:
-        """The cursor was moved to a position: all that ends there or behind it is to be delivered."""
+        """Follow the cursor to *target*: whatever ends at or after it is to be delivered."""
         self.released, self.kept_back, self.walked = Positions(), {}, target
         self.settle()
 
     def next_expiry(self) -> int | None:
-        """When the time of the next message that is not complete is over."""
+        """When the next incomplete message expires."""
         expire_ms = self.limits.expire_ms
         if not expire_ms:
             return None
@@ -95,22 +96,22 @@ class Chunked:
     # What is released
 
     def are_released(self, firsts: np.ndarray) -> np.ndarray:
-        """Which of the messages that begin there are released, if they are not complete."""
+        """Which incomplete messages that begin at *firsts* are released."""
         return inside(firsts, self.released) if self.released else np.zeros(len(firsts), bool)
 
     def release(self, firsts: np.ndarray) -> None:
-        """Let messages that begin there and are not complete be acknowledged."""
+        """Release incomplete messages that begin at *firsts*."""
         opened = self.groups.open().firsts
         self.released = _stretches(opened, self.are_released(opened) | np.isin(opened, firsts))
 
     def keep_back(self, consumer_id: str, firsts: np.ndarray) -> None:
-        """Keep messages that begin there and are not complete back from a consumer."""
+        """Keep incomplete messages that begin at *firsts* back from a consumer."""
         opened = self.groups.open().firsts
         known = inside(opened, self.kept_back.get(consumer_id, ()))
         self.kept_back[consumer_id] = _stretches(opened, known | np.isin(opened, firsts))
 
     def _prune(self) -> None:
-        """Forget of stretches what is open no more."""
+        """Remove messages that are no longer open from all stretches."""
         opened = self.groups.open().firsts
         if self.released:
             self.released = _stretches(opened, inside(opened, self.released))
@@ -122,7 +123,7 @@ class Chunked:
     # Behind a round
 
     def settle(self) -> None:
-        """Find the mark-delete that people see, behind a round that changed something."""
+        """Compute the visible mark-delete after a round that changed something."""
         if self.released or self.kept_back:
             self._prune()
         due = self.cursor.due
@@ -142,7 +143,7 @@ class Chunked:
         return self._needed[1]
 
     def _first_unacknowledged(self, passed: int) -> int | None:
-        """Where the first message begins that ends behind *passed* and is not acknowledged."""
+        """The first position of the first unacknowledged message that ends after *passed*."""
         firsts, lasts = self.groups.units(passed + 1, self.groups.end - 1)
         is_ahead = firsts <= passed
         firsts, lasts = firsts[is_ahead], lasts[is_ahead]
@@ -155,8 +156,7 @@ class Chunked:
         return cursor.is_done(unit)
 
     def with_parts(self, acknowledged: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The stretches *acknowledged* behind the mark-delete that is passed, in order, with all parts behind the one
-        that people see."""
+        """The stretches *acknowledged*, in order, joined with all parts after the visible mark-delete."""
         passed, end = self.cursor.passed_mark_delete, self.groups.end
         found = Positions([(self.visible + 1, passed)])
         for first, last in merge(acknowledged, self.groups.parts(passed + 1, end - 1)):
@@ -166,12 +166,11 @@ class Chunked:
     # What a delivery says
 
     def packed_between(self, first: int, last: int) -> bytes | None:
-        """Of the messages that end at *first*..*last* the positions where each begins and ends, packed; None where
-        there are none."""
+        """First and last positions, packed, of the messages that end at *first*..*last*; None if there are none."""
         return packed_pairs(*self.groups.units(first, last))
 
     def packed_at(self, positions: np.ndarray) -> bytes | None:
-        """Likewise of those that end at *positions*."""
+        """First and last positions, packed, of the messages that end at *positions*; None without positions."""
         if not len(positions):
             return None
         firsts, lasts = self.groups.units(int(positions.min()), int(positions.max()))
@@ -180,7 +179,8 @@ class Chunked:
 
 
 def _stretches(firsts: np.ndarray, which: np.ndarray) -> Positions:
-    """*which* of messages that begin at *firsts*, as stretches in which none of the others begins."""
+    """The messages selected by *which*, of those that begin at *firsts*, as stretches that contain no first position of
+    another."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], which, [False])).astype(np.int8)))
     found = Positions()
     for begin, end in edges.reshape(-1, 2).tolist():

@@ -1,10 +1,9 @@
-"""What a bundle's broker holds of its delay index, and what it asks of it. Theory: storage.delay_index.
+"""What a bundle's broker holds of its delay index, and its queries. Theory: storage.delay_index.
 
-A run that was numbered is *pending* until its delayed entries are in the index: small ones are read at once into the
-head, in memory; others in the background (see delay_upkeep), which also turns a head that has grown into a bucket.
-Until then its topic partition is ready only up to the instant before the earliest deliver time that the run may have.
-
-Safe for threads. What asks the disk is short: a segment of a bucket.
+A numbered run is *pending* until its delayed entries are indexed. Small runs are read at once into the head, in memory;
+others in the background (see delay_upkeep), which also turns a grown head into a bucket. Until then the topic partition
+is ready only up to the instant before the earliest deliver time that the run may have. Safe for threads; queries read
+at most a segment of a bucket.
 """
 
 import errno
@@ -27,14 +26,14 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic
 
 AT_ONCE, MOST_AT_ONCE = 10_000, 32
-"""Entries, and files, that are read by the round that numbers them: a few milliseconds."""
+"""Most entries, and files, that the round which numbers them reads itself."""
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Pending:
-    """Runs of one topic partition that are not in the index yet, at positions *first*..*last*; None where they are
-    still to be looked up. Nothing in them is due before *earliest*."""
+    """Runs of one topic partition that are not indexed yet, at positions *first*..*last*. *runs* is None until they are
+    looked up. Nothing in them is due before *earliest*."""
 
     first: int
     last: int
@@ -45,7 +44,7 @@ class Pending:
 
 @dataclass
 class Known:
-    """A topic partition: the position behind the last run that was added, and what is pending, in order."""
+    """A topic partition: the position after the last run added, and its pending runs, in order."""
 
     topic: Topic
     end: int = 0
@@ -53,8 +52,8 @@ class Known:
 
 
 class DelayIndex:
-    """The delayed entries of a bundle. *is_attended* says that somebody does in the background what takes long (see
-    delay_upkeep); else all that is added is read at once."""
+    """The delayed entries of a bundle. With *is_attended*, a background thread does the long work (see delay_upkeep);
+    otherwise whatever is added is read at once."""
 
     def __init__(self, layout: Layout, *, is_attended: bool = False):
         self.layout, self.lock = layout, threading.RLock()
@@ -82,7 +81,7 @@ class DelayIndex:
         self.load()
 
     def load(self) -> None:
-        """Begin with what the table says. What was added before is pending again, but for what is indexed."""
+        """Start from the stored table. Runs added before become pending again, unless they are indexed."""
         loaded = self.table.load(self.places)
         if any(lost.places is None for lost in loaded.lost):
             log.error("delay index: %s: it is rebuilt from the topics", loaded.lost[0].why)
@@ -102,7 +101,7 @@ class DelayIndex:
     # What the broker tells
 
     def add(self, state: TopicState, partition: int, runs: Sequence[Run]) -> None:
-        """Take in runs whose rows of ``ledgers`` are committed, in order; those that are known are passed over."""
+        """Add runs, in order, whose rows of ``ledgers`` are committed; known runs are skipped."""
         with self.lock:
             place = self.places.number(state.topic.topic_id, partition)
             known = self.known.setdefault(place, Known(state.topic))
@@ -124,7 +123,7 @@ class DelayIndex:
                 self.is_wanted.set()
 
     def drop(self, topic_id: str, partition: int, until: int) -> None:
-        """Nobody needs entries due at or before *until* any more."""
+        """Drop entries due at or before *until*, which no cursor needs."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             if place is not None and until > self.dropped.get(place, LEAST):
@@ -134,11 +133,11 @@ class DelayIndex:
                 self.is_wanted.set()
 
     def forget(self, topic_id: str) -> None:
-        """The topic is gone."""
+        """Remove a deleted topic."""
         self._forget({topic_id})
 
     def retain(self, topic_ids: Collection[str]) -> None:
-        """Of the topics that the index knows, only these are left."""
+        """Remove all topics but these."""
         self._forget({place.topic_id for place in self.places.known} - set(topic_ids))
 
     def _forget(self, topic_ids: set[str]) -> None:
@@ -151,8 +150,8 @@ class DelayIndex:
                     self.head.forget(number)
 
     def rebuild(self) -> int:
-        """Make the index anew from the topics, in the background; what is there serves until then. How many topics
-        there are."""
+        """Rebuild the index from the topics in the background; the present one serves until then. Returns the number of
+        topics."""
         with self.lock:
             self.rebuilding = sorted({known.topic.topic_id for known in self.known.values()})
             self.is_wanted.set()
@@ -161,8 +160,8 @@ class DelayIndex:
     # What the broker asks
 
     def next_due(self, topic_id: str, partition: int, after: int) -> int | None:
-        """The earliest deliver time behind *after*; None where nothing waits so long. Of runs that are pending it is
-        the earliest that they may have, so nothing need be due then (see :meth:`ready_until`)."""
+        """The earliest deliver time after *after*; None if there is none. Pending runs count with their earliest
+        possible time, so nothing need be due then (see :meth:`ready_until`)."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             if place is None:
@@ -180,8 +179,8 @@ class DelayIndex:
             return found
 
     def due(self, topic_id: str, partition: int, after: int, until: int) -> Due:
-        """The entries with *after* < deliver time <= *until*, in order of (deliver time, position).
-        :class:`DelayIndexNotReady` where they are not all indexed."""
+        """The entries with *after* < deliver time <= *until*, by (deliver time, position). Raises
+        :class:`DelayIndexNotReady` if some are not indexed."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             parts = []
@@ -192,8 +191,8 @@ class DelayIndex:
         return in_order(parts)
 
     def count(self, topic_id: str, partition: int, after: int, until: int | None = None) -> int:
-        """How many of those there are; of all behind *after* without *until*, as far as they are indexed. A bucket may
-        turn out to be lost only now, so it is here that too few would be counted."""
+        """The number of entries that :meth:`due` returns; without *until*, of all indexed ones after *after*. Raises
+        :class:`DelayIndexNotReady` too, since the query may find that a bucket is lost."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             if place is None:
@@ -204,7 +203,7 @@ class DelayIndex:
             return counted + sum(head.count(place, after, until) for head in self._heads(place))
 
     def ready_until(self, topic_id: str, partition: int) -> int:
-        """Up to this instant the index is whole: what is due later may come with a run that is not indexed yet."""
+        """The instant up to which the index is complete; entries due later may be in runs not indexed yet."""
         with self.lock:
             place = self.places.find(topic_id, partition)
             return min((each.earliest - 1 for each in self._pending(place)), default=EVER)
@@ -212,8 +211,8 @@ class DelayIndex:
     # What the two share with the background
 
     def unindex(self, places: Collection[int]) -> None:
-        """Nothing of the topic partitions counts as indexed any more, and what buckets have of them counts no more.
-        What was added since the start is pending again."""
+        """Treat the topic partitions as not indexed and ignore what buckets have of them. Runs added since the start
+        are pending again."""
         for place in list(places):
             self.unindexed.add(place)
             self._next.pop(place, None)
@@ -225,13 +224,13 @@ class DelayIndex:
         self.is_wanted.set()
 
     def _look_up(self, place: int, indexed: Iterable[tuple[int, int]]) -> None:
-        """What was added of a topic partition and is nowhere, is pending."""
+        """Make runs that were added and are neither indexed nor held pending again."""
         known = self.known[place]
         missing = Positions([*indexed, *self.held(place)]).gaps(0, known.end - 1)
         known.pending[:0] = [Pending(first, last, None, LEAST + 1) for first, last in missing]
 
     def held(self, place: int) -> list[tuple[int, int]]:
-        """Stretches of positions of a topic partition that no bucket holds."""
+        """Stretches of positions of a topic partition that are in no bucket yet."""
         return self._held(place, self._heads(place))
 
     def _held(self, place: int, heads: Collection[Head]) -> list[tuple[int, int]]:
@@ -239,7 +238,7 @@ class DelayIndex:
         return pending + [stretch for head in heads for stretch in head.stretches.get(place, ())]
 
     def lose(self, lost: BucketLost) -> None:
-        """A bucket cannot be read any more: what it has entries of is indexed again."""
+        """Remove an unreadable bucket; its entries are indexed again."""
         with self.lock:
             log.error("%s", lost)
             self.doomed.add(lost.bucket.number)
@@ -248,8 +247,8 @@ class DelayIndex:
             self.replace_buckets(left, self.indexed)
 
     def indexed_with(self, place: int, done: Collection[Pending], since: int | None) -> Indexed:
-        """What can be said of a topic partition once the head that is being sealed, and what is *done*, is in a bucket;
-        *since* is the bucket from which on it counts, None where that stays."""
+        """The indexed positions of a topic partition once the sealed head and *done* are in a bucket. *since* is its
+        first valid bucket; None keeps the present one."""
         before = self.indexed.get(place, Indexed(self.table.version + 1, Positions()))
         is_done = {(each.first, each.last) for each in done}
         held = Positions(stretch for stretch in self._held(place, [self.head]) if stretch not in is_done)
@@ -257,13 +256,13 @@ class DelayIndex:
         return Indexed(before.since if since is None else since, positions)
 
     def done(self, place: int, pending: Collection[Pending]) -> None:
-        """That is in the index now."""
+        """Remove *pending* runs that are indexed now."""
         if place in self.known:
             left = self.known[place].pending
             self.known[place].pending = [each for each in left if not any(each is other for other in pending)]
 
     def replace_buckets(self, buckets: Sequence[Bucket], indexed: dict[int, Indexed]) -> None:
-        """From now on these are asked."""
+        """Query these buckets from now on."""
         since = {place: of.since for place, of in indexed.items()}
         self.indexed, self.buckets = indexed, Buckets(self._segments, buckets, since)
 
@@ -277,7 +276,7 @@ class DelayIndex:
         return [self.head] if self.sealing is None else [self.head, self.sealing]
 
     def _asked(self, ask):
-        """What buckets say, without those that turn out to be lost meanwhile."""
+        """The result of *ask*, repeated without the buckets that it finds lost."""
         while True:
             try:
                 return ask()

@@ -1,8 +1,7 @@
-"""What is done for the delay index in the background of a broker: runs that are pending are indexed, what was asked for
-is made anew, and what there is to commit is committed (see delay_commits).
+"""Background work for a broker's delay index: index pending runs, rebuild on request, and commit (see delay_commits).
 
-One thread does one thing at a time, so whatever is committed to the table follows from what it knows. Publishes of
-:data:`BULK` entries and more are indexed by a job of Spark's, where the broker has a session.
+One thread does one thing at a time, so each commit follows from the table as the thread knows it. Publishes of at least
+:data:`BULK` entries are indexed by a Spark job, if the broker has a session.
 """
 
 import logging
@@ -35,14 +34,14 @@ from pulsar_spark.storage.topics import Topic
 BULK = 100_000
 RUNS_AT_ONCE = 1 << 10
 LOOK_SECONDS = 60.0
-"""So often it looks whether something has to be removed."""
+"""Time between two looks for something to remove."""
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
 log = logging.getLogger(__name__)
 
 
 class Build(Protocol):
-    """Writes a bucket with the delayed entries of runs of a topic, by partition, but for the parts of chunked messages,
-    by position; from another thread it can be ended with an error."""
+    """Writes a bucket with the delayed entries of a topic's runs, by partition, without *parts* of chunked messages.
+    Another thread may cancel it, which raises an error."""
 
     def __call__(
         self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
@@ -52,7 +51,7 @@ class Build(Protocol):
 
 
 class DelayUpkeep(DelayCommits):
-    """The background of one index. *build* is Spark's way to a bucket, None without a session."""
+    """The background work of one index. *build* writes buckets with Spark; None without a session."""
 
     def __init__(self, index: DelayIndex, build: Build | None = None, max_num_buckets: int = MAX_NUM_BUCKETS):
         super().__init__(index, max_num_buckets)
@@ -60,14 +59,14 @@ class DelayUpkeep(DelayCommits):
         self._lock, self._background = threading.Lock(), Background("delay index")
 
     def start(self) -> None:
-        """Begin to work by itself."""
+        """Begin to work in the background."""
         self.index.table.remove_staged()
         self.retire(self.index.table.unnamed())
         self.index.is_wanted.set()
         self._background.start(self._run)
 
     def close(self) -> None:
-        """End when what is under way is done, or given up: a job of Spark's, which begins anew with the next broker."""
+        """End after the step under way. A Spark job is cancelled, and begins again with the next broker."""
         self._background.stopping.set()
         self.index.is_wanted.set()
         self._background.close(self._build.cancel if self._build else lambda: None)
@@ -91,7 +90,7 @@ class DelayUpkeep(DelayCommits):
                 failures += 1
 
     def work(self) -> None:
-        """Do what there is to do."""
+        """Do all work that is due."""
         with self._lock:
             try:
                 while not self._background.stopping.is_set() and any(step() for step in self._steps()):
@@ -112,7 +111,7 @@ class DelayUpkeep(DelayCommits):
     # What is pending
 
     def _look_up(self) -> bool:
-        """Find the runs of what is pending, and the earliest deliver time that they may have."""
+        """Find the runs of pending stretches, and their earliest possible deliver time."""
         with self.index.lock:
             unknown = [(place, each) for place, each in self._all_pending() if each.runs is None]
         for place, each in unknown:
@@ -133,7 +132,7 @@ class DelayUpkeep(DelayCommits):
         return [(place, each) for place, known in self.index.known.items() for each in known.pending]
 
     def _index_pending(self) -> bool:
-        """Index what is pending of one topic; False where nothing is."""
+        """Index what is pending of one topic; False if nothing is."""
         with self.index.lock:
             topics = {place: known for place, known in self.index.known.items() if known.pending}
             if not topics:
@@ -154,7 +153,7 @@ class DelayUpkeep(DelayCommits):
         return True
 
     def _read(self, topic: Topic, place: int, each: Pending) -> None:
-        """Take the entries of what is pending into the head."""
+        """Read pending entries into the head."""
         chunks = self._chunks(topic, self.index.places.known[place].partition, each.runs)
         while each.runs:
             runs = _some(each.runs)
@@ -171,7 +170,7 @@ class DelayUpkeep(DelayCommits):
     # What is asked for
 
     def _rebuild_next(self) -> bool:
-        """Make the entries of one topic anew, if that was asked for."""
+        """Rebuild the entries of one topic, if that was requested."""
         index = self.index
         with index.lock:
             if not index.rebuilding:
@@ -208,7 +207,7 @@ class DelayUpkeep(DelayCommits):
         return write_entries(self.index.table, together(parts, places.ranks()), places)
 
     def _parts(self, topic: Topic, runs: dict[int, list[Run]]) -> dict[int, list[tuple[int, int]]]:
-        """The stretches of positions in runs that are parts of chunked messages, by partition."""
+        """Stretches of positions in runs that are parts of chunked messages, by partition."""
         found = {}
         for partition, of in runs.items():
             chunks, of = self._chunks(topic, partition, of), (run for run in of if run.may_have_chunks)
@@ -226,12 +225,12 @@ def _some(runs: Sequence[Run]) -> Sequence[Run]:
 
 
 def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:
-    """Is the run, which may have delayed entries, in none of *stretches* of positions?"""
+    """May the run have delayed entries, and is it in none of *stretches*?"""
     return has_delayed(run) and all(run.last_position < first or run.first_position > last for first, last in stretches)
 
 
 def earliest_delivery(table: AnyPath, runs: Sequence[Run]) -> int:
-    """An instant before which no delayed entry of *runs* is due, as far as their commits say it."""
+    """An instant before which no delayed entry of *runs* is due, as far as their commits say."""
     said = least_said(table, runs, "deliver_at_time")
     return min(
         max(run.delayed_after + 1, LEAST if least is None else to_micros(least)) for run, least in zip(runs, said)

@@ -1,4 +1,4 @@
-"""What the requests of a round ask for, sorted out by cursor, before the round is planned."""
+"""A round's requests, sorted by cursor, before the round is planned."""
 
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -16,8 +16,8 @@ from pulsar_spark.table_specs import REQUESTS
 
 
 class Request(NamedTuple):
-    """A row of the ``requests`` table; ``properties`` as a dict. ``requests_version`` and ``row`` say where it lies, if
-    it was read from there."""
+    """A row of the ``requests`` table; ``properties`` is a dict. ``requests_version`` and ``row`` say where it is
+    stored, if it was read from there."""
 
     request_id: str
     kind: str
@@ -45,7 +45,7 @@ _COLUMNS = Request._fields[:-2]
 
 @uncollected()
 def requests_of(rows: pa.Table, requests_version: int | None = None) -> list[Request]:
-    """The requests of an Arrow table, in its order; of a whole commit where its version is given."""
+    """The requests in an Arrow table, in its order. *requests_version* is given if the table is a whole commit."""
     columns = {name: values_of(rows.column(name)) for name in _COLUMNS}
     columns["properties"] = [dict(pairs) if pairs else {} for pairs in columns["properties"]]
     numbers = repeat(None) if requests_version is None else range(rows.num_rows)
@@ -56,8 +56,8 @@ assert set(_COLUMNS) <= set(REQUESTS.schema.names)
 
 
 class Return(NamedTuple):
-    """Entries that a consumer gives back, to come again at ``due_time``; counted, unless ``is_unseen`` says that the
-    application was shown none of them."""
+    """Entries that a consumer gives back, to come again at ``due_time``. They count as redelivered unless
+    ``is_unseen``: the application saw none of them."""
 
     first: int
     last: int
@@ -67,7 +67,7 @@ class Return(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """A consumer that is gone, and why, in a word."""
+    """A consumer that left, and why, in a word."""
 
     consumer: Consumer
     why: str
@@ -75,14 +75,18 @@ class Removed(NamedTuple):
 
 @dataclass
 class CursorDraft:
-    """What a round does to a cursor. ``delivered_acks`` (first, last, consumer, round) is what a consumer acknowledges
-    of the positions that a round delivered to it; ``tails`` (consumer, round, first) is what comes back unseen of what
-    a consumer was sent: what that round delivered from place *first* on, and all of later rounds; ``axis_acks`` are
-    acknowledged too, by virtual positions where there is a due lane; ``passed`` count as acknowledged from now on
-    without being so, as they are of another lane or nobody's; ``ack_sets`` says what is left of batches acknowledged in
-    part, by position; ``has_new_limits`` that its limits of unacknowledged messages are others than before, so that who
-    is held back must be found out again; ``ranges_before``, once consumers of a Key_Shared subscription come or go,
-    which hashes each owned before; ``is_rewritten`` that all its pages are to be written."""
+    """What a round does to a cursor.
+
+    * ``axis_acks``: acknowledged like ``acks``, by virtual positions if there is a due lane.
+    * ``delivered_acks``: (first, last, consumer, round), acknowledged if that round delivered it to the consumer.
+    * ``tails``: (consumer, round, first), unseen and coming back: that round's deliveries from *first* on, and later
+      rounds'.
+    * ``passed``: counts as acknowledged from now on, since it is of another lane or a part of a chunked message.
+    * ``ack_sets``: what is left of batches acknowledged in part, by position.
+    * ``has_new_limits``: limits of unacknowledged messages changed, so blocked consumers must be found again.
+    * ``ranges_before``: each consumer's hashes before consumers of Key_Shared came or went.
+    * ``is_rewritten``: all pages are to be written.
+    """
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
@@ -102,11 +106,11 @@ class CursorDraft:
     is_rewritten: bool = False
     ranges_before: dict[str, list[tuple[int, int]]] | None = None
     expired: int = 0
-    """Entries of ``acks`` that nobody acknowledged: they were too old, or too many."""
+    """Entries of ``acks`` that were too old, or too many, instead of acknowledged by a consumer."""
 
     @property
     def has_work(self) -> bool:
-        """Must ranges be planned for what was asked?"""
+        """Do the requests need a plan?"""
         return bool(
             self.acks
             or self.axis_acks
@@ -122,17 +126,17 @@ class CursorDraft:
 
     @property
     def acknowledged_whole(self) -> list[tuple[int, int]]:
-        """Stretches of entries of which nothing is left."""
+        """Stretches of wholly acknowledged entries."""
         return [*self.acks, *((position, position) for position, left in self.ack_sets.items() if is_empty(left))]
 
     def expire(self, first: int, last: int) -> None:
-        """Let the entries *first*..*last* be acknowledged, whom time to live or a quota ends."""
+        """Acknowledge the entries *first*..*last* because of time to live or a quota."""
         for begin, end in self.cursor.backlog(first, last):
             self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end))
         self.acks.add(first, last)
 
     def forget_ranges(self) -> None:
-        """Nothing asked so far applies: the cursor was moved."""
+        """Drop all requests so far, because the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
         self.axis_acks, self.passed = Positions(), Positions()
         self.delivered_acks, self.tails = [], []
@@ -140,7 +144,7 @@ class CursorDraft:
 
 
 class Refusal(NamedTuple):
-    """A request that was refused, for the log."""
+    """A refused request, for the log."""
 
     kind: str
     error: str
@@ -152,7 +156,7 @@ class Refusal(NamedTuple):
 
 
 class RoundResult(NamedTuple):
-    """What a round did; ``is_committed`` is False where there was nothing to do, but perhaps something to refuse."""
+    """What a round did; ``is_committed`` is False if nothing changed, even if requests were refused."""
 
     is_committed: bool
     delivered_messages: int = 0
@@ -164,8 +168,8 @@ class RoundResult(NamedTuple):
 
 @dataclass
 class RoundDraft:
-    """What a round does: to each cursor, and what it answers. ``now`` is the broker's own clock, ``wall`` the machine's
-    (see clock)."""
+    """What a round does to each cursor, and its replies. ``now`` is the broker's own clock, ``wall`` the machine's (see
+    clock)."""
 
     number: int
     now: int
@@ -181,26 +185,25 @@ class RoundDraft:
         return draft
 
     def may_let_go(self, asked: CursorDraft) -> bool:
-        """May who is held back by unacknowledged messages be let go by what is asked of the cursor, or comes back, in
-        this round? The plan says."""
+        """May this round's requests or returns unblock consumers? The plan decides."""
         return asked.has_work or any(due <= self.now for due in asked.cursor.returns_at())
 
     def reads(self, asked: CursorDraft) -> bool:
-        """May the cursor be given what was never delivered? Limits of unacknowledged messages end new reads, and what
-        comes again goes out all the same (4.5)."""
+        """May the cursor deliver new entries? Limits of unacknowledged messages stop only new reads, not redeliveries
+        (4.5)."""
         cursor = asked.cursor
         return not cursor.is_blocked_by_broker and (not cursor.is_blocked or self.may_let_go(asked))
 
     def reply(
         self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None
     ) -> None:
-        """Answer *request*: done, or refused with an error's name and words. One without an id cannot be answered."""
+        """Answer *request*: done, or refused with an error's name and text. A request without an id gets no answer."""
         if not request.request_id:
             return
         self.facts.append(reply_row(request, key and key.topic_id, error=error, text=text))
 
     def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
-        """Note that *request* was refused, answered or not; *consumer* is the name of who asked."""
+        """Note that *request* was refused, answered or not; *consumer* is the name of its consumer."""
         self.refusals.append(
             Refusal(
                 request.kind,

@@ -1,18 +1,16 @@
 """The due lane of a cursor: what it keeps of delayed entries.
 
-A delayed entry is nothing that a cursor knows of until it comes due and is *looked at*: promoted (see promotion), and
-met by a round in which somebody can take it. From then on the cursor keeps its state as that of its number, on an axis
-of its own: virtual positions (protocol.delays), in the same pages, plan and rows as positions, with a mark-delete of
-its own. So what came due and is acknowledged is one number, however scattered its positions are. The main lane passes
-over delayed entries: there they count as acknowledged, so that its ranges are as long as if there were none.
+A cursor keeps nothing of a delayed entry until the entry is promoted (see promotion) and *looked at*, which means read
+by a round in which a consumer can take it. Then its state is kept under its number, on an axis of virtual positions
+(protocol.delays) in the same pages, plan and rows, with its own mark-delete. So scattered entries that came due and are
+acknowledged cost one number. In the main lane, delayed entries count as acknowledged, so its ranges stay long.
 
-A few entries leave that order before they are looked at: those that are acknowledged while they wait, as a whole or in
-part, and those that are rescheduled. They are kept *apart*, by position, and their numbers are passed over.
+Entries that are acknowledged in whole or in part, or rescheduled, before they are looked at are kept *apart*, by
+position; their numbers are passed over.
 
-**Its own** are the delayed entries due behind ``since``, at ``floor`` or behind it. All others are to this cursor
-entries like any other: those that had come due before it met the first delayed entry. Requests name positions, and are
-brought onto the axes (see due_requests); what leaves the broker names positions again. Rules: semantics 5 with 0.21 and
-0.24.
+**Its own** entries are the delayed ones due after ``since``, at or after position ``floor``. Others, due before the
+cursor met its first delayed entry, are ordinary entries. Requests name positions and are mapped to the axes (see
+due_requests); output names positions again. Rules: semantics 5 with 0.21 and 0.24.
 """
 
 import numpy as np
@@ -35,21 +33,21 @@ from pulsar_spark.protocol.delays import (
 from pulsar_spark.protocol.positions import inside, ranges_of
 
 LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
-"""Numbers looked at in one go, at least and at most."""
+"""Least and most numbers looked at in one go."""
 
 
 class DueLane(OwnEntries):
-    """Of one cursor. ``mark_delete`` is on the axis of numbers: all up to there are done. ``visible`` is the
-    mark-delete that people see: nothing up to there waits, is in motion or unread."""
+    """The due lane of one cursor. ``mark_delete`` is a virtual position: all numbers up to it are done. ``visible`` is
+    the mark-delete shown to users: nothing up to it waits, is in motion or unread."""
 
     _blocker: int | None = None
 
     def has_ripe(self, wall: int) -> bool:
-        """Is there a number to look at whose time has come? It has, but where the clock was set back."""
+        """Is there a promoted number to look at whose time has come? False only if the clock was set back."""
         return self.read < self.promotion.count and self.next_ripe(wall) is None
 
     def next_ripe(self, wall: int) -> int | None:
-        """The instant after *wall* at which the next number may be looked at, where the clock was set back."""
+        """The instant after *wall* at which the next number may be looked at, if the clock was set back."""
         read = self.read
         if self.promotion.until <= wall or read >= self.promotion.count:
             return None
@@ -57,14 +55,15 @@ class DueLane(OwnEntries):
         return due if due > wall else None
 
     def hashes_at(self, axis: np.ndarray, hashes: EntryHashes) -> np.ndarray:
-        """The sticky-key hashes of entries on any axis, which ascend; *hashes* are those of the topic partition."""
+        """The sticky-key hashes of entries at ascending places on any axis; *hashes* are those of the topic
+        partition."""
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
         numbers = number_at(axis[numbered:apart])
         by_position = hashes.at(axis[:numbered]), hashes.at(position_of(axis[apart:]))
         return np.concatenate((by_position[0], self.promotion.at(numbers).hashes, by_position[1]))
 
     def positions_at(self, axis: np.ndarray) -> np.ndarray:
-        """Where entries on any axis, which ascend there, lie."""
+        """The positions of entries at ascending places on any axis."""
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
         numbers = number_at(axis[numbered:apart])
         return np.concatenate((axis[:numbered], self.promotion.at(numbers).positions, position_of(axis[apart:])))
@@ -72,9 +71,12 @@ class DueLane(OwnEntries):
     # What comes due
 
     def unread(self, asked: CursorDraft, most: int, wall: int, *, by_time: bool) -> list[UnreadRun]:
-        """The next *most* entries that came due and were never looked at, as runs of numbers; the other numbers are
-        noted as passed over. Neighbours of one batch size are one run, with the deliver time of the first: they are in
-        order anyway. Not so with *by_time*, where others have come due too."""
+        """The next *most* entries that were never looked at, as runs of numbers; other numbers are noted as passed
+        over.
+
+        Adjacent entries of one batch size form a run with the deliver time of the first. With *by_time*, which is for
+        rounds with other due entries, a run has one deliver time.
+        """
         found, at = [], self.read
         while most > 0 and at < self.promotion.count:
             last = min(at + int(np.clip(most, LEAST_LOOK, MOST_LOOK)), self.promotion.count) - 1
@@ -88,8 +90,8 @@ class DueLane(OwnEntries):
         return self.runs(np.concatenate([np.empty(0, np.int64), *found]), by_time=by_time)
 
     def unknown(self, asked: CursorDraft, first: int, last: int, wall: int) -> tuple[np.ndarray, bool]:
-        """The numbers first..last of its own entries that were never looked at, up to the first whose time has not come
-        (where the clock was set back), and whether that is there. The others are noted as passed over."""
+        """The numbers first..last of its own entries that were never looked at, up to the first that is not due (if the
+        clock was set back), and whether such a number was found. Other numbers are noted as passed over."""
         numbers = np.arange(first, last + 1)
         entries = self.promotion.at(numbers)
         ripe = int(np.searchsorted(entries.times, wall, "right"))
@@ -105,7 +107,8 @@ class DueLane(OwnEntries):
         return numbers[is_unknown & is_own], is_last
 
     def runs(self, numbers: np.ndarray, *, by_time: bool, lines: np.ndarray | None = None) -> list[UnreadRun]:
-        """Entries with these numbers, which ascend, as runs that agree."""
+        """The entries with these ascending numbers, as runs with equal batch size, line and, with *by_time*, deliver
+        time."""
         if not len(numbers):
             return []
         entries = self.promotion.at(numbers)
@@ -124,8 +127,8 @@ class DueLane(OwnEntries):
     # Behind a round
 
     def settle(self) -> None:
-        """Find the mark-delete that people see, behind a round that changed something: it runs on to the first entry
-        that is not done."""
+        """Move the visible mark-delete, after a round that changed something, up to the first entry that is not
+        done."""
         first = self._blocker
         if first is not None and len(self.unfinished_between(first, first)):
             self.visible = visible_mark_delete(self.cursor.mark_delete, first)
@@ -145,7 +148,7 @@ class DueLane(OwnEntries):
 
     @property
     def is_over(self) -> bool:
-        """Is nothing left of it: nothing waits, nothing is in motion, and nothing delayed lies ahead?"""
+        """Does nothing wait, nothing move, and nothing delayed lie ahead?"""
         cursor = self.cursor
         return (
             virtual(self.promotion.count) == self.mark_delete + 1

@@ -1,8 +1,7 @@
-"""How a cursor comes to a due lane and loses it, and the rare moves by which many of its entries change at once.
+"""How a cursor gets and loses its due lane, and rare changes that rewrite many of its ranges.
 
-A due lane begins when a cursor meets the first entries that wait; what is due by then is like any other entry to it. It
-is folded back into exact positions where deliver times do not count any more: on Exclusive and Failover (2.6), and with
-delayed delivery off. Ranges are rewritten as a whole in all of these, which happen when people change their minds.
+A due lane begins when a cursor meets the first entries that wait. It is folded back into exact positions when deliver
+times no longer count: on Exclusive and Failover (2.6), and with delayed delivery off.
 """
 
 import logging
@@ -27,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
-    """Give the cursor a due lane, from its read position on. What was handed out or acknowledged behind that of entries
-    that wait is kept apart."""
+    """Give the cursor a due lane from its read position on. Entries after it that wait and already have a state are
+    kept apart."""
     cursor = asked.cursor
     topic = bundle.topics[cursor.topic]
     promotion = bundle.promotion(topic, cursor.key.partition)
@@ -50,7 +49,7 @@ def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
 
 
 def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
-    """Ranges of the main lane, behind where the due lane begins, with what they say of its entries said apart."""
+    """The ranges *ahead* of the read position, with the state of the lane's own entries moved to places apart."""
     acknowledged = [held for held in ahead if held.status == ACKNOWLEDGED]
     found = [*acknowledged]
     found += [held._replace(first=place_apart(held.first), last=place_apart(held.last)) for held in acknowledged]
@@ -68,8 +67,7 @@ def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
 def _with_times(
     topic: TopicState, partition: int, ranges: list[Range]
 ) -> Iterator[tuple[Range, np.ndarray, np.ndarray]]:
-    """Each of *ranges*, by position, with the positions of its entries and the deliver times of those that are delayed
-    (0 of others); all of them read together."""
+    """Each of *ranges*, by position, with its positions and their deliver times (0 if not delayed), read together."""
     positions = expanded(*as_array((held.first, held.last) for held in ranges))
     times = delayed_at(topic, partition, positions)
     begin = 0
@@ -80,7 +78,7 @@ def _with_times(
 
 
 def fold(asked: CursorDraft) -> None:
-    """Take the due lane away: exact positions say again what was said of them there."""
+    """Remove the due lane; its states become exact positions again."""
     cursor, due = asked.cursor, asked.cursor.due
     catch_up(asked)
     asked.acks = Positions(sorted([*asked.acks, *_named(due, asked.axis_acks)]))
@@ -102,8 +100,7 @@ def fold(asked: CursorDraft) -> None:
 
 
 def stop_waiting(asked: CursorDraft) -> None:
-    """Deliver times do not count any more: what waits for one may go out. A due lane stays while the delay index is
-    made anew, and waits."""
+    """Let entries go out without their deliver times. A due lane stays, and waits, while the delay index is rebuilt."""
     cursor = asked.cursor
     if cursor.due:
         if cursor.due.promotion.is_ready:
@@ -123,9 +120,11 @@ def _named(due: DueLane, places: Iterable[tuple[int, int]]) -> list[tuple[int, i
 
 
 def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
-    """Deliver times begin to count: as the policy is switched on, or the first consumer comes. Entries that were handed
-    out before theirs, on an Exclusive or Failover subscription, say, and that came back, wait for it again. What is
-    rescheduled has another; and what a consumer holds by now comes again as it gives it back."""
+    """Let deliver times count, because the policy is switched on or the first consumer joins.
+
+    Entries that came back before their deliver time, for example on Exclusive, wait for it again. Rescheduled entries
+    keep their new time, and pending ones wait after they are given back.
+    """
     cursor = asked.cursor
     topic, partition = bundle.topics[cursor.topic], cursor.key.partition
     if bundle.delay_index.next_due(topic.topic.topic_id, partition, wall) is None:
@@ -151,11 +150,12 @@ def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
 
 
 def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
-    """Look after numbers that cannot mean what they did: the delay index was lost and made anew, and entries had been
-    deleted from the topic, and vacuumed, before. Nobody knows which of a checkpoint's entries these were, so what
-    cursors know of the others is kept as far as it is the same whichever they were (protocol.delays.agreed). Where g
-    entries of a checkpoint are gone, at most g are delivered again at each of the borders between numbers in one state
-    and in another; nothing is lost, and the numbers behind the checkpoint stay as they are."""
+    """Correct numbers after a lost delay index was rebuilt from a topic that has lost entries since.
+
+    Which entries of a checkpoint are gone is unknown, so a state is kept only if it is the same whichever they were
+    (protocol.delays.agreed). With g entries gone, at most g are delivered again at each border between states. Nothing
+    is lost, and later numbers do not change.
+    """
     for state, promotion in bundle.promoted():
         for checkpoint, entries in promotion.unlike_index():
             if entries > checkpoint.numbers:
@@ -178,7 +178,7 @@ def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
 
 
 def _keep_what_agrees(asked: CursorDraft, checkpoint: Checkpoint, entries: int) -> None:
-    """Let the first numbers of a checkpoint be the *entries* that are left, and forget what was said of the others."""
+    """Map the first numbers of a checkpoint to the *entries* that are left, and drop states that are not certain."""
     cursor = asked.cursor
     first, last = virtual(checkpoint.first), virtual(checkpoint.last)
     held = list(cursor.ranges_between(first, last + 1))
@@ -206,7 +206,7 @@ def _keep_what_agrees(asked: CursorDraft, checkpoint: Checkpoint, entries: int) 
 
 
 def rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
-    """Keep these ranges instead of those the cursor has."""
+    """Replace all of the cursor's ranges."""
     cursor = asked.cursor
     asked.dropped_pages += cursor.clear()
     cursor.replace(set(), spliced((), (), ranges))
@@ -214,8 +214,8 @@ def rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
 
 
 def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> None:
-    """Begin a due lane if any of the entries *first*..*last* waits that the cursor has not read and knows nothing of,
-    and that was not acknowledged in this round."""
+    """Begin a due lane if any entry in *first*..*last* waits that has no state and is not acknowledged in this
+    round."""
     waiting = _waiting_unread(bundle, asked.cursor, first, last, wall)
     known = [(held.first, held.last) for held in asked.cursor.ranges_between(first, last + 1)]
     if not (inside(waiting, known) | inside(waiting, asked.acks)).all():
@@ -223,7 +223,7 @@ def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -
 
 
 def _waiting_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> np.ndarray:
-    """Those the cursor has not read."""
+    """The waiting positions that the cursor has not read."""
     topic = bundle.topics[cursor.topic]
     first, last = max(first, cursor.read_position), min(last, topic.ledgers(cursor.key.partition).last_delayed_position)
     positions = np.arange(first, last + 1)

@@ -1,8 +1,8 @@
-"""Every row of a round: the columns that each kind of row of ``cursor_ledger`` has, a function a kind.
+"""The rows of a round: one function per kind of row of ``cursor_ledger``.
 
-A row is a dict of columns; those left out are null, and ``round`` is added to all rows of a round at once (see
-round_rows, where pages and their ranges become rows). table_specs.CURSOR_LEDGER says what each column means;
-storage.cursor_ledger says which row replaces which, and reads them back; load_bundle makes a bundle of those in force.
+A row is a dict of columns; missing columns are null. round_rows adds ``round`` to all rows of a round, and turns pages
+and ranges into rows. table_specs.CURSOR_LEDGER defines the columns. storage.cursor_ledger knows which row replaces
+which, and reads them; load_bundle makes a bundle of the valid ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _TEXT = 2000
 
 
 BUNDLE_RANGE = "bundle_range"
-"""Name, among the properties of a round's row, of the slice of topics that its bundle serves."""
+"""Property of a round's row that names the slice of topics its bundle serves."""
 
 
 def round_row(
@@ -42,8 +42,8 @@ def round_row(
     is_snapshot: bool,
     served: BundleRange = WHOLE,
 ) -> dict:
-    """One row per round: when it was by the machine's clock and the broker's own, what it has consumed, and which
-    topics the bundle serves, if that is not all."""
+    """One row per round: its time by the machine's clock and the broker's, what it consumed, and the slice it serves
+    unless that is the whole."""
     return dict(
         kind="round",
         round_time=wall,
@@ -57,7 +57,7 @@ def round_row(
 
 
 def topic_rows(state: "TopicState") -> list[dict]:
-    """One row per partition of a topic: how far it is numbered, and what was trimmed."""
+    """One row per partition of a topic: how far it is numbered and trimmed."""
     return [
         dict(
             kind="topic",
@@ -73,7 +73,7 @@ def topic_rows(state: "TopicState") -> list[dict]:
 
 
 def removed_topic_row(state: "TopicState") -> dict:
-    """One row per topic that is gone, with all its partitions and cursors."""
+    """One row per deleted topic; it ends all its partitions and cursors."""
     return dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, is_removed=True)
 
 
@@ -104,8 +104,8 @@ def cursor_row(cursor: Cursor) -> dict:
 
 
 def promotion_rows(promotion: "Promotion", checkpoints: Iterable[Checkpoint], gone: Iterable[int]) -> list[dict]:
-    """One row per checkpoint of a topic partition: which entries the numbers first..last are; the last one says how far
-    promotion has come."""
+    """One row per checkpoint of a topic partition: the entries of the numbers first..last. The last checkpoint says how
+    far promotion has come."""
     same = dict(kind="promotion", topic=promotion.topic, topic_id=promotion.topic_id, partition=promotion.partition)
     return [
         *(dict(same, first=first, is_removed=True) for first in gone),
@@ -117,13 +117,13 @@ def promotion_rows(promotion: "Promotion", checkpoints: Iterable[Checkpoint], go
 
 
 def removed_cursor_row(cursor: Cursor) -> dict:
-    """One row per cursor that is gone, with its pages and consumers."""
+    """One row per deleted cursor; it ends its pages and consumers."""
     return dict(_of(cursor, "cursor"), is_removed=True)
 
 
 def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, with_ranges: bool) -> dict:
-    """One row per connected consumer; *lease_time* is when its lease ends, by the machine's clock. *with_ranges* also
-    says which hashes it owns: on a ring hundreds of ranges; without, those of its row before hold."""
+    """One row per connected consumer. *lease_time* is the end of its lease by the machine's clock. *with_ranges* adds
+    its hash ranges, hundreds on a ring; otherwise those of its previous row stay valid."""
     return dict(
         _of(cursor, "consumer"),
         consumer_id=consumer.consumer_id,
@@ -157,8 +157,8 @@ def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
 
 
 def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: Sequence[Range]) -> dict:
-    """One row per lane that was written, which is a page of its own: its ranges in the same round are all it holds, and
-    its hashes say which entries between their positions they mean."""
+    """One row per written lane, which is a page. Its ranges are those of the same round; its hashes say which entries
+    between their ends they mean."""
     return dict(
         _of(cursor, "page"),
         page=page,
@@ -171,17 +171,17 @@ def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: S
 
 
 def removed_page_row(cursor: Cursor, first: int) -> dict:
-    """One row per page that is gone, by its first position."""
+    """One row per removed page, by its first position."""
     return dict(_of(cursor, "page"), page=first, is_removed=True)
 
 
 def policy_row(owner: str, topic_id: str | None, name: str, value: str | None) -> dict:
-    """One row per policy of a topic or namespace, or fact among the policies; None takes it back."""
+    """One row per policy of a topic or namespace, or fact stored among the policies; None removes it."""
     return dict(kind="policy", topic=owner, topic_id=topic_id, properties=[(name, value)], is_removed=value is None)
 
 
 def dead_letter_rows(cursor: Cursor, dead: Iterable[Range]) -> list[dict]:
-    """One row per range of entries that died: from it the dead letters are written."""
+    """One row per range of dead entries; dead letters are written from it."""
     same = dict(_of(cursor, "letter"), status=DEAD_LETTER, properties=list(cursor.dead_letters.items()))
     return [
         dict(
@@ -206,8 +206,7 @@ def put_off_letter_row(
     batch_size: int,
     ack_set: list[int] | None,
 ) -> dict:
-    """One row per message that was put off: from it the retry letter is written, or the dead letter of one that was put
-    off too often."""
+    """One row per message put off; its retry letter is written from it, or its dead letter after too many attempts."""
     return dict(
         _of(cursor, "letter"),
         status=DEAD_LETTER if asked.is_dead else RETRY_LETTER,
@@ -223,18 +222,18 @@ def put_off_letter_row(
 
 
 def waiting_letter_row(key: WaitingKey, of_letter: dict, **columns: object) -> dict:
-    """One row per letter row, or part of one, whose letters could not be written: the columns *of_letter* it was made
-    from, and what waits, why and until when."""
+    """One row per letter row, or part of one, that could not be written: the columns *of_letter*, and in *columns* what
+    waits, why and until when."""
     return dict(of_letter, kind="waiting_letter", delivery_round=key.round, join_order=key.number, **columns)
 
 
 def letterless_row(key: CursorKey, topic: str, messages: int) -> dict:
-    """One row per cursor: how many of its messages were gone before their letter was written."""
+    """One row per cursor: how many messages were deleted before their letter was written."""
     return dict(kind="letterless", topic=topic, **key._asdict(), msg_out_counter=messages)
 
 
 def reply_row(request: "Request", topic_id: str | None, *, error: str | None, text: str | None) -> dict:
-    """One row per answered request: done, or refused with an error's name and words."""
+    """One row per answered request: done, or refused with an error's name and text."""
     return dict(
         kind="reply",
         request_id=request.request_id,
@@ -249,22 +248,22 @@ def reply_row(request: "Request", topic_id: str | None, *, error: str | None, te
 
 
 def reset_row(cursor: Cursor, consumer: Consumer) -> dict:
-    """One row per consumer whose cursor was moved: a reply that nobody asked for."""
+    """One row per consumer whose cursor was moved: a reply without a request."""
     return dict(_of(cursor, "reply"), consumer_id=consumer.consumer_id, text="reset")
 
 
 def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
-    """One row per request, topic or subscription that is set aside; *is_removed* takes it back."""
+    """One row per request, topic or subscription that is set aside; *is_removed* ends that."""
     return dict(entry._asdict(), kind="set_aside", text=entry.text[:_TEXT], is_removed=is_removed)
 
 
 def waiting_request_row(version: int, row: int, *, is_removed: bool | None = None) -> dict:
-    """One row per request that waits for the delay index: where it lies."""
+    """One row per request that waits for the delay index: where it is stored."""
     return dict(kind="waiting_request", requests_version=version, first=row, is_removed=is_removed)
 
 
 def housekeeping_row(table: str, what: str, count: int, wall: int) -> dict:
-    """One row per table and kind of housekeeping: to how many files or commits it was done, and when."""
+    """One row per table and kind of housekeeping: the number of files or commits, and when."""
     return dict(kind="housekeeping", topic=table, status=what, entries=count, round_time=wall)
 
 

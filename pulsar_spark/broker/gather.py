@@ -1,6 +1,6 @@
-"""From drafts to the rows a round is planned from, and to which pages it rewrites.
+"""From drafts to the rows a round is planned from, and the pages it rewrites.
 
-Which cursors take part is said in ``candidates``, which of their ranges are planned in ``affected``.
+``candidates`` says which cursors take part, ``affected`` which of their ranges are planned.
 """
 
 from collections import Counter, defaultdict
@@ -32,11 +32,10 @@ from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
 
 LANES_FROM, EXACT_BELOW = 500, 250
-"""Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""
+"""Ranges from which a Key_Shared cursor is kept by lane, and entries in motion below which it no longer is."""
 LANES_FROM_ENTRIES = 1 << 19
-"""Entries that a round hands out to several consumers from which on it is kept by lane as well, however few ranges they
-are: of exact ranges each later round that changes one looks at the hash of every entry of its page, half a second for
-10^7, where of lanes it is told by the range."""
+"""Entries that a round delivers to several consumers from which a cursor is kept by lane too, however few its ranges
+are. Otherwise each later round that changes a range would read the hash of every entry of its page."""
 
 
 @uncollected()
@@ -114,7 +113,7 @@ class _Gathering:
         self.rows.extend("unread", number, [*unread, *came_due])
 
     def _came_due(self, asked: CursorDraft, permits: int) -> list[UnreadRun]:
-        """What came due and was never looked at, as many entries as permits allow."""
+        """Due entries that were never looked at, within permits."""
         cursor, wall = asked.cursor, self.draft.wall
         if cursor.due is None:
             return []
@@ -122,7 +121,7 @@ class _Gathering:
         return cursor.due.unread(asked, permits, wall, by_time=others)
 
     def _add_keyed(self, asked: CursorDraft, takers: list[Consumer]) -> None:
-        """The same for a Key_Shared cursor, each row in its owner's line; by lane where there are too many ranges."""
+        """Add a Key_Shared cursor, each row in its owner's line; by lane if it has too many ranges."""
         cursor = asked.cursor
         may_be_by_lane = self._may_be_by_lane(cursor)
         # So many tell that there are too many.
@@ -151,8 +150,9 @@ class _Gathering:
         self.rows.extend("unread", number, unread)
 
     def _stays_by_lane(self, cursor: Cursor) -> bool:
-        """Is a cursor kept by lane still worth it, and are its lanes of hashes as they are owned now? Also in the round
-        in which the last consumer leaves: all that it had comes back, as few rows, and is a few exact ranges then."""
+        """Is it still worth keeping the cursor by lane, and do its lanes have the hash axis of the present owners? Also
+        in the round in which the last consumer leaves: everything comes back in few rows, and is then a few exact
+        ranges."""
         if cursor.lanes.end - cursor.lanes.base < EXACT_BELOW:
             return False
         if cursor.is_key_shared:
@@ -160,13 +160,13 @@ class _Gathering:
         return not cursor.consumers and bool(self.draft.of(cursor).left)
 
     def _may_be_by_lane(self, cursor: Cursor) -> bool:
-        """Not with a due lane, nor where one may begin, nor where chunks are to be passed over."""
+        """May ranges be kept by lane? Not with a due lane, or where one may begin, or where chunks are passed over."""
         ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
         behind = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
         return cursor.due is None and behind < cursor.read_position
 
     def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
-        """The same for one whose ranges are kept by lane: rows count places in lanes, not positions."""
+        """Add a cursor whose ranges are kept by lane; its rows count places in lanes instead of positions."""
         cursor = asked.cursor
         given = self.bundle, self.draft, asked, takers, cursor.lanes
         by_lane: KeyedByRange | KeyedByLane = KeyedByRange(*given)
@@ -194,7 +194,7 @@ class _Gathering:
         elsewhere: Counter,
         read_position: int,
     ) -> int:
-        """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before."""
+        """Add a cursor and its consumers; returns the cursor's number. Entries before *read_position* are not new."""
         planned, number = affected.planned, len(self.cursors)
         permits = sum(consumer.permits for consumer in takers)
         self._add_limits(number, asked, permits, elsewhere, read_position)
@@ -204,7 +204,7 @@ class _Gathering:
         return number
 
     def _now(self, cursor: Cursor) -> int:
-        """Up to when what is to come back by itself does so: while the delay index is made anew, nothing."""
+        """The instant up to which entries come back by themselves; 0 while the delay index is rebuilt."""
         return self.draft.now if _is_ready(cursor) else 0
 
     def _limit(self, cursor: Cursor, name: str) -> int:
@@ -247,8 +247,8 @@ class _Gathering:
         self.rows.extend("return", number, effective_returns(asked, planned))
 
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
-        """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any. A
-        deliver time that has come is none, but for what is of the due lane, and has its turn by it."""
+        """Add the entry at *position*, acknowledged in part, as one at *place*, in *line* if there is one. Its deliver
+        time counts only if it is in the future or the entry is of the due lane."""
         size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
         if place == position and (due or 0) <= self.draft.wall:
             due = None
@@ -257,8 +257,8 @@ class _Gathering:
     def _add_turns(
         self, number: int, asked: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
     ) -> None:
-        """Everybody's turns, in line; behind them who may be given nothing. A consumer that asks for its messages again
-        is unblocked by that (4.4)."""
+        """Add the turns of consumers in order, then the consumers that get nothing. A consumer that asks for its
+        messages again is unblocked (4.4)."""
         cursor, now = asked.cursor, self.draft.now
         asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
         asks |= {consumer_id for consumer_id, _, _ in asked.tails}
@@ -293,13 +293,13 @@ def _are_many(unread: Sequence[UnreadRun]) -> bool:
 
 
 def _is_ready(cursor: Cursor) -> bool:
-    """Can all that the cursor keeps be read? Not with a due lane while the delay index is made anew: then it is given
-    nothing, and of what is asked only acknowledgements count."""
+    """Can the cursor's whole state be read? False with a due lane while the delay index is rebuilt: then only
+    acknowledgements count, and nothing is delivered."""
     return cursor.due is None or cursor.due.promotion.is_ready
 
 
 def _find_delivered(asked: CursorDraft) -> None:
-    """Say by position which entries are acknowledged as those of a delivery."""
+    """Find the positions of entries acknowledged by delivery."""
     if not asked.delivered_acks:
         return
     of_delivery = defaultdict(list)
@@ -315,7 +315,7 @@ def _find_delivered(asked: CursorDraft) -> None:
 
 
 def _find_tails(asked: CursorDraft, now: int) -> None:
-    """Say by place what comes back of what consumers were sent from a round on."""
+    """Find the places that come back of deliveries from a round on."""
     for consumer_id, round_number, first in asked.tails:
         for page in asked.cursor.pages:
             for held in page.held if consumer_id in page.unacked else ():
@@ -328,7 +328,7 @@ def _find_tails(asked: CursorDraft, now: int) -> None:
 
 
 def _unacked_elsewhere(unacked: Counter, planned: list[Range]) -> Counter:
-    """What each consumer has unacknowledged, of what it had, in ranges that are not planned."""
+    """Unacknowledged messages by consumer in ranges that are not planned."""
     elsewhere = unacked.copy()
     for held in planned:
         if held.status == PENDING:

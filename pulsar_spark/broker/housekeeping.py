@@ -1,17 +1,10 @@
-"""A broker keeps house while it serves, unless it is told not to: in the background it keeps the tables of its root
-small and their logs short (see storage.housekeeping), so that a root left alone for a year is one like on its first
-day.
+"""A broker keeps the tables of its root small and their logs short, in the background (see storage.housekeeping).
 
-One thread does one step at a time, and rests nine times as long as a step took, or the shorter the more waits to be
-done: what rounds leave in a minute must be put away in a minute. Before each it looks whether the lease
-is this broker's still; what it decided before it heard that another took over stays right. An error ends what is done
-for that table, for now: a full disk, a foreign OPTIMIZE or VACUUM in between, a topic that was deleted. A table is
-looked at again when so many commits have been made to it, and now and then in any case, because what it holds gets old.
-
-How long things stay, and whether a topic is kept at all, policies say (see storage.kept_tables).
-
-Each look also gives memory back: what is free and in pieces were 80 KB more a round over thousands of rounds
-(``python -m tests.benchmarks --only soak_plain``).
+One thread does one step at a time, and rests nine times as long, or less if a table has many new commits. Before each
+step it checks that the lease is still this broker's; a step already decided is right even if another broker took over.
+An error ends the work on that table for now. A table is looked at after enough commits, and from time to time, because
+its contents age. Policies say how long things stay, and whether a topic is kept at all (see storage.kept_tables). Each
+look also returns free memory to the system.
 """
 
 import logging
@@ -35,22 +28,21 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 30.0
 COMMITS = 64
-"""So many commits to a table are worth a look into it."""
+"""Commits to a table that are worth a look."""
 IDLE_SECONDS, AGAIN_SECONDS = 6 * 60 * 60, 10 * 60
-"""So long after a look there is another, and after one that came to nothing."""
+"""Time to the next look at a table, and after one that did not finish."""
 REST = 9
-"""A step is followed by so many times its time, as long as the table is not behind."""
+"""The rest after a step, in multiples of its duration, unless the table is behind."""
 TABLES_A_LOOK = 30
-"""So many tables of a root in an object store are looked at each time: one a second."""
+"""Tables of a root in an object store looked at each time: one a second."""
 BEHIND = 4 * COMMITS
-"""A table is behind when so many commits have been made to it since it was looked at; the rest is the shorter the more
-they are."""
+"""Commits since the last look from which a table is behind; the more there are, the shorter the rest."""
 MAY_PASS = (OSError, PulsarSparkError, DeltaError)
 log = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """Of one broker. *note* is told, table by table, what was done."""
+    """The housekeeping of one broker. *note* gets table, kind and count of what was done."""
 
     def __init__(
         self, layout: Layout, broker_id: str, note: Callable[[str, str, int], None] = lambda table, what, count: None
@@ -66,11 +58,11 @@ class Housekeeping:
         self._rotation = Rotation(None if layout.store.is_local else TABLES_A_LOOK)
 
     def start(self) -> None:
-        """Begin to work by itself."""
+        """Begin to work in the background."""
         self._background.start(self._run)
 
     def close(self) -> None:
-        """End when the step under way is done."""
+        """End after the step under way."""
         self._background.close()
 
     def _run(self) -> None:
@@ -79,9 +71,11 @@ class Housekeeping:
             give_memory_back()
 
     def look(self) -> None:
-        """Do what there is to do, table by table. Whatever fails ends none of what is done later: errors of Arrow and
-        of native code have no base of their own, so all are caught, and one that is none of :data:`MAY_PASS` is said
-        with its traceback."""
+        """Do the work that is due, table by table.
+
+        A failure ends nothing else. Errors of Arrow and native code have no common base, so all are caught; any but
+        :data:`MAY_PASS` is logged with its traceback.
+        """
         try:
             found = self._find()
         except Exception as failed:  # see above
@@ -100,7 +94,7 @@ class Housekeeping:
                 return
 
     def _find(self) -> list[Kept]:
-        """The tables that are to be kept; the state is read for it only where rounds came since the last time."""
+        """The tables to keep; the state is read again only after new rounds."""
         version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
         if version != self._found_at:
             self._found = list(kept_tables(self._layout, read_latest(self._layout, *NEEDED)))
@@ -108,12 +102,12 @@ class Housekeeping:
         return self._found
 
     def is_ours(self) -> bool:
-        """Does this broker serve the bundle still, as far as its lease says?"""
+        """Does this broker's lease of the bundle still hold?"""
         holder = self._lease.holder()
         return holder is not None and holder.broker_id == self._lease.broker_id
 
     def _look_at(self, kept: Kept) -> None:
-        """Do what there is to do for a table that is worth a look."""
+        """Do the work for a table that is worth a look."""
         version, instant = self._next_look.get(kept.path, (0, 0.0))
         newest = TableLog(kept.path).latest(version - COMMITS)
         if newest < 0 or (newest < version and time.monotonic() < instant):
@@ -150,7 +144,7 @@ class Housekeeping:
         return False
 
     def _say(self, name: str, failed: Exception) -> None:
-        """Once for each cause, so that what stays as it is does not fill the log."""
+        """Log a failure, once for each cause."""
         if self._failed.get(name) != str(failed):
             self._failed[name] = str(failed)
             is_known = isinstance(failed, MAY_PASS)

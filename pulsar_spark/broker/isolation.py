@@ -1,11 +1,9 @@
-"""What is broken stops itself: an exception nobody expected is pinned on the request, topic or subscription that was
-being worked on.
+"""Pins an unexpected exception on the request, topic or subscription that was being processed.
 
-:func:`isolated` names the unit. What escapes from it is raised as :class:`Broken`; the round is abandoned and the
-bundle read again from its tables, so that nothing half done stays in memory, the unit is set aside, and the round is
-run again without it (see rounds). The plan is made for all cursors at once: where that fails, each is planned by
-itself, and those that fail alone are the broken ones. Refusals and a bundle that was taken over are on purpose, and
-what the machine lacks, or Spark that is gone, is no unit's fault (:func:`is_fault`): these pass through as they are.
+:func:`isolated` names this unit, and raises what escapes from it as :class:`Broken`. The round is then abandoned, the
+bundle read from its tables again, the unit set aside, and the round run without it (see rounds). If the plan, which is
+one for all cursors, fails, each cursor is planned alone to find the broken ones. Refusals, a fence, faults of the
+machine and a missing Spark (:func:`is_fault`) belong to no unit and pass through.
 """
 
 import logging
@@ -25,26 +23,25 @@ log = logging.getLogger(__name__)
 
 
 def is_spark_gone(failure: BaseException) -> bool:
-    """Does *failure* say that there is no Spark to talk to any more, rather than that Spark has refused or failed at
-    something? Only what comes from a JVM that is there has a trace in it."""
+    """Is Spark unreachable, rather than failing at something? Errors from a living JVM contain a trace."""
     if isinstance(failure, Py4JError):
         return not isinstance(failure, Py4JJavaError) and "Trace:" not in str(failure)
     return isinstance(failure, ConnectionError)
 
 
 def is_fault(failure: BaseException) -> bool:
-    """Is it no request's and no row's, but the disk's, or Spark's that is gone?"""
+    """Is the disk, or a missing Spark, the cause, instead of a request or a row?"""
     return is_spark_gone(failure) or is_fault_of_disk(failure)
 
 
 class Unit(NamedTuple):
-    """What can be set aside: the columns of its row that name it."""
+    """What can be set aside: the columns that name it in its row."""
 
     status: str
     named: dict
 
     def set_aside(self, cause: BaseException, now: int) -> SetAside:
-        """Its entry, *cause* and the time of it (microseconds, the machine's clock) said."""
+        """Its entry, with *cause* and time (microseconds, the machine's clock)."""
         return SetAside(self.status, type(cause).__name__, str(cause), now, **self.named)
 
 
@@ -72,7 +69,7 @@ def of_cursor(cursor: Cursor) -> Unit:
 
 
 class Broken(Exception):
-    """Units that cannot be worked on, each with its cause."""
+    """Units that cannot be processed, with their causes."""
 
     def __init__(self, causes: list[tuple[Unit, Exception]]):
         super().__init__(", ".join(f"{unit.status} {unit.named}: {cause!r}" for unit, cause in causes))
@@ -80,12 +77,12 @@ class Broken(Exception):
 
 
 class PlannerFailed(Exception):
-    """Not even nothing can be planned: it is no request's and no subscription's fault."""
+    """Even empty work cannot be planned, so no request or subscription is the cause."""
 
 
 class isolated:
-    """A context that pins an exception that was not raised on purpose on *unit*; the innermost unit is to blame. No
-    generator, because every request is taken in one."""
+    """A context manager that pins an unexpected exception on *unit*; the innermost unit counts. It is a class because a
+    generator would be slow for each request."""
 
     def __init__(self, unit: Unit):
         self._unit = unit
@@ -101,7 +98,7 @@ class isolated:
 
 
 def plan_isolated(plan: Callable, work) -> list:
-    """The plan of *work* (work.Work). Where it fails, though one of nothing succeeds, cursors are planned one by one;
+    """The plan of *work* (work.Work). If it fails, but a plan of no work succeeds, cursors are planned one by one;
     :class:`Broken` names those that fail."""
     try:
         return plan(work)

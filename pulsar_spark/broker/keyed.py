@@ -1,13 +1,12 @@
-"""Key_Shared: whose each entry is, and which entries wait, for one cursor in one round.
+"""Key_Shared: the owner of each entry and the entries that wait, for one cursor in one round.
 
-An entry belongs to the owner of its hash (protocol.selectors); its row in the plan stands in that consumer's line. What
-waits is held: because its hash drains or an earlier entry of it is to come back (protocol.draining), or because nobody
-owns it (semantics 2.31). Held entries that were never delivered are simply not read yet, so they cost no state: reading
-passes over them and over those whose owners take nothing, and deals what lies behind them to the others, until so many
-were passed over that the look-ahead limit is reached (keySharedLookAheadMsgInReplayThreshold...; a subscription whose
-consumers have no limits of unacknowledged messages has none of this either).
+The owner of an entry's hash owns the entry (protocol.selectors); its row is in that consumer's line. An entry is held
+while its hash drains, an earlier entry of the hash is to come back (protocol.draining), or it has no owner (semantics
+2.31). Held entries that were never delivered stay unread and need no state. Reading passes over them, and over those
+whose owners take nothing, up to the look-ahead limit (keySharedLookAheadMsgInReplayThreshold...). Without limits of
+unacknowledged messages there is no look-ahead limit.
 
-A cursor's ranges are exact positions, page by page (keyed_pages), or by lane (keyed_lanes); here is what both share.
+Subclasses keep ranges as exact positions in pages (keyed_pages), or by lane (keyed_lanes).
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +28,7 @@ from pulsar_spark.protocol.positions import inside
 from pulsar_spark.protocol.selectors import Selector
 
 WINDOW_ENTRIES = 1 << 12, 1 << 22
-"""Entries looked at in one go, at least and at most; each time four times as many, for a round may be full early."""
+"""Least and most entries looked at in one go; each step takes four times as many, since a round may fill up early."""
 
 LOOK_AHEAD = (
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer",
@@ -39,17 +38,17 @@ NO_POSITIONS, NO_HASHES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 class Placed(NamedTuple):
-    """Where an entry, or a range, stands: in whose line, and whether it is held."""
+    """An entry's line, which is a consumer, and whether it is held."""
 
     line: str | None
     is_held: bool
 
 
 class Keyed(ABC):
-    """A Key_Shared cursor in a round: its owners, what waits, and what the consumers that take part may be given."""
+    """A Key_Shared cursor in a round: its owners, what waits, and what its consumers may be given."""
 
     _most: int
-    """The most that one round hands out, of what :meth:`_counts` counts."""
+    """The most that one round delivers, in what :meth:`_counts` counts."""
 
     def __init__(
         self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], selector: Selector
@@ -66,11 +65,11 @@ class Keyed(ABC):
 
     @abstractmethod
     def _out(self) -> Out:
-        """The entries that keep their hashes, after what this round acknowledges and brings back."""
+        """The entries that keep their hashes, after this round's acknowledgements and returns."""
 
     @abstractmethod
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last of which nothing is known and that no request of this round acknowledges."""
+        """The positions first..last without a state that no request of this round acknowledges."""
 
     @abstractmethod
     def _look_ahead(self) -> int:
@@ -78,30 +77,30 @@ class Keyed(ABC):
 
     @abstractmethod
     def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Which entries that are not taken count for that limit."""
+        """Which entries that are not taken count for the look-ahead limit."""
 
     @abstractmethod
     def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
-        """Which of the entries that are taken count for the most that a round hands out."""
+        """Which taken entries count for the most that a round delivers."""
 
     def _offered(self, positions: np.ndarray, dues: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which of the entries that are to be delivered again, at *positions* that ascend, are offered: what came back
-        first, by position, then what has come due. Then the number of each one's owner, and which wait."""
+        """Which entries at the ascending *positions* are offered again, the number of each one's owner, and which are
+        held. Returned entries come first, by position, then due ones."""
         owners, held = self._placed(positions)
         in_line, takes = np.lexsort((positions, dues)), np.empty(len(positions), bool)
         takes[in_line] = self._within_permits(owners[in_line], ~held[in_line])
         return takes, owners, held
 
     def _stretches(self, positions: np.ndarray) -> tuple[np.ndarray, pa.Table]:
-        """Of each new entry, at *positions* that ascend, the row that says its batch size and deliver time; and the
-        rows (unread_slices.UNREAD)."""
+        """For each new entry at the ascending *positions* the index of the row with its batch size and deliver time;
+        and these rows (unread_slices.UNREAD)."""
         first, last = int(positions[0]), int(positions[-1])
         known = delayed_unread(self._bundle, self._cursor, first, last, self._draft.wall)
         return np.searchsorted(known["first"].to_numpy(), positions, "right") - 1, known
 
     def _new_entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """The positions, ascending, of entries never delivered that the consumers that take part may be given, and the
-        numbers of their owners."""
+        """Ascending positions of never delivered entries that consumers may be given, and the numbers of their
+        owners."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         if topic is None or not self._draft.reads(self._asked):
@@ -112,8 +111,8 @@ class Keyed(ABC):
     def _taken(
         self, at: int, end: int, unknown_between: Callable[[int, int], np.ndarray], most: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The same from place *at* to place *end*, of those *unknown_between* two, until *most* were passed over; 0 for
-        no limit."""
+        """Like :meth:`_new_entries`, for places from *at* up to *end* that *unknown_between* returns, until *most* were
+        passed over; 0 for no limit."""
         if not self._permits:
             return NO_POSITIONS, NO_POSITIONS
         passed_over, found = 0, []
@@ -145,14 +144,14 @@ class Keyed(ABC):
         return positions[in_order], owners[in_order]
 
     def places(self, positions: Sequence[int]) -> list[Placed]:
-        """Where single entries stand, at *positions* that ascend, when they are offered (again)."""
+        """The line of each entry at the ascending *positions*, and whether it is held."""
         owners, held = self._placed(np.asarray(positions, np.int64))
         names = [*self._owners.consumers, None]
         return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
 
     def _placed(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The number of the owner of each entry, and whether it is held. Where one consumer owns everything and nothing
-        waits by its hash, nobody's hash is looked up."""
+        """The number of each entry's owner, and whether it is held. Hashes are looked up only if several consumers own
+        them or entries wait by hash."""
         if self._owners.sole is not None and not self._waits.depends_on_hashes:
             owners = np.full(len(positions), self._owners.sole)
             return owners, self._held(positions, NO_HASHES, owners)
@@ -161,8 +160,7 @@ class Keyed(ABC):
         return owners, (owners == NOBODY) | self._held(positions, hashes, owners)
 
     def _held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
-        """Which entries wait. What hashes wait for goes by place in line; the rule of 3.2.3 by position, wherever an
-        entry stands."""
+        """Which entries wait. Draining hashes compare places in line; the rule of 3.2.3 compares positions."""
         due = self._cursor.due
         if due is not None and isinstance(self._waits, RecentlyJoined):
             positions = due.positions_at(positions)
@@ -179,7 +177,7 @@ class Keyed(ABC):
     def _within_permits(
         self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int] | None = None
     ) -> np.ndarray:
-        """Which entries, in the order given, their owners have permits for."""
+        """Which entries, in the given order, fit the permits of their owners."""
         permits = self._permits if permits is None else permits
         most = np.zeros(len(self._owners.consumers) + 1, np.int64)  # the last is nobody's
         most[[*permits]] = [*permits.values()]
@@ -205,15 +203,15 @@ class Keyed(ABC):
 
 
 def permits_of(draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]) -> dict[str, int]:
-    """The permits of each consumer that may be given something. Who is held back by unacknowledged messages may be let
-    go by what is asked in this round: the plan says."""
+    """The permits of each consumer that may receive. A blocked consumer is included if this round's requests may
+    unblock it; the plan decides."""
     may_let_go = draft.may_let_go(asked)
     return {taker.consumer_id: taker.permits for taker in takers if may_let_go or not taker.is_blocked}
 
 
 @lru_cache(maxsize=4096)
 def owners_of(selector: Selector) -> Owners:
-    """The owners of all hashes; selectors are values, so they are made once for each."""
+    """The owners of all hashes, cached by selector."""
     return Owners(selector.owned(), selector.axis)
 
 

@@ -1,6 +1,6 @@
-"""A round of a Key_Shared cursor whose ranges are exact positions, page by page: the ordinary form.
+"""A round of a Key_Shared cursor whose ranges are exact positions in pages: the ordinary form.
 
-What comes back is dealt in the round in which it comes back: ranges are cut where their entries' owners change.
+Entries are dealt in the round in which they come back; ranges are cut where their entries' owners change.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +25,12 @@ from pulsar_spark.protocol.positions import as_array, expanded, inside, overlap
 from pulsar_spark.protocol.selectors import Selector
 
 ELSEWHERE = Placed(None, True)
-"""Not offered in this round, whosever it is."""
+"""Not offered in this round, whoever owns it."""
 
 
 class KeyedByPage(Keyed):
-    """See :class:`~pulsar_spark.broker.keyed.Keyed`; its rows are on the axis of positions. So many runs are looked
-    for at *most*."""
+    """A :class:`~pulsar_spark.broker.keyed.Keyed` with rows on the axis of positions; *most* limits the runs of new
+    entries."""
 
     def __init__(
         self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], most: int = MOST_RUNS
@@ -42,8 +42,8 @@ class KeyedByPage(Keyed):
         self._walk = ChunkWalk(bundle, asked) if self._cursor.chunked else None
 
     def replays(self) -> list[tuple[int, int]]:
-        """(page, range) of what is to be delivered again now to a consumer that takes part, as many entries as its
-        permits allow: what came back first, by position, then what has come due (0.21)."""
+        """(page, range) of entries to deliver again now, within their owners' permits: returned ones first, by
+        position, then due ones (0.21)."""
         pages = [(number, page) for number, page in enumerate(self._cursor.pages) if page.replays_at is not None]
         if not pages or not self._permits:
             return []
@@ -56,13 +56,12 @@ class KeyedByPage(Keyed):
         return sorted(set(zip(numbers[chosen].tolist(), indexes[chosen].tolist())))
 
     def unread(self) -> list[UnreadRun]:
-        """What was never delivered and may be given to the consumers that take part, as many entries as their permits
-        allow."""
+        """Never delivered entries for the consumers, within their permits."""
         return [*self._unread(), *self._came_due()]
 
     def _came_due(self) -> list[UnreadRun]:
-        """What came due and was never looked at, likewise, with no limit of look-ahead: to Pulsar it is to be delivered
-        again, which that holds back nowhere, new reads alone."""
+        """Due entries that were never looked at, within permits. The look-ahead limit does not apply: for Pulsar these
+        are redeliveries, and it limits only new reads."""
         due, wall = self._cursor.due, self._draft.wall
         if due is None:
             return []
@@ -92,9 +91,8 @@ class KeyedByPage(Keyed):
         return [UnreadRun(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
 
     def cut(self, affected: Affected) -> tuple[Affected, list[Placed]]:
-        """The ranges that are planned, cut where the line of what comes again, in this round or before, changes, and
-        where each of them stands. What is given back is offered in the same round, for later entries of its hashes
-        are."""
+        """The planned ranges, cut where the line of entries that come again changes, and the place of each piece.
+        Entries given back in this round are offered in it, as later entries of their hashes are."""
         ranges: list[Range] = []
         numbers: list[int] = []
         places: list[Placed] = []
@@ -118,8 +116,7 @@ class KeyedByPage(Keyed):
         return Affected(affected.pages, ranges, numbers), places
 
     def _may_be_offered(self, planned: Sequence[Range]) -> set[int]:
-        """Where those ranges begin that wait to be delivered again, or of which entries may be given back in this
-        round."""
+        """First positions of *planned* ranges that wait for redelivery, or may come back in this round."""
         asked, now = self._asked, self._draft.now
         firsts, lasts = as_array((held.first, held.last) for held in planned)
         back = ((each.first, each.last) for each in asked.returns if each.due_time <= now)
@@ -145,18 +142,17 @@ class KeyedByPage(Keyed):
         ]
 
     def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Which entries that are not taken count for the look-ahead limit."""
+        """Entries that are not taken all count for the look-ahead limit."""
         return ~takes
 
     def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
-        """What counts for the most that a round hands out: each run of adjoining entries that one owner *takes*, at its
-        first."""
+        """Counts each run of adjacent entries that one owner *takes*, at its first."""
         goes_on = np.zeros(len(positions), bool)
         goes_on[1:] = takes[:-1] & (owners[1:] == owners[:-1]) & (np.diff(positions) == 1)
         return takes & ~goes_on
 
     def _out(self) -> Out:
-        """The entries that keep their hashes, after what this round acknowledges and brings back."""
+        """The entries that keep their hashes, after this round's acknowledgements and returns."""
         asked, now = self._asked, self._draft.now
         pages = [page for page in self._cursor.pages if page.unacked]
         found = [_out_of(page, self._selector, self._hashes_at) for page in pages]
@@ -176,7 +172,7 @@ class KeyedByPage(Keyed):
         )
 
     def _returns(self) -> list[Return]:
-        """What of the returns that are asked for names entries their holders have: of several, the last one counts."""
+        """Requested returns of entries that their consumer holds; of several, the last one counts."""
         if not self._asked.returns:
             return []
         pages = (page for page in self._cursor.pages if page.unacked)
@@ -186,8 +182,7 @@ class KeyedByPage(Keyed):
         return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last that no range names and no request of this round acknowledges, and that are not
-        passed over."""
+        """The positions first..last without a range, not acknowledged in this round, and not passed over."""
         unknown = unknown_between(self._asked, first, last)
         if first > last_passed(self._bundle, self._cursor):
             return unknown
@@ -199,8 +194,8 @@ class KeyedByPage(Keyed):
         return unknown[is_left]
 
     def _note_passed(self, taken: np.ndarray) -> None:
-        """What the main lane passes over is passed over up to the last entry that is *taken*; where permits are left,
-        up to the first that is to be read again. Behind that it would cut the ranges."""
+        """Note what the main lane passes over, up to the last *taken* entry; if permits are left, up to the first entry
+        to be read again. Further ones would cut ranges."""
         behind = int(taken[-1]) if len(taken) else -1
         if len(taken) < sum(self._permits.values()):
             again = (unknown[is_left & ~np.isin(unknown, taken)] for unknown, _, is_left in self._met)
@@ -213,7 +208,7 @@ class KeyedByPage(Keyed):
 
 
 def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
-    """Position, deliver time, page and range of each entry of *page* that is to be delivered again."""
+    """Position, deliver time, page and range of each entry of *page* to be delivered again."""
     found = [
         (held.first, held.last, held.due_time or 0, index)
         for index, held in enumerate(page.held)
@@ -233,8 +228,8 @@ _NOTHING_OUT = (NO_POSITIONS, NO_HASHES, np.empty(0, bool), NO_POSITIONS, np.emp
 
 
 def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Position, hash, whether it is at another than the owner, when it is to come back, and the holder of each pending
-    entry of *page* that is at another than its owner or is to come back; worked out once for each set of owners."""
+    """Position, hash, is-elsewhere, due time and consumer of each pending entry of *page* that is not with its owner or
+    is to come back; cached for each set of owners."""
     if page.out is not None and page.out[0] is selector:
         return page.out[1]
     owners = owners_of(selector)

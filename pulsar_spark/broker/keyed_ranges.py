@@ -1,14 +1,9 @@
-"""A round of a Key_Shared cursor kept by lane that changes whole ranges: no entry is looked at by itself.
+"""A round of a Key_Shared cursor kept by lane that changes only whole ranges, so no entry is looked at by itself.
 
-Consumers that answer for all that a round dealt them acknowledge whole ranges of their lanes (protocol.cursor's
-``delivery_round``), and where permits cover all that is new each owner is dealt all of it. Then a round needs to know
-how many new entries each lane has, and where the first and the last of them are, and the state of no entry. What a
-round says of a part of a range, and what waits, comes back or is to be delivered again, is :mod:`keyed_lanes`' matter,
-which works entry by entry.
-
-Measured without the plan on 10^7 new entries of 10^6 keys with the hash stored, two busy cores: to hand out to 4 and to
-32 consumers 0.8 and 1.1 s, and 1.2 s more to read the hashes the first time, where entry by entry it takes 2.7 and 4.6
-s; to take back what one of 4, or of 32, has 30 to 50 ms, entry by entry 600 and 400 ms. The state is a row a consumer.
+Consumers that acknowledge everything a round delivered acknowledge whole ranges of their lanes (protocol.cursor's
+``delivery_round``). If permits cover all new entries, each owner gets all of its new ones. Then a round needs only the
+number of new entries per lane, and the first and last of them. All other rounds are for :mod:`keyed_lanes`, which works
+entry by entry.
 """
 
 from collections import Counter, defaultdict
@@ -31,12 +26,12 @@ from pulsar_spark.broker.whole_ranges import first_met
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
 
 _MOST_STRETCHES = 64
-"""Of new entries by batch size; of more, entry by entry is as quick."""
+"""Of new entries by batch size; with more, working by entry is as quick."""
 
 
 class _Span(NamedTuple):
-    """Entries of the lane with this index, *first* to *last*, that are so many adjoining places; *held* is what was
-    known of them, None of new ones."""
+    """The entries of lane index *lane* from *first* to *last*, which take *entries* adjacent places. *held* is their
+    range; None for new ones."""
 
     lane: int
     first: int
@@ -47,23 +42,23 @@ class _Span(NamedTuple):
 
 
 class RangeWork(NamedTuple):
-    """What such a round does to a cursor, as :class:`LaneWork` says it of entries: the ranges that are planned, on the
-    axis of places, and the *spans* that the places are, in order. Nobody gives anything back, so nothing dies."""
+    """What such a round does to a cursor, like :class:`LaneWork` for entries: *planned* ranges on the axis of places,
+    and the *spans* that the places stand for, in order. Nothing is given back, so nothing dies."""
 
     planned: list[Range]
     form: LaneForm
     spans: list[_Span]
 
     def acknowledged(self, ranges: Iterable[Range]) -> int:
-        """Entries that were not acknowledged before."""
+        """The number of newly acknowledged entries."""
         return sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
 
     def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
         return iter(())
 
     def store(self, ranges: Iterable[Range]) -> Stored:
-        """Take what the plan says of places into the cursor's ranges: at once where it says the same of all entries of
-        each span, as it does unless a limit of unacknowledged messages is met."""
+        """Store the plan's result in the cursor's ranges: span by span if each span has one state, else (a limit of
+        unacknowledged messages was met) by entry."""
         ranges = list(ranges)
         said = _of_spans(self.spans, ranges)
         if said is None:
@@ -91,7 +86,7 @@ class RangeWork(NamedTuple):
 
 
 def _of_spans(spans: Sequence[_Span], ranges: Sequence[Range]) -> list[Range] | None:
-    """What *ranges*, by place, say of each span; None where they say several things of one, or nothing."""
+    """The range of *ranges*, by place, that covers each span; None if a span has several, or none."""
     found, at, first = [], 0, 0
     for span in spans:
         while at < len(ranges) and ranges[at].last < first:
@@ -104,8 +99,8 @@ def _of_spans(spans: Sequence[_Span], ranges: Sequence[Range]) -> list[Range] | 
 
 
 class KeyedByRange:
-    """The same as :class:`~pulsar_spark.broker.keyed_lanes.KeyedByLane` for such a round; :attr:`known` and :attr:`new`
-    are rows on the axis of places once it was planned."""
+    """A :class:`~pulsar_spark.broker.keyed_lanes.KeyedByLane` for such a round. After :meth:`plan`, :attr:`known` and
+    :attr:`new` hold rows on the axis of places."""
 
     def __init__(
         self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], form: LaneForm
@@ -116,7 +111,7 @@ class KeyedByRange:
         self.new: list[UnreadRun] = []
 
     def plan(self) -> RangeWork | None:
-        """Work out what is planned; None where entries must be looked at one by one."""
+        """Work out what is planned; None if the round must work by entry."""
         asked, selector = self._asked, self._cursor.selector
         names_entries = asked.acks or asked.ack_sets or asked.returns or asked.tails
         names_entries = names_entries or asked.left or asked.redelivered
@@ -147,7 +142,7 @@ class KeyedByRange:
         return self._cursor.unacked
 
     def acks(self) -> list[tuple[int, int]]:
-        """Places first..last that are acknowledged."""
+        """First and last places that are acknowledged."""
         return [(0, self.first_new - 1)] if self.known else []
 
     def ack_sets(self) -> Sequence[tuple]:
@@ -160,7 +155,7 @@ class KeyedByRange:
         return ()
 
     def _answered(self) -> list[_Span] | None:
-        """What is acknowledged; None where it is a part of a range."""
+        """The acknowledged ranges; None if only a part of a range is acknowledged."""
         found, of_delivery = [], defaultdict(list)
         for first, last, *whose in self._asked.delivered_acks:
             of_delivery[tuple(whose)].append((first, last))
@@ -175,7 +170,7 @@ class KeyedByRange:
         return found
 
     def _new_spans(self) -> list[_Span] | None:
-        """What is new, lane by lane, all of which its owner takes; None where some of it is not taken."""
+        """The new entries by lane, all of which their owners take; None if some are not taken."""
         cursor, form, topic = self._cursor, self._form, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         first, permits, owners = (
@@ -218,7 +213,7 @@ def _places(spans: Sequence[_Span], first: int = 0) -> list[tuple[int, int]]:
 
 
 def first_and_last(lanes: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where in *lanes* each lane is met first, and last; *numbers* says how often it is.
+    """The first and last index of each lane in *lanes*; *numbers* has its number of occurrences.
 
     >>> [each.tolist() for each in first_and_last(np.array([2, 0, 0, 2]), np.array([2, 0, 2]))]
     [[1, -1, 0], [2, -1, 3]]

@@ -1,8 +1,7 @@
-"""The micro-batches of a broker's query, each of which is one round: what the next one is for, and running it.
+"""The micro-batches of a broker's query: what the next round is for, and running it.
 
-A disk that is full, read-only or failing makes them wait: what was under way is dropped, and comes again. What else
-ends a round ends the broker. It never travels through Spark, which would say it in its own words and at length, but is
-told to the broker.
+If the disk is full, read-only or failing, a micro-batch drops its work and it is done again later. Any other failure
+ends the broker; it is passed to the broker directly, because Spark would wrap it in its own long message.
 """
 
 import logging
@@ -32,16 +31,16 @@ from pulsar_spark.storage.store import AnyPath
 from pulsar_spark.table_specs import REQUESTS
 
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
-"""As what a fault of the disk comes; most of these are none."""
+"""Errors that may be a fault of the disk; most of them are not."""
 log = logging.getLogger(__name__)
 
 
 class MicroBatches:
-    """One broker's, by its ``rounds``, which are there once it has taken its bundle over.
+    """The micro-batches of one broker. ``rounds`` is set once its bundle is taken over.
 
-    *inputs* is the folder of its prepared plans. *on_round* is told of each round that committed, and its seconds.
-    None begins once *stopping* is set, which is done here where there is nothing left to do and *available_now*. *disk*
-    waits for the root, one of *waits* for the delay index; *fail* is told what ends the broker.
+    *inputs* is the folder of prepared plans. *on_round* gets each committed round's result and seconds. No round begins
+    once *stopping* is set; with *available_now*, it is set here when nothing is left to do. *disk* waits for the root,
+    and one of *waits* for the delay index. *fail* gets the failure that ends the broker.
     """
 
     rounds: Rounds
@@ -70,7 +69,7 @@ class MicroBatches:
         self._has_more, self._next_look, self._available_now = False, float("-inf"), available_now
 
     def look(self) -> News | None:
-        """What the next round is for; None while there is nothing to do, or a round is under way."""
+        """What the next round is for; None if there is nothing to do, or a round is under way."""
         self._journal.look()
         if is_away(self._layout.root):  # Spark would make folders for the next micro-batch
             return None
@@ -93,7 +92,7 @@ class MicroBatches:
         return News(moved, {"round": bundle.round + 1, "requests": requests, "clock": self._now() // 1000})
 
     def moved(self) -> list[Moved]:
-        """The logs that moved, or the clock where something is due or left to do."""
+        """The logs that moved, or the clock if something is due or left to do."""
         bundle, asked = self.rounds.bundle, self._requests_log
         if self.rounds.is_waiting:
             return []
@@ -107,14 +106,14 @@ class MicroBatches:
         return moved
 
     def has_news(self) -> bool:
-        """Was something asked or published that the rounds have not taken in? For a broker that has ended, too."""
+        """Are there requests or publishes that no round has taken in? Also for a broker that has ended."""
         bundle = self.rounds.bundle
         bundle.ask_all()
         return bool(bundle.moved()) or self._requests_log.has(bundle.requests_version + 1)
 
     def end_or_wait(self) -> None:
-        """Nothing is left to do: end where nobody is connected, and say who is where somebody is. What was asked and
-        waits for the delay index is answered before."""
+        """With no work left, stop if no consumer is connected, else log who is. Requests that wait for the delay index
+        come first."""
         if self.rounds.has_waiting_requests:
             return
         cursors = self.rounds.bundle.cursors
@@ -130,7 +129,7 @@ class MicroBatches:
             self._stopping.set()
 
     def run(self, moved: DataFrame | None, _batch_id: int) -> None:
-        """One micro-batch: one round. Nothing is raised into Spark: see the module's docstring."""
+        """One micro-batch, which is one round. Raises nothing into Spark (see the module's docstring)."""
         with self.lock:
             self._between.clear()
             try:
@@ -145,11 +144,11 @@ class MicroBatches:
                 self._between.set()
 
     def wait(self, seconds: float) -> None:
-        """Return when the one under way is over, or so many seconds are."""
+        """Wait until the round under way ends, for at most *seconds*."""
         self._between.wait(seconds)
 
     def end(self) -> None:
-        """Say what was not said yet of what happened."""
+        """Log what was not logged yet."""
         self._journal.end_minute()
 
     def _run_patiently(self) -> None:
@@ -166,7 +165,7 @@ class MicroBatches:
             (self.disk.bear if are_inputs_there else self.disk.pause)(fault)
 
     def run_round(self) -> None:
-        """One round, of what was asked and published until now."""
+        """One round over what was requested and published until now."""
         started = time.perf_counter()
         requests, known = self._layout.broker_table(REQUESTS.name), self.rounds.bundle.requests_version
         result = self.rounds.run(*read_asked(requests, after=known))
@@ -179,8 +178,8 @@ class MicroBatches:
 
 
 def count_rows(moved: DataFrame | None) -> None:
-    """Read the micro-batch's own rows, so that Spark counts what came in. It is not on the way to the commit: where
-    Spark cannot, as while its executors die, only its own figures suffer."""
+    """Read the micro-batch's rows, so that Spark counts its input. A failure, such as dying executors, affects only
+    these numbers."""
     try:
         if moved is not None:
             moved._jdf.queryExecution().toRdd().count()

@@ -1,5 +1,5 @@
-"""Which delayed entries are a cursor's own, and what became of them: what its due lane (see due_lane) looks up by
-position or by number, and does not change."""
+"""Which delayed entries are a cursor's own, and their state: the read-only queries of its due lane (see due_lane), by
+position or number."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -20,8 +20,8 @@ WINDOW = 1 << 20
 
 
 class Motion(NamedTuple):
-    """What is in motion: positions, ascending, and numbers of the entries that were looked at and are not acknowledged;
-    and the positions, ascending, of all that were looked at before others with lower numbers."""
+    """Entries in motion, which were looked at and are not acknowledged: ascending *positions*, and their *numbers*.
+    *ahead* are ascending positions of all that were looked at before entries with lower numbers."""
 
     positions: np.ndarray
     numbers: np.ndarray
@@ -29,8 +29,8 @@ class Motion(NamedTuple):
 
 
 class OwnEntries:
-    """Those due behind *since*, at position *floor* or behind it. The numbers up to *mark_delete* are done; the
-    positions up to *visible* are, of every entry."""
+    """Delayed entries due after *since*, at or after position *floor*. Numbers up to *mark_delete* are done, and all
+    entries at positions up to *visible*."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class OwnEntries:
 
     @property
     def motion(self) -> Motion:
-        """What is in motion now."""
+        """The entries in motion now."""
         if self._motion is None or self._motion[0] != self.cursor.changes:
             held = list(self.cursor.ranges_between(DUE_BASE, APART_BASE))
             read = virtual(self.read)
@@ -74,11 +74,11 @@ class OwnEntries:
         return self._motion[1]
 
     def positions_of(self, held: Range) -> np.ndarray:
-        """The positions of the entries of a range of the lane, in order of number."""
+        """The positions of a range of the lane, by number."""
         return self.real(np.arange(held.first, held.last + 1))
 
     def real(self, axis: np.ndarray) -> np.ndarray:
-        """The positions of entries on any axis, which ascend."""
+        """The positions of entries at ascending places on any axis."""
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
         if numbered == len(axis):
             return axis
@@ -86,15 +86,15 @@ class OwnEntries:
         return np.concatenate((axis[:numbered], due, position_of(axis[apart:])))
 
     def is_own(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Which entries are of this lane, by the deliver times of those that are delayed (0 of others)."""
+        """Which entries are of this lane; *times* are deliver times of delayed entries, 0 of others."""
         return (times > self.since) & (positions >= self.floor)
 
     def waiting_between(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last of its own entries that were not looked at, nor kept apart."""
+        """Its own positions in first..last that were not looked at and are not kept apart."""
         return self.unlooked(*self._own_between(first, last))
 
     def unfinished_between(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last of its own entries that are not done: they wait, or are in motion."""
+        """Its own positions in first..last that wait or are in motion."""
         positions, times = self._own_between(first, last)
         if not len(positions):
             return positions
@@ -103,7 +103,7 @@ class OwnEntries:
         return positions[is_unfinished | inside(positions, self._apart_between(first, last, but=ACKNOWLEDGED))]
 
     def own_between(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last of its own entries, whatever became of them."""
+        """Its own positions in first..last, in any state."""
         return self._own_between(first, last)[0]
 
     def _own_between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +112,7 @@ class OwnEntries:
         return positions[is_own], times[is_own]
 
     def unlooked(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """The positions of its own among entries that were neither looked at nor kept apart."""
+        """Those of the given entries that are its own, were not looked at, and are not kept apart."""
         is_own = self.is_own(positions, times)
         positions, times = positions[is_own], times[is_own]
         if not len(positions):
@@ -123,8 +123,8 @@ class OwnEntries:
         return positions[is_behind & ~is_known]
 
     def done_stretches(self) -> Iterator[tuple[int, int]]:
-        """The stretches of positions behind the visible mark-delete that are acknowledged, in order: in the main lane,
-        but not where it passed over what is not done; and what is done here though the main one has not come there."""
+        """Acknowledged stretches of positions after the visible mark-delete, in order: those of the main lane without
+        what is unfinished here, and those done here ahead of the main lane."""
         cursor = self.cursor
         main = [(self.visible + 1, cursor.mark_delete)] if cursor.mark_delete > self.visible else []
         main += [(held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED]
@@ -143,12 +143,12 @@ class OwnEntries:
         return inside(positions, self._apart_between(int(positions.min()), int(positions.max())))
 
     def _apart_between(self, first: int, last: int, but: str | None = None) -> list[tuple[int, int]]:
-        """The stretches of positions that are kept apart and overlap *first*..*last*, *but* those of one status."""
+        """Stretches kept apart that overlap *first*..*last*, except those with status *but*."""
         held = self.cursor.ranges_between(place_apart(first), place_apart(last) + 1)
         return [(position_of(each.first), position_of(each.last)) for each in held if each.status != but]
 
     def place(self, position: int) -> int:
-        """Where on the axes the state of the entry at *position* is kept, or would be."""
+        """The place on the axes that keeps, or would keep, the state of the entry at *position*."""
         motion = self.motion
         at = int(np.searchsorted(motion.positions, position))
         if at < len(motion.positions) and motion.positions[at] == position:
@@ -162,5 +162,5 @@ class OwnEntries:
 
 
 def _numbers(ranges: Iterable[Range]) -> np.ndarray:
-    """The numbers of ranges of a due lane, ascending."""
+    """The ascending numbers of ranges of a due lane."""
     return expanded(*as_array((number_at(held.first), number_at(held.last)) for held in ranges))

@@ -1,16 +1,9 @@
-"""Pages: a cursor's exact ranges in parts that are read and written together.
+"""Pages: parts of a cursor's exact ranges that are read and written together.
 
-A round reads and rewrites only the pages that its requests, due times and candidates touch. What it changes in random
-places costs it the pages around these, so pages are small; but each page costs something by itself, so those of a
-cursor with very many ranges are larger (:func:`most_ranges`). Of each page are known: who holds how many unacknowledged
-messages in it, and when its next entry falls due, so that limits and timers need no scan. Pages that no round touches
-are packed (protocol.packed_ranges): of ranges as objects a cursor has few, however many it has.
-
-Acknowledgements in random order among 50,000 ranges hit a page each: with pages of 8 ranges a round takes four fifths
-of the processor time in Python that it takes with pages of 16; with pages of 4, of which there are twice as many to
-load, it takes little less. Of 10^6 holes 50,000 pages of 40 ranges: 10,000 acknowledgements all over them take less
-than half of the time that they take with 10,000 pages, since a fifth of the rows is written again; a snapshot takes a
-third longer, and of 100,000 pages twice as long.
+A round reads and rewrites only pages that its requests, due times and candidates touch. Small pages make random changes
+cheap, but each page has a cost of its own, so pages grow with the number of ranges (:func:`most_ranges`). Each page
+knows its unacknowledged messages by consumer and its next due time, so limits and timers need no scan. Pages that no
+round touches are packed (protocol.packed_ranges), so few ranges exist as objects.
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,15 +21,15 @@ from pulsar_spark.protocol.packed_ranges import PackedRanges, ends_of, pack
 MIN_PAGE_RANGES, MAX_PAGE_RANGES = 8, 1000
 MANY_PAGES = 50_000
 REST_AFTER = 100_000
-"""Pages are let rest each time that rounds have made so many ranges: packing takes half a microsecond a range."""
+"""Unused pages are packed each time rounds have made this many ranges."""
 NEVER = MAX_LONG
 
 _SIDES = ("left", "right")
 
 
 def most_ranges(ranges: int) -> int:
-    """How many ranges a page takes of a cursor that has so many: few, as long as that makes no more than
-    :data:`MANY_PAGES` full ones.
+    """The most ranges in a page of a cursor with *ranges* ranges: few, unless that makes more than :data:`MANY_PAGES`
+    full pages.
 
     >>> [most_ranges(ranges) for ranges in (10, 100_000, 10_000_000)]
     [8, 8, 200]
@@ -45,7 +38,7 @@ def most_ranges(ranges: int) -> int:
 
 
 class Page:
-    """Ranges by position, and the facts about them that are asked for without reading them."""
+    """Ranges by position, and facts about them that need no reading."""
 
     def __init__(self, first: int, ranges: Sequence[Range], *, is_used: bool = True):
         self.first, self.held = first, ranges
@@ -63,7 +56,7 @@ class Page:
             self._look_at(ranges)
 
     def _look_at_tails(self, ranges: PackedRanges) -> None:
-        """Note the facts, for all ranges that agree at once."""
+        """Note the facts, once for each group of equal ranges."""
         for alike, entries in ranges.by_tail():
             self._look_at([alike])
             if alike.status == PENDING:
@@ -85,7 +78,7 @@ class Page:
 
     @property
     def ranges(self) -> list[Range]:
-        """Its ranges as objects, which they stay until it is let rest."""
+        """Its ranges as objects, until the page is packed."""
         self.is_used = True
         if not isinstance(self.held, list):
             self.held = list(self.held)
@@ -93,30 +86,29 @@ class Page:
 
     @cached_property
     def replays(self) -> list[tuple[int, int]]:
-        """(deliver time, first position) of the ranges to be delivered again, in that order; 0 where they need not be
-        waited for."""
+        """Sorted (deliver time, first position) of ranges to be delivered again; time 0 means now."""
         return sorted((held.due_time or 0, held.first) for held in self.held if held.status == REPLAY)
 
     @cached_property
     def spans(self) -> np.ndarray:
-        """The first positions of its ranges and the last ones, as they were when the page was made."""
+        """First and last positions of its ranges when the page was made."""
         return ends_of(self.held)
 
     def next_replay(self, wall: int) -> int | None:
-        """The earliest instant after *wall* at which a range may be delivered again that may not be before."""
+        """The earliest instant after *wall* at which another range may be delivered again."""
         if self.replays_at is None or self.replays_at > wall:
             return self.replays_at
         at = bisect_right(self.replays, wall, key=lambda replay: replay[0])
         return self.replays[at][0] if at < len(self.replays) else None
 
     def number_of(self, first: int) -> int:
-        """Which range begins at position *first*."""
+        """The index of the range that begins at position *first*."""
         return bisect_left(self.held, first, key=lambda held: held.first)
 
 
 class Pages(Sequence[Page]):
-    """A cursor's pages by position. What every round asks of all of them is kept beside them in arrays: it touches some
-    hundred of ten thousand pages, and to look at each of the others would take longer than all it does to these."""
+    """A cursor's pages by position. Arrays hold the facts that each round needs of all pages, since a round touches
+    only some of them."""
 
     def __init__(self, pages: Iterable[Page] = ()):
         self._pages = sorted(pages, key=attrgetter("first"))
@@ -136,27 +128,27 @@ class Pages(Sequence[Page]):
 
     @property
     def firsts(self) -> np.ndarray:
-        """The positions they begin at."""
+        """The first position of each page."""
         return self._facts[0]
 
     @property
     def returns_at(self) -> np.ndarray:
-        """When the next pending entry of each comes back by itself, or :data:`NEVER`."""
+        """When the next pending entry of each page comes back by itself, or :data:`NEVER`."""
         return self._facts[1]
 
     @property
     def replays_at(self) -> np.ndarray:
-        """When the next entry of each may be delivered again, 0 for at once, or :data:`NEVER`."""
+        """When the next entry of each page may be delivered again, 0 for now, or :data:`NEVER`."""
         return self._facts[2]
 
     @property
     def sizes(self) -> np.ndarray:
-        """How many ranges each had when it was put here."""
+        """How many ranges each page had when it was added."""
         return self._facts[3]
 
     def replace(self, touched: Sequence[int], made: list[Page]) -> None:
-        """Put *made* (by position, none where another is that stays) in the place of those at the indexes *touched*,
-        which ascend."""
+        """Replace the pages at the ascending indexes *touched* by *made*, which is sorted and has no position of a page
+        that stays."""
         kept = np.delete(self._facts, touched, axis=1)
         before_touched = np.asarray(touched, np.int64) - np.arange(len(touched))
         before_made = np.searchsorted(kept[0], [page.first for page in made])
@@ -174,8 +166,7 @@ class Pages(Sequence[Page]):
             self._let_rest()
 
     def _let_rest(self) -> None:
-        """Pack the pages that no round has used since this was done before: objects are as many as rounds touched of
-        late, however many ranges there are."""
+        """Pack the pages that no round has used since the last call, so that only recently used ranges are objects."""
         idle = [page for page in self._pages if not page.is_used and isinstance(page.held, list)]
         for page, packed in zip(idle, pack([page.held for page in idle])):
             page.held = packed
@@ -185,7 +176,7 @@ class Pages(Sequence[Page]):
 
 
 def _facts(pages: list[Page]) -> np.ndarray:
-    """A row a fact, a column a page."""
+    """One row per fact, one column per page."""
     facts = [
         (
             page.first,
@@ -199,12 +190,12 @@ def _facts(pages: list[Page]) -> np.ndarray:
 
 
 _NO_FACTS = _facts([])
-"""Those of no pages, which most of very many cursors have."""
+"""The facts of a cursor without pages; most of very many cursors have none."""
 
 
 def chunks(ranges: Sequence[Range], borders: np.ndarray, most: int) -> Iterator[Sequence[Range]]:
-    """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like
-    size, of at most so many ranges."""
+    """*ranges* cut at *borders* (first positions of other pages), then into parts of similar size with at most *most*
+    ranges."""
     cuts = np.unique(np.searchsorted(ends_of(ranges)[0], borders)).tolist()
     for first, last in pairwise([0, *cuts, len(ranges)]):
         parts = -(-(last - first) // most)

@@ -1,15 +1,14 @@
-"""Promotion: delayed entries that have come due get the next numbers of their topic partition, once for all
+"""Promotion gives delayed entries that have come due the next numbers of their topic partition, once for all
 subscriptions, in order of (deliver time, position).
 
-What is kept is an instant, up to which everything is promoted, and how many numbers that were. A run that is numbered
-later has no delayed entries due before that instant (see protocol.numbering.Run), so what a number means never changes;
-it is read from the delay index by an interval of time, a *checkpoint*: the numbers first..last are the entries due
-behind one instant and at another at the latest. Those below which every cursor is done are dropped, but for the last,
-which says how far promotion has come. Rounds that promote little extend the last one, so there is a row for some
-ten thousand numbers.
+It stores an instant up to which everything is promoted, and how many numbers were given. A run numbered later has no
+delayed entries due before that instant (see protocol.numbering.Run), so the meaning of a number never changes. A
+*checkpoint* maps the numbers first..last to the entries due after one instant and up to another, which the delay index
+returns. Checkpoints that no cursor needs are dropped, except the last. Small promotions extend the last checkpoint, so
+rows stay few.
 
-Nothing is promoted before its deliver time, and nothing while nobody can take it. Rule: design 10; semantics 5 with
-0.21 and 0.24.
+Nothing is promoted before its deliver time, or while no consumer can take it. Rule: design 10; semantics 5 with 0.21
+and 0.24.
 """
 
 import errno
@@ -27,7 +26,7 @@ JOINED_NUMBERS = 1 << 14
 """Numbers up to which a checkpoint is extended."""
 
 MOST_NUMBERS = 1 << 16
-"""Most numbers of a checkpoint, but for entries that are due at one instant."""
+"""Most numbers of a checkpoint, except for entries due at one instant."""
 
 MOST_CHECKPOINTS = 32
 """Checkpoints of a topic partition whose entries are kept in memory."""
@@ -53,7 +52,7 @@ class Promotion:
 
     @property
     def until(self) -> int:
-        """Up to this instant everything is promoted."""
+        """The instant up to which everything is promoted."""
         return promoted(self.checkpoints)[0]
 
     @property
@@ -63,22 +62,25 @@ class Promotion:
 
     @property
     def is_ready(self) -> bool:
-        """Can all that is promoted be read? Not while a delay index that was lost is made anew: then the due lanes of
-        the topic partition wait, and no other cursor does. Acknowledgements count all the same (see due_requests)."""
+        """Can everything promoted be read?
+
+        False while a lost delay index is rebuilt: the partition's due lanes wait, other cursors do not.
+        Acknowledgements still count (see due_requests).
+        """
         return self._ready_until() >= self.until
 
     @property
     def has_waiting(self) -> bool:
-        """Does anything wait that is not promoted?"""
+        """Are there delayed entries that are not promoted?"""
         return self._next_due() is not None
 
     @property
     def is_changed(self) -> bool:
-        """Must rows be written, or may numbers be let go of?"""
+        """Are there rows to write, or numbers that may be released?"""
         return bool(self._changed or self._gone or len(self.checkpoints) > 1 or self.count > self._needed_from)
 
     def next_due(self, after: int) -> int | None:
-        """When the next entry comes due that is not promoted; not before *after*."""
+        """When the next entry that is not promoted comes due, always after *after*; None if there is none."""
         due = self._next_due()
         return None if due is None else max(due, after + 1)
 
@@ -88,9 +90,11 @@ class Promotion:
         return due is not None and due <= min(wall, self._ready_until())
 
     def next_look(self, wall: int, tick: int) -> int | None:
-        """When to promote next without being asked, None while nothing waits: as the next entry comes due, but not
-        sooner than a *tick* behind the last time that any did, so that very many deliver times do not make as many
-        rounds (5.5)."""
+        """When to promote next; None while nothing waits.
+
+        This is when the next entry comes due, but at least a *tick* after the last promotion, so that many deliver
+        times do not cause as many rounds (5.5).
+        """
         due = self._next_due()
         if due is None:
             return None
@@ -105,8 +109,7 @@ class Promotion:
                 self._append(Checkpoint(self.count, self.count + numbers - 1, after, until))
 
     def at(self, numbers: np.ndarray) -> Due:
-        """The entries with these *numbers*, which ascend, in order; at position -1 where a number means nothing any
-        more."""
+        """The entries with these ascending *numbers*, in order; position -1 where a number no longer has an entry."""
         found = [
             (places, self._entries.of(each).part(numbers[places] - each.first))
             for each, places in cut(self.checkpoints, numbers)
@@ -120,8 +123,8 @@ class Promotion:
         return Due(entries.positions, np.maximum.accumulate(entries.times), entries.hashes)
 
     def key_of(self, number: int) -> tuple[int, int]:
-        """Deliver time and position of the entry with that number, or of the next one there is: whatever is not
-        promoted comes behind the last one."""
+        """Deliver time and position of the entry with that number, or of the next one that exists. Entries not yet
+        promoted sort after the last one."""
         for each in self.checkpoints:
             if each.last >= number and each.numbers:
                 entries = self._entries.of(each).part(slice(max(number - each.first, 0), None))
@@ -129,8 +132,8 @@ class Promotion:
         return self.until, np.iinfo(np.int64).max
 
     def unlike_index(self) -> list[tuple[Checkpoint, int]]:
-        """The checkpoints that cursors need of which the delay index, which was made anew, has another number of
-        entries, and how many: some were deleted from the topic before. Asked once, when the index is ready."""
+        """Needed checkpoints whose number of entries differs in a rebuilt delay index, with the new number; entries
+        were deleted from the topic. Checked once, when the index is ready."""
         if self._is_checked or self._ready_until() < self.until:
             return []
         self._is_checked = True
@@ -139,7 +142,7 @@ class Promotion:
         return [(each, entries) for each, entries in counted if entries != each.numbers]
 
     def shrink(self, checkpoint: Checkpoint, entries: int) -> None:
-        """Let the first numbers of a checkpoint mean the *entries* that are left, and the others nothing."""
+        """Map the first numbers of a checkpoint to the *entries* that are left, and its other numbers to nothing."""
         at = self.checkpoints.index(checkpoint)
         self.checkpoints[at] = checkpoint._replace(last=checkpoint.first + entries - 1)
         if at == len(self.checkpoints) - 1:  # numbers are given once
@@ -149,8 +152,8 @@ class Promotion:
         self._entries.forget(checkpoint)
 
     def first_at(self, instant: int) -> int:
-        """The first number of an entry that came due at *instant* or behind it; the next one there will be without.
-        Numbers that no cursor needs count as having come due before: the index may have dropped them."""
+        """The first number of an entry due at or after *instant*; the next new number if there is none. Numbers that no
+        cursor needs count as earlier, since the index may have dropped them."""
         needed = (each for each in self.checkpoints if each.last >= self._needed_from)
         found = next((each for each in needed if each.until >= instant), None)
         if found is None:
@@ -158,7 +161,7 @@ class Promotion:
         return found.first + int(np.searchsorted(self._entries.of(found).times, instant))
 
     def let_go(self, needed_from: int) -> None:
-        """Every cursor is done with the numbers below *needed_from*."""
+        """Release numbers below *needed_from*, with which every cursor is done."""
         self._needed_from = needed_from
         while len(self.checkpoints) > 1 and self.checkpoints[0].last < needed_from:
             first = self.checkpoints.pop(0).first
@@ -167,8 +170,8 @@ class Promotion:
         self._entries.let_go(needed_from)
 
     def drop_from_index(self) -> None:
-        """Say to the index what nobody needs any more. What it drops a crash must not bring back, so this is for when
-        the round that let go of it is committed."""
+        """Drop from the index what no cursor needs. Call it after the round that released it is committed, since a
+        crash must not bring it back."""
         lowest = self.checkpoints[0] if self.checkpoints else None
         done = lowest and (lowest.until if lowest.last < self._needed_from else lowest.after)
         if done != self._dropped:
@@ -176,7 +179,7 @@ class Promotion:
             self._dropped = done
 
     def take_changes(self) -> tuple[list[Checkpoint], list[int]]:
-        """The checkpoints that changed since the last call, and the first numbers of those that are gone."""
+        """The checkpoints changed since the last call, and the first numbers of removed ones."""
         changed = [each for each in self.checkpoints if each.first in self._changed]
         gone = sorted(self._gone - {each.first for each in self.checkpoints})
         self._changed, self._gone = set(), set()
@@ -192,8 +195,8 @@ class Promotion:
         self._changed.add(new.first)
 
     def _parts(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
-        """What is due behind *after* and at *until* at the latest, cut by time into parts that one checkpoint may hold:
-        after, until and the number of entries of each."""
+        """Cut the entries due after *after* and up to *until* by time into parts that fit one checkpoint: after, until
+        and size of each."""
         numbers = self._index.count(self.topic_id, self.partition, after, until)
         if numbers <= MOST_NUMBERS or until - after <= 1:
             if numbers:

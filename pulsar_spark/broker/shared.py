@@ -1,16 +1,14 @@
-"""Brokers share the bundles of a root: each process serves as many as any other, takes over from one that has gone, and
-gives some up when one more comes.
+"""Brokers share the bundles of a root: each process serves as many as any other, takes over from one that ended, and
+gives some up for a new one.
 
-A process says that it is there by a lease of its own, beside the bundles; which bundle is served by whom the leases of
-the bundles say. What to take and what to give up of what is seen there is a pure rule (protocol.bundles.share), and
-what is seen may be out of date: two that reach for one bundle are told apart by its lease, and whatever leases say, by
-the fence of a round's commit. A bundle that is given up ends its round first and gives its lease back; who takes it
-begins with what is committed, so nothing is lost or done twice, and consumers notice nothing. So it is with one that
-somebody wants to split: it is given to who asked, and the two are taken, and shared, when they are free.
+A lease file beside the bundles says that a process runs; the bundles' leases say which process serves each. A pure rule
+(protocol.bundles.share) decides what to take and give up. Looks may be out of date: the lease decides between two that
+reach for one bundle, and the fence of a round's commit decides whatever leases say. A bundle that is given up ends its
+round and returns its lease; the next broker continues from what is committed, and consumers notice nothing. A bundle to
+be split is handed over in this way, and its parts are shared afterwards.
 
-A bundle that fails is left alone for a while, by this process, and the others are served on. A process that is to end
-when nothing is left to do ends when all of its bundles are done, and what one of them asked of another, or wrote to its
-topics, is done too, and what others serve is theirs; there a failure ends it.
+This process leaves a failed bundle alone for a while and serves the others. With available_now, it ends once all its
+bundles are done, including work that one bundle caused in another; a failure then ends it.
 """
 
 import logging
@@ -31,18 +29,21 @@ from pulsar_spark.storage.lease_file import LeaseFile
 from pulsar_spark.storage.store import AnyPath
 
 LOOK_SECONDS, AGAIN_SECONDS = 0.5, 60.0
-"""Between two looks at who serves what, at least, and how long a bundle that failed is left alone."""
+"""Least time between two looks at the leases, and how long a failed bundle is left alone."""
 SIGN_SECONDS = LEASE_SECONDS / 4
-"""Between two signs of life."""
+"""Time between two signs of life."""
 FILES_A_SECOND, FILES_A_SECOND_OF_A_STORE = 200, 4
-"""So many files a process reads for a look, a lease of each bundle and of each process: where there are hundreds, looks
-are rarer, though never so rare that signs of life are late."""
+"""Lease files that a process may read per second. With hundreds of leases, looks are rarer, but signs of life are never
+late."""
 log = logging.getLogger(__name__)
 
 
 class Shared:
-    """Serves a share of the bundles of a root until it is stopped. *make* makes the broker of a bundle, from its
-    folder's name and the id of this process; with *available_now* brokers that end by themselves, and so does this."""
+    """Serves a share of a root's bundles until it is stopped.
+
+    *make* creates the broker of a bundle from the bundle's folder name and this process's id. With *available_now*
+    brokers end when they are done, and so does this.
+    """
 
     def __init__(self, root, make: Callable[[str, str], Broker], *, available_now: bool = False):
         self.layout, self._make, self._available_now = Layout(root), make, available_now
@@ -82,14 +83,14 @@ class Shared:
         self._stopping.set()
 
     def wait(self) -> None:
-        """Block until it has stopped; raises what stopped it, if it was not asked to."""
+        """Block until it has stopped; raises the failure that stopped it."""
         self._stopping.wait()
         self.close()
         if self.failure is not None:
             raise self.failure
 
     def close(self) -> None:
-        """Stop, and return when all that was served is given back."""
+        """Stop, and return once all bundles are given back."""
         self._stopping.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
@@ -112,7 +113,7 @@ class Shared:
             self._remove(self._path(self.broker_id))
 
     def _look_patiently(self) -> None:
-        """Look again later where the disk does not let it: what is served is served on, by brokers that bear it."""
+        """Look, or try again later if the disk fails; brokers continue to serve meanwhile."""
         try:
             self.look()
         except OSError as fault:
@@ -127,7 +128,7 @@ class Shared:
             self._is_bearing = False
 
     def look(self) -> None:
-        """See who serves what, and take or give up what the rule says."""
+        """Read the leases, and take or give up bundles by the rule."""
         if time.monotonic() >= self._next_sign:
             self._sign().change(lambda said: {"broker_id": self.broker_id, "is_held": True})
             self._next_sign = time.monotonic() + SIGN_SECONDS
@@ -156,8 +157,8 @@ class Shared:
             self._end_or_wait(now, is_idle=not self.brokers and not free, is_beside_others=is_beside_others)
 
     def _end_or_wait(self, looked: float, *, is_idle: bool, is_beside_others: bool) -> None:
-        """End where nothing is left to do. What others serve is theirs, once they were there for as long as a lease
-        lasts from when there was nothing else: until then they may be gone."""
+        """End if nothing is left to do. Bundles of other processes count as served once these lived for a whole lease
+        since this one became idle, as they may have died."""
         if not is_idle:
             self._idle_since = None
         elif not is_beside_others or (self._idle_since is not None and looked >= self._idle_since + LEASE_SECONDS):
@@ -166,7 +167,7 @@ class Shared:
             self._idle_since = time.monotonic()
 
     def _is_done(self, folder: str) -> bool:
-        """Is there nothing left to do in a bundle, or again something?"""
+        """Did the bundle's broker end because it was done, and is there still no news?"""
         done = self._done.get(folder)
         if done is not None and done.has_news():
             del self._done[folder]
@@ -190,7 +191,7 @@ class Shared:
             self._leave_alone(folder, broker.failure)
 
     def _drop_ended(self) -> None:
-        """Take notice of bundles that are served no more: another took them over, or wants them, or they failed."""
+        """Release bundles whose broker stopped: another took them over, or asked for them, or they failed."""
         for folder, broker in list(self.brokers.items()):
             if broker.is_stopping:
                 self._let_go(folder)
@@ -198,7 +199,7 @@ class Shared:
                     self._done[folder] = broker
 
     def _slice(self, folder: str) -> object:
-        """What people know the bundle of a folder by: its folder keeps the name that it had before splits."""
+        """The slice by which users know a bundle; its folder keeps its name from before splits."""
         bundles = bundles_of(self.layout)
         return bundles.range_of(folder) if folder in bundles.folders else folder
 
@@ -215,7 +216,7 @@ class Shared:
                 self._stopping.set()
 
     def _there(self) -> set[str]:
-        """The brokers that are there; the files of those that have gone go."""
+        """The ids of brokers that run; deletes the files of those that ended."""
         found, names = {self.broker_id}, self.layout.store.names(self._folder)
         known, self._signs = self._signs, {}
         for path in (self._folder / name for name in names if name.endswith(".json")):
@@ -229,7 +230,7 @@ class Shared:
 
     @staticmethod
     def _remove(sign: AnyPath) -> None:
-        """With the lock beside it, which nobody but its broker takes."""
+        """Delete a sign of life and its lock, which only its own broker takes."""
         sign.unlink(missing_ok=True)
         sign.with_suffix(".lock").unlink(missing_ok=True)
 

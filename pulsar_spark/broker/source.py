@@ -1,15 +1,12 @@
-"""The stream that the broker's query reads: a row for each log that moved, and one for the clock where something fell
-due.
+"""The stream that the broker's query reads: a row for each log that moved, and one for the clock when something is due.
 
-Spark asks a streaming source in a Python process of its own, and only the broker knows what it waits for (the versions
-it has consumed, the topics it knows, the next instant something is due). So the source asks the broker: over a socket
-in a private folder, with a line of JSON a question. The broker's :class:`Feed` answers as soon as there is something to
-do, or after :data:`PATIENCE_SECONDS` that there is nothing, which costs Spark no micro-batch.
+Spark runs a streaming source in its own Python process, but only the broker knows what it waits for. So the source asks
+the broker's :class:`Feed` over a socket in a private folder, one JSON line per question. The feed answers once there is
+work, or after :data:`PATIENCE_SECONDS` that there is none, which causes no micro-batch.
 
-An offset is what a round has seen: the version of ``requests`` and the machine's clock, with the round's number and
-that of the answer, which makes each offset another one. It is there for people and listeners, who see from which
-version to which a micro-batch went; nothing is ever read again from it, because the broker's own truth says what is
-consumed (design 3.4, rule 3) and the checkpoint is made again at each start.
+An offset has the version of ``requests``, the machine's clock, the round's number and the answer's number, so each is
+unique. It is only for users and listeners: the broker's tables say what is consumed (design 3.4, rule 3), and the
+checkpoint is new at each start.
 """
 
 import contextlib
@@ -33,15 +30,14 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 PATIENCE_SECONDS = 1.0
 LOOK_SECONDS = 0.005
 LOOK_SHARE = 9
-"""How many times longer than a look the pause behind it is at least: a tenth of a core for a broker of thousands of
-topics."""
+"""The pause after a look is at least this many times its duration, so looks take at most a tenth of a core."""
 
 FORMAT = "pulsar_spark_rounds"
 SCHEMA = "log string, from_version bigint, to_version bigint"
 
 
 class Moved(NamedTuple):
-    """A log that is to be read from behind one version up to another; the clock's "versions" are milliseconds."""
+    """A log to read after one version up to another; the clock's "versions" are milliseconds."""
 
     log: str
     from_version: int
@@ -49,15 +45,14 @@ class Moved(NamedTuple):
 
 
 class News(NamedTuple):
-    """What a round is for, and the offset that says so."""
+    """What a round is for, and its offset."""
 
     moved: list[Moved]
     offset: dict
 
 
 class Feed:
-    """Answers the source of one query. *look* says what there is to do, None for nothing; *is_stopping* ends all
-    waiting."""
+    """Answers the source of one query. *look* returns the work, or None; *is_stopping* ends all waiting."""
 
     def __init__(self, look: Callable[[], News | None], is_stopping: threading.Event):
         self._look, self._is_stopping, self._told = look, is_stopping, 0
@@ -69,7 +64,7 @@ class Feed:
         threading.Thread(target=self._serve, name="pulsar-spark-feed", daemon=True).start()
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         self._listener.close()
         self._folder.cleanup()
 
@@ -105,18 +100,18 @@ class Feed:
 
 
 class RoundReader(SimpleDataSourceStreamReader):
-    """Asks the feed at *path*; runs in a Python process of Spark's."""
+    """Asks the feed at *path*; runs in a Python process of Spark."""
 
     def __init__(self, path: str):
         self._path, self._lines = path, None
 
     def initialOffset(self) -> dict:
-        """Nothing was seen yet."""
+        """The offset before anything was seen."""
         return {}
 
     def read(self, start: dict) -> tuple[Iterator[tuple], dict]:
-        """What there is to do behind *start*, as soon as there is something. Nothing more where the feed is gone: the
-        broker has ended, and Spark will end this process."""
+        """The work after *start*, as soon as there is some; none if the feed has closed, because the broker ended and
+        Spark will end this process."""
         answer = self._ask(start)
         if not answer:
             time.sleep(PATIENCE_SECONDS)
@@ -137,19 +132,19 @@ class RoundReader(SimpleDataSourceStreamReader):
             return ""
 
     def readBetweenOffsets(self, start: dict, end: dict) -> Iterator[tuple]:
-        """Nothing: a query that begins has a checkpoint of its own, so no micro-batch is run again."""
+        """Nothing: each query has a new checkpoint, so no micro-batch is run again."""
         return iter([])
 
 
 def say_unless_the_query_ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """The last words of Spark's process: none where the line to Spark broke, for so a query's end looks to a process
-    that is slower than Spark is in ending it."""
+    """Exception hook of Spark's process: silent if the connection to Spark broke, which is how a query's end appears to
+    it."""
     if not isinstance(error, EOFError | ConnectionError):
         sys.__excepthook__(kind, error, trace)
 
 
 class RoundSource(DataSource):
-    """The format :data:`FORMAT`; its option ``path`` is the feed's."""
+    """The format :data:`FORMAT`; its option ``path`` is that of the feed."""
 
     @classmethod
     def name(cls) -> str:
@@ -164,8 +159,8 @@ class RoundSource(DataSource):
 
 
 def register_source(spark: SparkSession) -> str:
-    """Make the format known to a session; its name there, which may be another than :data:`FORMAT`: to a session that
-    was made from one in which it is known Spark says that there is such a format, and does not find it."""
+    """Register the format with a session; returns its name there. The name differs from :data:`FORMAT` in a session
+    cloned from one that has it, where Spark reports that it exists but does not find it."""
     import pulsar_spark.broker.source as itself
 
     # By value: Spark's process need not import the package, which takes a second.

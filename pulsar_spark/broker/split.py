@@ -1,23 +1,19 @@
-"""Splitting a bundle: its topics with the higher hashes become a bundle of their own. A broker that serves it is asked
-for it, ends its round, and takes what there is behind the split; meanwhile nobody serves the bundle.
+"""Split a bundle: topics with higher hashes become a bundle of their own.
 
-Nothing of a topic moves. The new bundle begins as a clone of the tables, which are files that nobody changes in place
-(second names of them, in an object store copies), so that what was delivered and when, and the numbers of rounds, by
-which DataFrame consumers write once, are as they were; then each of the two commits a round that says the slice it
-serves and all there is of it, and no more of the other's. What is asked and not answered the lower part takes (see
-_pass_over). The writes, in order, and what a crash behind each leaves:
+The broker that serves the bundle is asked to end its round and hand it over; it continues after the split. No topic
+moves. The new bundle starts as a clone of the tables, whose files never change (hard links on a disk, copies in an
+object store). So deliveries and round numbers, by which DataFrame consumers write once, are kept. Each part then
+commits a round with its slice and everything in it. The lower part gets the unanswered requests (see _pass_over).
+Writes in order, and what a crash after each leaves:
 
-1. the layout of its tables, which says to releases that know one bundle only that the root is not for them; a round of
-   the whole, by which a broker that had the bundle before is fenced: nothing else;
-2. the clone, on the disk where the root wants that, its first round, and requests that let go of its consumers: a
-   folder that nobody knows, which the next split removes;
-3. the round of the lower part, which **decides**: from now on the bundle serves it alone. It comes only if nobody has
-   committed a round since 1, and says to the consumers of the other part that they are let go of;
-4. the root's file of bundles, without which nobody looks for the upper part: who starts a broker of the lower part, or
-   asks for the same split again, which is done by that, writes it (storage.bundles.add_bundle).
+1. The layout version, which makes releases that know only one bundle refuse the root, and a round of the whole bundle,
+which fences its earlier broker. 2. The clone, durable if the root requires it, its first round, and requests that close
+its consumers: an unknown folder, which the next split removes. 3. The round of the lower part, which **decides**: from
+now on the bundle serves only this slice. It fails if another round was committed since 1. It records that the consumers
+of the other part are removed. 4. The root's file of bundles, without which no broker finds the upper part. A broker
+that starts on the lower part, or the same split called again, writes it (storage.bundles.add_bundle).
 
-Consumers of the upper part subscribe again by themselves, as when a topic is unloaded; what they had not acknowledged
-comes again, uncounted.
+Consumers of the upper part subscribe again, as after an unload; what they had not acknowledged comes again, uncounted.
 """
 
 import threading
@@ -52,15 +48,17 @@ from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS, SPLIT
 
 UNLOADED = "unloaded"
 HAND_OVER_SECONDS, LOOK_SECONDS = 60.0, 0.2
-"""How long a broker is waited for that serves the bundle, and between two looks whether it does still."""
+"""How long to wait for the serving broker, and the pause between two looks at its lease."""
 
 
 def split_bundle(
     layout: Layout, at: int | None = None, now: Callable[[], int] = now_micros
 ) -> tuple[BundleRange, BundleRange]:
-    """Split the bundle of *layout* at a hash, or in the middle; the two slices. :class:`NotAllowedError` where a broker
-    serves it and does not hand it over, and where a split that came to no end turns out to have been another;
-    :class:`InvalidConfiguration` for a hash that is not inside."""
+    """Split the bundle of *layout* at hash *at*, or in the middle; returns the two slices.
+
+    Raises :class:`NotAllowedError` if a broker does not hand the bundle over, or if an interrupted split turns out to
+    differ; :class:`InvalidConfiguration` if the hash is not inside.
+    """
     bundles_of(layout).range_of(layout.bundle).split(at)  # nobody is disturbed for what cannot be
     stopping = threading.Event()
     broker_id = new_broker_id("split-")
@@ -80,8 +78,10 @@ def split_bundle(
 
 
 def _have_it_given(layout: Layout, lease: BundleLease, holder: Holder) -> None:
-    """Ask the broker that serves the bundle for it, and wait for the end of its round; :class:`NotAllowedError` where
-    it does not hand it over, as one that a program started for itself, or where another asked before."""
+    """Ask the serving broker to hand over the bundle, and wait until its round ends.
+
+    Raises :class:`NotAllowedError` if it does not, because a program runs it for itself or another split asked first.
+    """
     until = time.monotonic() + HAND_OVER_SECONDS
     if not lease.ask():
         if (other := lease.holder()) is not None:
@@ -154,9 +154,12 @@ def _clone(layout: Layout, other: Layout) -> None:
 
 
 def _pass_over(bundle: Bundle) -> list[Request]:
-    """Leave what is asked and not answered to the lower part, which refuses what is about the upper one's topics, so
-    that it is asked again: else it would be done twice. Given is what has to be asked of the upper part, too: what
-    names no topic, and what nobody asks again, which counts once however often it is said."""
+    """Leave unanswered requests to the lower part, so that none is done twice; it refuses those about the upper part,
+    and clients send them again.
+
+    Returns the requests that the upper part must get too: those without a topic, and those that no client repeats and
+    that may be repeated safely.
+    """
     asked = read_asked(bundle.layout.broker_table(REQUESTS.name), after=bundle.requests_version)
     bundle.requests_version = bundle.requests_committed = asked.version
 

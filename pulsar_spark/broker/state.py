@@ -1,7 +1,7 @@
 """What the broker keeps in memory between rounds: the cursors of its bundle and their consumers.
 
-It is the state it committed itself, so it needs no reading back; a broker that starts builds it from the latest rows. A
-cursor's ranges lie in pages (see pages), or, of a Key_Shared cursor that has very many, by lane (see lane_form).
+The broker committed this state itself, so it need not read it back; at its start it builds it from the latest rows. A
+cursor's ranges are in pages (see pages), or by lane on Key_Shared with very many ranges (see lane_form).
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from pulsar_spark.storage.cursor_ledger import CursorKey
 
 @dataclass
 class Consumer:
-    """A connected consumer. ``permits`` are messages it may still be sent."""
+    """A connected consumer. ``permits`` counts messages it may still be sent."""
 
     consumer_id: str
     name: str
@@ -48,9 +48,10 @@ class Consumer:
 class Cursor(PagedRanges):
     """A subscription on one partition.
 
-    On Key_Shared, while consumers are connected, ``key_shared`` are the rules the first of them fixed, ``selector``
-    says who owns which hashes, and ``recently_joined`` who came of late and behind which position, in that order
-    (semantics 2.32; empty unless the classic implementation is used)."""
+    On Key_Shared with consumers, ``key_shared`` has the rules that the first consumer fixed, and ``selector`` the
+    owners of hashes. ``recently_joined`` maps recent consumers to their join positions, in that order (semantics 2.32);
+    only the classic implementation uses it.
+    """
 
     def __init__(
         self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None
@@ -88,13 +89,13 @@ class Cursor(PagedRanges):
 
     @property
     def allows_out_of_order(self) -> bool:
-        """May entries of one key overtake each other? Only where the first consumer of a Key_Shared subscription asked
-        for it."""
+        """May entries of one key overtake each other? Only if the first consumer of a Key_Shared subscription allowed
+        it."""
         return self.key_shared is not None and self.key_shared.allows_out_of_order
 
     @property
     def selector(self) -> Selector | None:
-        """Who owns which hashes; None unless Key_Shared with consumers."""
+        """The owners of hashes; None unless Key_Shared with consumers."""
         return self._selector
 
     @selector.setter
@@ -106,12 +107,12 @@ class Cursor(PagedRanges):
 
     @cached_property
     def owned(self) -> list[OwnedRange]:
-        """Who owns which hashes, in order of start; nothing without a selector."""
+        """Hash ranges and their owners, by start; empty without a selector."""
         return self.selector.owned() if self.selector else []
 
     @cached_property
     def hash_ranges(self) -> dict[str, list[tuple[int, int]]]:
-        """The same by consumer, as (start, end): hashes that consumers share are listed with each of them."""
+        """Hash ranges (start, end) by consumer; a range with several owners is listed for each."""
         ranges: dict[str, list[tuple[int, int]]] = {}
         for owned in self.owned:
             ranges.setdefault(owned.consumer_id, []).append((owned.start, owned.end))
@@ -119,41 +120,41 @@ class Cursor(PagedRanges):
 
     @cached_property
     def kept_properties(self) -> dict[str, dict[str, str]]:
-        """What rows keep of each consumer's hashes beside its ranges, by consumer."""
+        """Facts about each consumer's hashes that rows store beside its ranges, by consumer."""
         return {each: kept_properties(self.selector, each) for each in self.consumers} if self.selector else {}
 
     @property
     def has_unacked_limits(self) -> bool:
-        """Do limits of unacknowledged messages hold? Only on Shared and Key_Shared, and not for consumers that take
-        deliveries too large for them (DataFrame consumers)."""
+        """Do limits of unacknowledged messages apply? Only on Shared and Key_Shared, and not with DataFrame consumers,
+        whose deliveries are larger."""
         return not self.is_single_active and all(consumer.has_unacked_limits for consumer in self.consumers.values())
 
     @property
     def max_redeliver_count(self) -> int:
-        """How often an entry is given back before it is dead; 0 without a dead letter policy."""
+        """How often an entry may come back before it is dead; 0 without a dead letter policy."""
         return int(self.dead_letters.get("max_redeliver_count", 0))
 
     @property
     def passed_mark_delete(self) -> int:
-        """Up to here nothing is left to do: everything is acknowledged, delayed entries too, or a part of a chunked
-        message that lies behind it."""
+        """The position up to which nothing is left to do: each entry is acknowledged, including delayed ones, or part
+        of a chunked message that ends later."""
         return self.mark_delete if self.due is None else self.due.visible
 
     @property
     def visible_mark_delete(self) -> int:
-        """Mark-delete as people see it: below what waits for its deliver time, and the chunks of what is not
-        acknowledged."""
+        """The mark-delete shown to users: before entries that wait for their deliver time, and before chunks of
+        unacknowledged messages."""
         passed = self.passed_mark_delete
         return passed if self.chunked is None else min(passed, self.chunked.visible)
 
     def ranges(self) -> Iterator[Range]:
-        """Exact ranges, by position; without those of the due lane."""
+        """Exact ranges by position, without the due lane."""
         if self.lanes:
             yield from self.lanes.ranges()
         yield from self.ranges_between(0, DUE_BASE)
 
     def acknowledged(self) -> Iterator[tuple[int, int]]:
-        """Stretches of positions behind the mark-delete that people see that are acknowledged, in order."""
+        """Acknowledged stretches of positions after the visible mark-delete, in order."""
         if self.due:
             found = self.due.done_stretches()
         else:
@@ -161,7 +162,7 @@ class Cursor(PagedRanges):
         return found if self.chunked is None else self.chunked.with_parts(found)
 
     def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The stretches of positions in *first*..*last* that are not acknowledged."""
+        """Stretches of positions in *first*..*last* that are not acknowledged."""
         at = max(first, self.visible_mark_delete + 1)
         for begin, end in self.acknowledged():
             if begin > last or at > last:
@@ -174,7 +175,7 @@ class Cursor(PagedRanges):
 
     @property
     def first_untouched(self) -> int:
-        """The first position behind everything that was handed out or acknowledged, whatever was passed over."""
+        """The position after everything that was delivered or acknowledged."""
         if self.lanes:
             return max(self.read_position, self.lanes.end)
         pages = self.pages[: self.place_of_page(DUE_BASE)]
@@ -182,7 +183,7 @@ class Cursor(PagedRanges):
         return max(self.read_position, last + 1)
 
     def place(self, position: int) -> int:
-        """Where the state of the entry at *position* is kept: a virtual position for one of the due lane."""
+        """The place that keeps the state of the entry at *position*; virtual for an entry of the due lane."""
         return position if self.due is None else self.due.place(position)
 
     def is_part(self, position: int) -> bool:
@@ -190,26 +191,26 @@ class Cursor(PagedRanges):
         return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
 
     def is_done(self, place: int) -> bool:
-        """Is the entry acknowledged whose state is kept at *place*?"""
+        """Is the entry whose state is at *place* acknowledged?"""
         held = self.find(place)
         return place <= self.mark_delete or (held is not None and held.status == ACKNOWLEDGED)
 
     def clear(self) -> list[int]:
-        """Drop all ranges; the pages dropped."""
+        """Drop all ranges; returns the dropped pages."""
         dropped = [*(page.first for page in self.pages), *map(page_of, self.lanes.lanes if self.lanes else ())]
         self.changes += 1
         self.pages, self.lanes, self.unacked = Pages(), None, Counter()
         return dropped
 
     def keep_by_lane(self, hashes: EntryHashes) -> list[int]:
-        """Keep ranges by lane from now on; the pages dropped. The lanes are made when they are next stored."""
+        """Keep ranges by lane from now on; returns the dropped pages. The lanes are made at the next store."""
         lanes, unacked = LaneForm.of_ranges(hashes, self.mark_delete + 1, self.ranges()), self.unacked
         dropped = self.clear()
         self.lanes, self.unacked = lanes, unacked
         return dropped
 
     def keep_exact(self) -> list[int]:
-        """Keep exact ranges from now on; the pages dropped."""
+        """Keep exact ranges from now on; returns the dropped pages."""
         ranges = list(self.ranges())
         dropped = self.clear()
         self.replace(set(), ranges)
@@ -220,7 +221,7 @@ class Cursor(PagedRanges):
         self.lanes, self.unacked = lanes, lanes.unacked()
 
     def stored(self, lanes: LaneForm) -> None:
-        """Its lanes were written: what follows from them."""
+        """Update mark-delete and counts after its lanes were stored."""
         self.changes += 1
         self.mark_delete, self.unacked = lanes.base - 1, lanes.unacked()
         self.read_position = max(self.read_position, self.mark_delete + 1)
@@ -233,17 +234,19 @@ class Cursor(PagedRanges):
         return (due for due in dues if due is not None and due < NEVER)
 
     def replays_at(self) -> Iterator[int]:
-        """When what is to be delivered again may be, 0 for at once: the earliest instant of each page, or all of lanes'
-        ranges."""
+        """When ranges may be delivered again, 0 for now: the earliest instant of each page, or every range of the
+        lanes."""
         if self.lanes is None and not self.pages:
             return iter(())
         dues = self.pages.replays_at.tolist() if self.lanes is None else self.lanes.replays_at()
         return (due for due in dues if due is not None and due < NEVER)
 
     def next_replay(self, wall: int) -> int | None:
-        """The earliest instant after *wall* at which something may be delivered again. On Key_Shared
-        also behind what may be already and its owner cannot take: others may own the rest. Elsewhere that means that
-        nobody takes anything, and such a page is not asked."""
+        """The earliest instant after *wall* at which something may be delivered again.
+
+        On Key_Shared, pages with entries that may already go are included, since later ones may have other owners.
+        Elsewhere such a page is skipped, because then no consumer takes anything.
+        """
         if self.is_key_shared and self.lanes is None:
             dues = (page.next_replay(wall) for page in self.pages)
         else:
@@ -251,7 +254,7 @@ class Cursor(PagedRanges):
         return min((due for due in dues if due is not None), default=None)
 
     def advance_read_position(self) -> None:
-        """Move the read position to the first entry of which nothing is known."""
+        """Move the read position to the first entry without a state."""
         if self.lanes:
             # From mark-delete on: one that was deleted since is of no lane any more, and unread again.
             self.read_position = self.lanes.first_unread(self.lanes.base)

@@ -1,15 +1,13 @@
-"""Letters that could not be written yet: rows that wait, are tried again at growing intervals or when asked, and are
-seen meanwhile.
+"""Letters that could not be written yet: they are visible as rows, and tried again at growing intervals or on request.
 
-A letter waits because its topic cannot be made or written (a name too long for a file system, something else in its
-place) or because its message cannot be read. The round that declared it stays as it is, and so does everybody else's
-letter. A row of kind ``waiting_letter`` names messages and cause; it is part of the state, in snapshots too. Without a
-due time it is being tried by the letters behind the very round it stands in, so that whoever starts after a crash tries
-just the same ones under the same transactions (see projections.letters), and each is written once.
+A letter waits because its topic cannot be created or written, or its message cannot be read. The round that declared
+it, and all other letters, stay valid. A row of kind ``waiting_letter`` has messages and cause, in snapshots too. A row
+without a due time is tried after the round that wrote it, so the next start after a crash tries the same letters under
+the same transactions (see projections.letters), and writes each once.
 
-What became of a try is said in the next round. Whose messages were deleted or trimmed before gets no letter; how many
-is counted by subscription, in rows of kind ``letterless``. Intervals are ours; Pulsar's client redelivers a message
-whose letter it cannot send (4.28), which would deliver it again and again.
+The next round records the result. Messages deleted or trimmed before get no letter; rows of kind ``letterless`` count
+them by subscription. Pulsar's client redelivers a message whose letter it cannot send (4.28); retrying at intervals
+avoids endless deliveries.
 """
 
 import logging
@@ -43,8 +41,8 @@ log = logging.getLogger(__name__)
 
 
 class Left(NamedTuple):
-    """Letters not written: entries first..last of the row *fact*, or of one entry just the batch indexes in *ack_set*.
-    *error* is why; None where others were in their way, which are left out the next time."""
+    """Letters not written: entries first..last of the row *fact*, or of one entry the batch indexes in *ack_set*.
+    *error* is the cause; None if other letters were in the way."""
 
     fact: dict
     first: int
@@ -54,19 +52,19 @@ class Left(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Did it wait before, and none of it is written?"""
+        """Did exactly these letters wait before?"""
         before = (self.fact["first"], self.fact["last"], self.fact["ack_set"])
         return self.fact["kind"] == WAITING and (self.first, self.last, self.ack_set) == before
 
     @property
     def messages(self) -> int:
-        """How many letters that is."""
+        """The number of letters."""
         return letters_in(
             {"first": self.first, "last": self.last, "ack_set": self.ack_set, "batch_size": self.fact["batch_size"]}
         )
 
     def behind(self, written: int) -> "list[Left]":
-        """What is left of it when so many of its letters, in order, are written."""
+        """What is left after the first *written* letters are written."""
         entries, more = divmod(written, self.messages // (self.last - self.first + 1))
         rest = self._replace(first=self.first + entries)
         if not more:
@@ -77,7 +75,7 @@ class Left(NamedTuple):
 
 
 class WaitingLetters:
-    """Those of a bundle, after its latest round and what was tried behind it."""
+    """The waiting letters of a bundle, after its latest round and what was tried after it."""
 
     def __init__(self, latest: LatestRows | None = None):
         self.rows: dict[WaitingKey, dict] = {}
@@ -92,7 +90,7 @@ class WaitingLetters:
 
     @property
     def tried(self) -> list[dict]:
-        """Those to be tried behind the latest round."""
+        """The rows to try after the latest round."""
         return [row for row in self.rows.values() if row["due_time"] is None]
 
     def next_due(self) -> int | None:
@@ -100,18 +98,18 @@ class WaitingLetters:
         return min((row["due_time"] for row in self.rows.values() if row["due_time"] is not None), default=None)
 
     def try_due(self, now: int) -> None:
-        """What is due is tried behind the round that says so."""
+        """Try due letters after the round under way."""
         self.try_again(
             (key for key, row in self.rows.items() if row["due_time"] is not None and row["due_time"] <= now), None
         )
 
     def try_again(self, keys: Iterable[WaitingKey], due: int | None) -> None:
-        """Try these at *due*; None: behind the round under way."""
+        """Try these at *due*; None means after the round under way."""
         for key in list(keys):
             self._put(key, self.rows[key] | {"due_time": due})
 
     def drop(self, keys: Iterable[WaitingKey]) -> None:
-        """Forget these: written, or not wanted any more."""
+        """Remove these: written, or not wanted any more."""
         for key in list(keys):
             self._changed[key] = self.rows.pop(key) | {"is_removed": True}
 
@@ -126,8 +124,8 @@ class WaitingLetters:
         *,
         known: Container[CursorKey],
     ) -> None:
-        """Take in what became of the letters behind a round: of those *tried*, *left* were not written; of *missing*
-        messages, counted where the cursor is *known*, there are none any more."""
+        """Record the result of the letters after a round: *left* of those *tried* were not written; *missing* messages
+        no longer exist, counted if the cursor is *known*."""
         left = _joined(left)
         stays = {key_of(each.fact) for each in left if each.is_same}
         self.drop(key for key in map(key_of, tried) if key not in stays)
@@ -149,13 +147,13 @@ class WaitingLetters:
         _log_left(left)
 
     def facts(self) -> list[dict]:
-        """Rows that say what changed since the last call."""
+        """Rows that changed since the last call."""
         rows = [*self._changed.values(), *(self._letterless_row(key) for key in sorted(self._counted))]
         self._changed, self._counted = {}, set()
         return rows
 
     def everything(self, known: Container[CursorKey]) -> list[dict]:
-        """All rows, for a snapshot: counts of the cursors that are *known*."""
+        """All rows, for a snapshot, with counts only of *known* cursors."""
         return [*self.rows.values(), *(self._letterless_row(key) for key in self.letterless if key in known)]
 
     def _put(self, key: WaitingKey, row: dict) -> None:
@@ -170,8 +168,7 @@ def key_of(row: dict) -> WaitingKey:
 
 
 def _joined(left: list[Left]) -> list[Left]:
-    """*left*, neighbours that agree as one: of a thousand messages that died one by one and lay in one file a row, not
-    a thousand."""
+    """*left*, with adjacent equal rows joined, so that a failed file makes one row."""
     found: list[Left] = []
     for each in left:
         if found and not each.is_same and _alike(found[-1]) == _alike(each) and found[-1].last + 1 == each.first:
@@ -187,7 +184,7 @@ def _alike(left: Left) -> tuple:
 
 
 def _row(key: WaitingKey, left: Left, now: Instant) -> dict:
-    """The row that says what waits and why, and when it is tried again."""
+    """The row that says what waits, why, and when it is tried again."""
     before = left.fact if left.fact["kind"] == WAITING else {}
     tries = (before.get("msg_out_counter") or 0) + (left.error is not None)
     error, text = before.get("error"), before.get("text")
@@ -209,7 +206,7 @@ def _row(key: WaitingKey, left: Left, now: Instant) -> dict:
 
 
 def _log_left(left: list[Left]) -> None:
-    """One line for each cause and subscription; with a traceback the first time."""
+    """Log one line for each cause and subscription, with a traceback the first time."""
     causes = defaultdict(list)
     for each in left:
         if each.error is not None:

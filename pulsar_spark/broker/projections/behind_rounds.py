@@ -1,16 +1,16 @@
-"""What is written behind a round that is committed: its projections, in order.
+"""Projections, written in order after a round is committed.
 
-A projection decides nothing: it is a function of rows that rounds have committed, so it can be made again at any time.
-Each keeps to this:
+A projection decides nothing: it is a function of rows of committed rounds, so it can be made again at any time. Each
+follows these rules:
 
-- It is written behind every round but that of a take-over, which decides nothing, before the next begins, from the
-  round's rows of the kinds it names. A crash in between leaves the latest round without it, or with part of it, and
-  whoever takes the bundle over, or reads it again, has it written once more: with *is_again*, from the same rows.
-- Its appends bear the round's number as their transaction, so what is there is not written twice. Hence nothing else
-  goes into them: no clock but the round's, nothing of the memory of the broker that was there first.
-- What cannot be written holds nothing back: it is left, a fact of the bundle that the next round says (see
-  waiting_letters), and tried again. Only what concerns the whole root is raised.
-- What it wants of the broker it asks as a client would: requests, for the next round.
+- It is written after every round (except that of a take-over), before the next one begins, from the round's rows of its
+  kinds. A crash can leave it incomplete only for the latest round; whoever loads the bundle writes it again, with
+  *is_again*, from the same rows.
+- Its appends are transactions with the round's number, so nothing is written twice. So they depend on no clock but the
+  round's, and not on the memory of an earlier broker.
+- What cannot be written becomes a fact of the bundle, which the next round records (see waiting_letters), and is tried
+  again. Only errors that concern the whole root are raised.
+- It asks the broker as a client would: with requests for the next round.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 
 class Projection(NamedTuple):
-    """``kinds`` are the rows of a round it is made of. ``write`` takes the bundle, the round's number and instant, and
-    those rows, and by keyword whether it was begun before; it gives requests."""
+    """``kinds`` are the kinds of a round's rows it is made from. ``write`` takes the bundle, the round's number and
+    instant, these rows, and *is_again* by keyword; it returns requests."""
 
     name: str
     kinds: tuple[str, ...]
@@ -37,13 +37,12 @@ PROJECTIONS = (Projection("letters", ("letter",), write_letters),)
 
 
 def write_projections(bundle: Bundle, round_number: int, now: Instant, facts: Sequence[dict]) -> list[Request]:
-    """Write what the *facts* of the round that was just committed ask for; the requests it leads to."""
+    """Write the projections of the round just committed, from its *facts*; returns their requests."""
     return _write(bundle, round_number, now, facts, is_again=False)
 
 
 def write_missing_projections(bundle: Bundle) -> list[Request]:
-    """Write what the latest round of a bundle that was just loaded asks for, where it is not there; the requests it
-    leads to. Nothing for a bundle without rounds."""
+    """Write what is missing of the latest round's projections, for a bundle just loaded; returns their requests."""
     if not bundle.round:
         return []
     kinds = sorted({kind for projection in PROJECTIONS for kind in projection.kinds})

@@ -1,9 +1,8 @@
-"""The rows of letters, from the rows of their messages: cursor by cursor, each one's in order of position, a run of
-entries at a time. They stay Arrow: only what a letter says otherwise is made a Python object.
+"""The rows of letters, made from their messages' rows: by cursor, in order of position, one run of entries at a time.
+They stay in Arrow, except for values that a letter changes.
 
-A run whose rows cannot be read leaves out the letters of its entries, one some of whose messages are lost those of
-these, a message of which no letter can be made just that one: they come as :class:`Left`, in their place. Messages that
-were deleted or trimmed have no rows, and no letters.
+What cannot be read becomes a :class:`Left` in its place: a whole run, entries with lost messages, or a single message.
+Deleted and trimmed messages have no rows, and no letters.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,7 +32,7 @@ from pulsar_spark.storage.topics import read_topic
 
 
 def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
-    """The letters of all orders, or what keeps them; none of topics that are gone."""
+    """The letters of all orders, or a :class:`Left` with the cause; none of deleted topics."""
     by_cursor: dict[tuple, list[Order]] = defaultdict(list)
     for order in orders:
         fact = order.fact
@@ -50,7 +49,7 @@ def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
 
 
 def is_gone(bundle: Bundle, fact: dict) -> bool:
-    """Is the topic of a letter row's messages deleted, so that nobody waits for its letters?"""
+    """Was the topic of a letter row's messages deleted, so that it needs no letters?"""
     try:
         return _state_of(bundle, fact) is None
     except Exception as error:
@@ -59,7 +58,7 @@ def is_gone(bundle: Bundle, fact: dict) -> bool:
 
 
 def _state_of(bundle: Bundle, fact: dict) -> TopicState | None:
-    """The topic of a letter row's messages; None where it is gone, an error where it is there and cannot be read."""
+    """The topic of a letter row's messages; None if it was deleted. Raises an error if it exists but cannot be read."""
     state = bundle.topic_by_id(fact["topic_id"])
     if state is not None:
         return state
@@ -92,7 +91,7 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
 
 
 class _Line:
-    """Orders of a cursor, the first one's letter of a message before the next one's."""
+    """The orders of a cursor; for one message, letters follow in this order."""
 
     def __init__(self, orders: list[Order]):
         self.orders = orders
@@ -100,8 +99,8 @@ class _Line:
         self._names_some = np.array([order.batch_indexes is not None for order in orders])
 
     def asking(self, positions: np.ndarray, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the messages at *positions*, which ascend, and *indexes* there are letters of: a message's number
-        and an order's for each letter, message by message."""
+        """Which letters exist of messages at the ascending *positions* and their *indexes*: numbers of message and
+        order for each letter, by message."""
         near = np.flatnonzero((self._firsts <= positions[-1]) & (self._lasts >= positions[0]))
         begins = np.searchsorted(positions, self._firsts[near], "left")
         ends = np.searchsorted(positions, self._lasts[near], "right")
@@ -117,7 +116,7 @@ class _Line:
 def _of_messages(
     state: TopicState, line: _Line, partition: int, ledger_id: int, messages: pa.Table, lost: deque[Left]
 ) -> Iterator[Letters | Left]:
-    """The letters of *messages* of a ledger; of *lost*, what comes before the last of them."""
+    """The letters of a ledger's *messages*, and of *lost* whatever comes before the last message."""
     positions, indexes = messages["position"].to_numpy(), pc.fill_null(messages["batch_index"], -1).to_numpy()
     numbers, whose = line.asking(positions, indexes)
     wholes = wholes_of(state, partition, messages, numbers)
@@ -148,14 +147,14 @@ def _of_messages(
 
 
 def _message_id(message_id: MessageId, whole: Whole | MessagesLost | None) -> MessageId:
-    """The id of a message, which is chunked where there is a *whole*; raises what keeps it."""
+    """The id of a message, a chunked one if there is a *whole*; raises its error if that is lost."""
     if isinstance(whole, MessagesLost):
         raise whole
     return message_id if whole is None else message_id.of_chunks(whole.first_chunk)
 
 
 def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Letters | Left]:
-    """*letters*, and what is *left*: before which of them, and in place of how many."""
+    """*letters*, with the items of *left* inserted: each before a letter's index, in place of some letters."""
     begin = 0
     for at, instead_of, each in [*sorted(left, key=itemgetter(0, 1)), (letters.count, 0, None)]:
         if begin < at:
@@ -166,14 +165,14 @@ def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Let
 
 
 def _in_line(orders: list[Order]) -> list[Order]:
-    """*orders* of a cursor as their letters follow each other."""
+    """A cursor's *orders*, in the order of their letters."""
     return sorted(
         orders, key=lambda order: (order.fact["first"], min(order.batch_indexes) if order.batch_indexes else 0)
     )
 
 
 def _left(first: int, last: int, ordered: list[Order], error: Exception) -> Iterator[Left]:
-    """What is left of orders, by first position, whose entries at *first*..*last* cannot be read."""
+    """The parts of orders, by first position, whose entries at *first*..*last* cannot be read."""
     until = bisect_right(ordered, last, key=lambda order: order.fact["first"])
     since = bisect_left(ordered, first, hi=until, key=lambda order: order.fact["last"])
     for order in ordered[since:until]:
@@ -182,7 +181,7 @@ def _left(first: int, last: int, ordered: list[Order], error: Exception) -> Iter
 
 
 def _lost(state: TopicState, run: Run, ordered: list[Order], found: list) -> Iterator[Left]:
-    """What is left of orders because messages of the run are lost, in order of position and index."""
+    """The parts of orders whose messages in the run are lost, by position and index."""
     for missing in found:
         if isinstance(missing, Missing) and missing.is_lost:
             error = lost_error(state.topic.path, run, missing)
@@ -193,7 +192,7 @@ def _lost(state: TopicState, run: Run, ordered: list[Order], found: list) -> Ite
 
 
 def _parts_of(left: Left, indexes: list[int]) -> Iterator[Left]:
-    """That letters of some messages of an entry are left, as far as they were to be written."""
+    """Split an entry's *left* into the given message *indexes*, as far as they were to be written."""
     asked = None if left.ack_set is None else set(ack_sets.indexes(left.ack_set))
     for index in indexes:
         if asked is None or index in asked:
@@ -201,12 +200,12 @@ def _parts_of(left: Left, indexes: list[int]) -> Iterator[Left]:
 
 
 def _place(left: Left) -> tuple[int, int]:
-    """The first message that is left: position and index."""
+    """Position and index of the first message that is left."""
     return left.first, -1 if left.ack_set is None else min(ack_sets.indexes(left.ack_set), default=-1)
 
 
 def _properties(order: Order, properties: dict[str, str], message_id: MessageId) -> list[tuple[str, str]]:
-    """What the letter of a message says: what was asked for, or why the message died."""
+    """A letter's properties: those of the request, or why the message died."""
     if order.asked is not None:
         return list(order.asked.properties.items())
     said = dead_letter_properties(

@@ -1,18 +1,15 @@
-"""Letters: written from the rows of the round that declared entries dead or put messages off.
+"""Writes letters from the rows of the round that declared entries dead or put messages off.
 
-A projection of ``cursor_ledger``: the round says which messages get a letter and where, and this writes the letters
-behind it, once, because each append bears the round's number as its transaction. A crash in between leaves a round
-whose letters are missing; it is the latest round, since the next one begins after the letters, so whoever starts writes
-the letters of the latest round again, which does nothing where they are there.
+Letters are a projection of ``cursor_ledger``: the round says which messages get a letter and where. Each append is a
+transaction with the round's number, so a letter is written once. The next round begins only after the letters, so a
+crash can leave only the latest round without its letters; the next start writes those that are missing.
 
-All letters of a round for one topic are written together, in commits of bounded size, however many subscriptions,
-partitions and requests they come from: cursor by cursor, each one's in order of position. A letter keeps the row of its
-message; what is different is said in letter_blocks.
+All letters of a round for one topic are written together, cursor by cursor in order of position, in commits of bounded
+size. A letter keeps its message's row, except for what letter_blocks changes.
 
-What cannot be written is left out and waits (see waiting_letters), and so, for one round, does what stands behind it in
-line for the same topic: so a commit of a number holds the same letters whenever it is made, though what failed at first
-may succeed after a crash. Letters that waited are written likewise, under transactions of their own. Only what concerns
-the whole root is raised (see letter_orders).
+What cannot be written waits (see waiting_letters). For one round, later letters for the same topic wait too, so that
+each numbered commit has the same letters whenever it is made. Waiting letters are written under transactions of their
+own. Only errors that concern the whole root are raised (see letter_orders).
 """
 
 import zlib
@@ -38,15 +35,17 @@ from pulsar_spark.storage.tables import AppendTable, is_committed
 LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20
 _ENDS_A_MESSAGE = ds.field("uuid").is_null() | (ds.field("chunk_id") == ds.field("num_chunks_from_msg") - 1)
-"""Of the chunks of a letter the last one counts."""
+"""The last chunk of a letter counts."""
 
 
 def write_letters(
     bundle: Bundle, round_number: int, now: Instant, facts: Iterable[dict], *, is_again: bool = False
 ) -> list[Request]:
-    """Write the letters that the ``letter`` rows of a round ask for, and those waiting letters that are tried behind
-    it; what could not be written waits. Gives the subscriptions to make on topics written to, as requests of the next
-    round. *is_again*: it was begun before, by whoever did not come to its end, so some may be written.
+    """Write the letters of a round's ``letter`` rows, and the waiting letters that are tried after it; what fails
+    waits.
+
+    Returns the subscriptions to create on letter topics, as requests of the next round. *is_again* means that an
+    interrupted call may have written some of the letters.
     """
     app_id, tried = f"letters/{bundle.layout.bundle}", bundle.waiting_letters.tried
     orders, left, missing, topics = [], [], Counter(), {}
@@ -76,7 +75,7 @@ def _by_table(orders: list[Order]) -> Iterable[list[Order]]:
 
 
 def _subscriptions(bundle: Bundle, round_number: int, orders: list[Order]) -> list[Request]:
-    """Requests for the initial subscriptions of letter topics that lack them."""
+    """Requests for the initial subscriptions that letter topics lack."""
     wanted = {
         (order.topic, partition, order.initial_subscription): None
         for order in orders
@@ -107,9 +106,11 @@ class _Unwritten(NamedTuple):
 
 
 class _Commits:
-    """Letters of one topic, written commit by commit, cut where they have become enough or large enough: the same cuts
-    for the same letters. From the first that fails on none is written any more: ``left`` says which were not and why,
-    ``missing`` how many there are not, by cursor, on ``topics``."""
+    """The letters of one topic, written in commits that are cut by count and size, always in the same way.
+
+    After the first failure no more are written. ``left`` has unwritten letters and why, ``missing`` the number of
+    messages that no longer exist, by cursor, and ``topics`` the topics of these cursors.
+    """
 
     def __init__(self, orders: list[Order], app_id: str, round_number: int, now: int):
         self._orders, self._app_id, self._round, self._now = orders, app_id, round_number, now
@@ -124,7 +125,7 @@ class _Commits:
         self.topics: dict[CursorKey, str] = {}
 
     def write(self, bundle: Bundle, *, is_again: bool) -> None:
-        """Write all that can be, *is_again* those that are not written."""
+        """Write what can be written; with *is_again*, only what is not there yet."""
         try:
             self._table = AppendTable(self._orders[0].topic.path)
             self._written = self._count_written() if is_again else 0
@@ -150,7 +151,7 @@ class _Commits:
                 self.topics[order.key] = order.fact["topic"]
 
     def _count_written(self) -> int:
-        """How many letters are in the commits made before: the first ones in line."""
+        """Count the letters in commits made before; these are the first in order."""
         written, path = 0, self._orders[0].topic.path
         while is_committed(path, f"{self._app_id}/{self._number}", self._round):
             is_letter = (ds.field("publish_id") == self._identity) & _ENDS_A_MESSAGE
@@ -160,7 +161,7 @@ class _Commits:
         return written
 
     def _unwritten_of(self, left: Left) -> list[Left]:
-        """What of it was not written before."""
+        """The letters of *left* that were not written before."""
         written = min(self._written, left.messages)
         self._written -= written
         return left.behind(written)
@@ -185,7 +186,7 @@ class _Commits:
         self._leave(letters)
 
     def _append(self) -> None:
-        """Write the commit that has come together; where that fails, find out whether single letters are to blame."""
+        """Write the collected commit; if that fails, find out whether single letters are the cause."""
         if not self._commit:
             return
         app_id, commit = f"{self._app_id}/{self._number}", self._commit
@@ -199,8 +200,8 @@ class _Commits:
         self._commit, self._count, self._size, self._number = [], 0, 0, self._number + 1
 
     def _is_there(self, app_id: str) -> bool:
-        """Did an append that failed commit all the same? Where that cannot be told it cannot have begun, since it
-        asked, too."""
+        """Did a failed append commit anyway? If that cannot be read, it cannot have begun, since it reads the same
+        first."""
         try:
             return is_committed(self._orders[0].topic.path, app_id, self._round)
         except Exception as error:
@@ -208,8 +209,8 @@ class _Commits:
             return False
 
     def _blame(self, commit: list[Letters], error: Exception) -> None:
-        """A commit failed: because of some of its letters, or, if none is bad by itself, because of the table, which
-        then takes no others either."""
+        """Divide a failed commit into letters that cannot be written and others, which wait. If no letter is bad by
+        itself, the table is the cause."""
         self._is_open = False
         for letters in commit:
             begin = 0
@@ -234,7 +235,7 @@ class _Commits:
 
 
 def _unwritable(letters: Letters) -> Iterator[tuple[int, Exception]]:
-    """Which letters no table takes by themselves, and why; halves are tried until they are found."""
+    """Letters that no table can take, and why, found by halving."""
     try:
         rows_of([letters], "", 0, [0] * letters.count)
     except Exception as error:
