@@ -12,7 +12,7 @@ QUESTIONS = {
     "How do I monitor it?": ("Monitoring", "msgBacklog"),
     "How do I run it on a cluster?": ("Clusters", "spark-submit"),
     "How do I upgrade?": ("Upgrades", "pulsar-spark migrate"),
-    "Should I take Kafka or Pulsar instead?": ("Compared with Pulsar, Kafka", "When to take what"),
+    "Should I take Kafka or Pulsar instead?": ("Compared with Pulsar, Kafka and SQS", "Take it if"),
     "Which rules differ from Pulsar's?": ("what differs", "transactions"),
     "What did a broker that died leave?": ("what a crash leaves", "repairs it"),
     "What do I do when it fails?": ("Troubleshooting", "pulsar-spark doctor"),
