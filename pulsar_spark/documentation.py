@@ -1,7 +1,6 @@
 """Parts of pages that are printed from the code: the map, who decides what, the states of an entry, tables and views.
 
-``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes each part between ``<!-- printed: layers -->``, with its
-name, and the next ``<!-- end -->``. ``docs/generate.py`` makes whole pages.
+``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes each part between its markers.
 """
 
 import argparse

@@ -1,9 +1,7 @@
 """Decide whether a run with *available_now* is done: everything published before it began has been handled.
 
-The topic's log at the start fixes what counts; its end position is known once the broker has numbered it. A position is
-handled if it is acknowledged, held by another consumer, due to another consumer on Key_Shared, or given back by this
-run. So a run handles a message at most once. Entries that wait for their deliver time at the start are left to a later
-run.
+The topic's log at the start fixes what counts. A position is handled if it is acknowledged, held by another consumer
+(or due to one, on Key_Shared), or given back by this run. Delayed entries are left to a later run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,6 @@
-"""Pauses after errors of a consumer's function: one second, doubled after each further error in a row, at most a
-minute.
+"""Pauses after errors of a consumer's function: one second, doubled with each further error in a row, at most a minute.
 
-The consumer pauses by the number of failures in a row. An entry stays away by its redelivery count, so that one that
-always fails takes little from the others.
+The consumer pauses by its failures in a row, an entry by its redelivery count.
 """
 
 from collections.abc import Callable

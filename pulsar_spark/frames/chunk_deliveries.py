@@ -1,9 +1,8 @@
 """Chunked messages in deliveries: one row each, at the position of the last chunk.
 
-The broker states where each message begins and ends. Spark finds its chunks by grouping rows (see chunk_groups), and
-Python workers join the payloads (see chunk_payloads). The driver checks first. A message with a deleted chunk is gone.
-Chunks that contradict ``total_chunk_msg_size`` or exceed a Spark row are an error of that message alone. The check
-reads the payloads once; small ones are kept, so that no worker reads them again.
+The broker states where each message begins and ends. Spark finds its chunks (see chunk_groups), and Python workers join
+the payloads (see chunk_payloads). The driver first reads them once to check sizes. A message with a deleted chunk is
+gone; contradictory or too large chunks are an error of their message alone.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,11 +1,8 @@
 """Find which chunks of a topic make up messages: group their rows, without payloads, by uuid in Spark.
 
-The ends of each message are known before (from storage.chunk_groups or the delivery), so only the rows between are
-read. A group counts if it begins and ends there. A message with a deleted or lost chunk is therefore not found, even if
-older chunks of its uuid would fit.
-
-The driver reads the rows and gives Spark a local frame, which is faster than a plan over the table. It also evaluates
-the groups, which saves starting a worker. The number of rows in memory is limited.
+The ends of each message are known, so only rows between are read, and a group counts only if it begins and ends there.
+So a message with a deleted or lost chunk is not found. The driver reads the rows into a local frame, a limited number
+at a time, and evaluates the groups.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

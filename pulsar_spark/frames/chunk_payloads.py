@@ -1,16 +1,11 @@
-"""Put the payloads of chunked messages together in Python workers, where the rows of their last chunks are read.
+"""Join the payloads of chunked messages in Python workers, where the rows of their last chunks are read.
 
-Which chunks make up a message is known before (see chunk_groups), and so is the row of its last chunk (see
-last_chunks). A worker reads the payloads as a client does (:meth:`ChunkedMessages.joined`), row group by row group. So
-no payload is shuffled, and none is read unless the column is needed. A message that cannot be put together is an error
-of its own.
+The chunks of each message (see chunk_groups) and the row of its last one (see last_chunks) are known before. So
+payloads are not shuffled, and are read only if needed. A message that cannot be joined, for instance because a chunk
+was deleted meanwhile, is an error of its own; chunks that OPTIMIZE moved are found.
 
-Copies dominate the cost. A worker decodes payloads into one reused buffer and returns them as text, which Spark reads
-from Arrow's memory without a copy. Payloads go in two halves, so that Spark's row buffer does not grow beyond their
-size. A filter on the payload makes Spark read it twice.
-
-Chunks are read when the rows are read. If one was deleted or rewritten since, the message is an error; one that
-OPTIMIZE moved is found in its new file.
+Copies dominate the cost. So a worker decodes into one reused buffer and returns text, which Spark reads without a copy,
+in two halves that fit Spark's row buffer. A filter on the payload makes Spark read it twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,9 +1,7 @@
-"""Publish payloads of any size: Spark splits a message above the maximum into chunks (semantics 1.1-1.5), without
-Python workers.
+"""Publish payloads of any size: Spark splits a message above the maximum into chunks (semantics 1.1-1.5).
 
-The uuid of a chunked message consists of its producer name and sequence id; missing ones are generated from the
-publish. Routing comes first, so all chunks lie in one partition, in sequence in one file. A task's memory holds the
-row, its payload, and two row groups (see storage.data_files).
+The uuid consists of producer name and sequence id, generated from the publish if missing. Rows are routed before, so
+all chunks lie in one partition, in sequence in one file.
 """
 
 from collections.abc import Collection

@@ -1,8 +1,8 @@
 """Consume a subscription as DataFrames: a function is called with each delivery.
 
-If it returns, the messages are acknowledged. If it raises, they are given back and come again after a growing pause
-(see ``backoff``). If it returns a frame of outcomes, each row decides about its message (see ``delivery``). Delivery is
-at least once; ``delta_sink`` makes it exactly once.
+If it returns, the messages are acknowledged; if it raises, they come again after a growing pause (see ``backoff``). A
+returned frame of outcomes decides row by row (see ``delivery``). Delivery is at least once; ``delta_sink`` makes it
+exactly once.
 """
 
 import os

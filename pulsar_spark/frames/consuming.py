@@ -1,9 +1,8 @@
 """The thread of a DataFrame consumer: it takes deliveries, calls the function, and replies to the broker.
 
-It grants permits for the next delivery when the function begins, so that the broker's rounds overlap with the
-function's work. Deliveries that piled up are passed on as one. On Exclusive and Failover subscriptions it waits for
-give-backs before it handles anything after them (see rewinding). During a pause after an error it still takes events,
-so a lost lease or a stop is noticed at once.
+Permits for the next delivery are granted when the function begins, so that rounds overlap with its work; piled-up
+deliveries are passed on as one. On Exclusive and Failover subscriptions give-backs come first (see rewinding). During a
+pause it still takes events, so that a stop or lost lease is noticed.
 """
 
 import logging

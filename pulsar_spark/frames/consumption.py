@@ -1,8 +1,7 @@
 """The user's handle of a running DataFrame consumer: inspect it, wait for it, stop it.
 
-A consumer ends when it is stopped, when its Spark session stops, or with the process, which waits for the current
-delivery (see ``running``). Leaving a ``with`` block raises nothing: the error is logged, and
-:meth:`Consumption.exception` returns it.
+A consumer ends when it or its Spark session is stopped, or with the process, which waits for the current delivery (see
+``running``). Leaving a ``with`` block raises nothing: :meth:`Consumption.exception` returns the error.
 """
 
 import logging

@@ -1,8 +1,7 @@
 """Read dead letter topics as DataFrames: each letter's origin, cause, and the job that sent it back.
 
-These come from the letter's properties (see ``protocol.letters``). REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID
-name the *first* origin. The subscription on which a letter died last is in the name of the dead letter topic, if that
-is a default name.
+The letter's properties (see ``protocol.letters``) name the *first* origin. The subscription on which it died last is in
+a default dead letter topic's name.
 """
 
 import os

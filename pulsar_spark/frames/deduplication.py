@@ -1,7 +1,7 @@
 """Commit a publish to a topic with deduplication: leave out rows whose sequence id is already stored, or comes twice.
 
-Duplicates are looked for in the written files (see protocol.deduplication and storage.new_rows). So if another publish
-commits first, the check repeats without running the frame again, and rows keep their order.
+Only the written files are checked (see storage.new_rows). So if another publish commits first, the frame need not run
+again.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,9 @@
 """What a consumer's function gets beside the messages, and how it may answer.
 
-A function that returns no frame acknowledges the whole delivery. A frame has ``position``, ``outcome``, ``partition``
-on a partitioned topic, and perhaps ``batch_index``, and decides per row. ``negative_acknowledge`` gives an entry back.
-``reconsume_later`` puts a message off by the row's ``delay_ms`` (default 0). Everything else is acknowledged, also rows
-missing from the frame. With ``batch_index`` a row decides about that message of a batch, otherwise about the whole
-entry.
+Without a returned frame the whole delivery is acknowledged. A frame has ``position``, ``outcome``, ``partition`` on a
+partitioned topic, and perhaps ``batch_index``. ``negative_acknowledge`` gives an entry back; ``reconsume_later`` puts a
+message off by the row's ``delay_ms`` (default 0). Anything else, also a missing row, acknowledges. Without
+``batch_index`` a row decides about the whole entry.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,19 +1,17 @@
 """Write a subscription into a Delta table exactly once, through crashes and takeovers.
 
-Each life of a consumer (see ``membership``) writes its deliveries in order of rounds, one commit each. The commit's
-Delta transaction is (sink, consumer id) at version *round*. This is exactly once because:
+Each life of a consumer (see ``membership``) writes its deliveries in order of rounds, one commit each, as Delta
+transaction (sink, consumer id) at version *round*. This is exactly once because:
 
 1. *A consumer id has no gaps.* An error ends the consumer, and lost deliveries end its id. So an id has written exactly
-   what was delivered to it up to the version of its transaction. Rounds that waited are written together, at the
-   version of the last.
-2. *A takeover fences the previous consumer.* Before a write, the rounds' history shows entries that were delivered to
-   another id. That id's transaction is raised to :data:`FENCED`, in a commit that also records the version before.
-   Delta then refuses its writes, and entries that it had written are left out.
+   what was delivered to it up to its transaction's version. Rounds that waited are written together, at the last one's
+   version.
+2. *A takeover fences the previous consumer.* If the rounds' history shows that entries were delivered to another id
+   before, that id's transaction is raised to :data:`FENCED`, in a commit that records the version before. Delta refuses
+   its later writes; entries that it had written are left out.
 
-So each entry is written by one id at most, and only written entries are acknowledged. After a crash entries come again
-to another id, which leaves out those already written. A consumer that slept through its lease finds itself fenced and
-stops. This holds for every subscription type and for several consumers with one sink. A seek back writes messages
-again.
+So one id at most writes each entry, and only written entries are acknowledged. A fenced consumer that wakes up stops.
+This holds for all subscription types and several consumers with one sink. A seek back writes messages again.
 """
 
 import os

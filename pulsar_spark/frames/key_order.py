@@ -1,8 +1,7 @@
 """Keep the order per key after a give-back: on Key_Shared no later message of a hash is handled before it.
 
-Once a round has read the give-back, the broker keeps later messages of its hash (semantics 0.22). Messages sent before
-that round come too early and are given back unseen. Each delivery states which requests its round had read. A run with
-*available_now* leaves all further messages of such a hash to the next run.
+Once a round has read the give-back, the broker keeps back later messages of its hash (semantics 0.22). Those delivered
+before come too early and are given back unseen. A run with *available_now* leaves them to the next run.
 """
 
 from collections.abc import Callable, Sequence

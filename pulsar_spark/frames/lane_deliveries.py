@@ -1,11 +1,8 @@
-"""Ranges in deliveries by lane and from the due lane.
+"""Ranges in deliveries by lane (protocol.lanes) and from the due lane (protocol.delays).
 
-A range of a lane (protocol.lanes) means the entries between its ends whose hashes are the lane's. It stays a range as
-long as everything that its round delivered of the partition is treated alike. It is then read by ends and hashes (see
-lane_frames) and acknowledged by round. So **a delivery with a lane range has all that the range's round delivered of
-its partition.** To remove or decide single rows, convert the partition's ranges to positions first (:func:`exact`).
-
-For the due lane (protocol.delays) the broker lists positions.
+A lane range means the entries between its ends with the lane's hashes. It is read by them (see lane_frames) and
+acknowledged by round. So **a delivery with a lane range has all that the range's round delivered of its partition.** To
+remove or decide single rows, convert it to positions first (:func:`exact`).
 """
 
 from collections.abc import Callable, Iterable

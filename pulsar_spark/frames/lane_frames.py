@@ -1,10 +1,8 @@
 """Read what was delivered by lane: rows between two positions whose hashes belong to the lane.
 
-Spark filters by the stored hash; keys are read only where a file has rows without it. A lane with every hash, that of
-an only consumer, needs no filter. Unchanged files are read directly (published_files). Otherwise bounds of positions
-are pushed down (storage.slices). For files in order of hash, as ``publish(sort_by_key=True)`` writes them, the driver
-reads the hashes first, so that pages in the widest gaps between the lane's rows are skipped. Each such file is a scan
-of its own with limited bounds: other bounds mean other code to compile.
+Spark filters by the stored hash, or a computed one where none is stored; the lane of an only consumer needs no filter.
+Unchanged files are read directly (published_files), others with bounds of positions (storage.slices). In files in order
+of hash (``publish(sort_by_key=True)``) the driver reads the hashes first, so that the widest gaps are skipped.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Read the rows of messages' last chunks, without payloads: every column of a message but the payload.
-
-The driver reads a few rows itself into a local frame, which needs no planning. Many are left to Spark.
-"""
+"""Read the rows of messages' last chunks, without payloads: few on the driver into a local frame, many by Spark."""
 
 from collections.abc import Callable, Mapping, Sequence
 

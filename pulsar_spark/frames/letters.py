@@ -1,9 +1,8 @@
 """Letters of a DataFrame consumer: its dead letter policy, and the messages that its function puts off.
 
-Rules are those of the client's consumer (see client.letters). The consumer makes each letter from the message's
-properties; the broker acknowledges and writes it in one commit. The retry letter topic needs a run of its own under the
-same subscription, which is created with the topic, so nothing is lost. A consumer of that topic puts messages off into
-the same topic.
+Rules are those of client.letters. The consumer makes the letters; the broker acknowledges and writes them in one
+commit. The retry letter topic is consumed by a run of its own, under the same subscription, which exists from the
+start.
 """
 
 from collections.abc import Callable, Iterable, Iterator

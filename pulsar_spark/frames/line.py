@@ -1,7 +1,6 @@
 """A DataFrame consumer's connection to the broker: it joins, and follows added partitions and moves to other bundles.
 
-When a bundle is split, the topic may move while it is consumed. The old broker then refuses requests, and the consumer
-turns to the new one, whose ledgers count from then on.
+After a bundle was split, the old broker refuses requests and the consumer turns to the new one.
 """
 
 import logging

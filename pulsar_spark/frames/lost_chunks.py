@@ -1,8 +1,4 @@
-"""Rows for lost entries that may have been chunks, so that readers of a topic notice the loss, as consumers do.
-
-The rest of a message with a lost chunk is in the view ``chunks``. Where no chunks lie, Spark reads all rows and fails
-at a missing file.
-"""
+"""Rows for lost entries that may have been chunks, so that readers of a topic notice the loss."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,8 +1,7 @@
-"""One life of a DataFrame consumer: one consumer id on all partitions, until it leaves, is removed, or its cursor
-moves.
+"""One life of a DataFrame consumer: one consumer id on all partitions, until it leaves or loses deliveries.
 
-When deliveries are lost (the lease ended, the cursor moved), the life ends and the next one has a new id. So each id
-has handled everything delivered to it up to some round; an exactly-once sink relies on this.
+After a lost lease or a moved cursor the next life has a new id. So an id has handled everything delivered to it up to
+some round, on which an exactly-once sink relies.
 """
 
 import uuid

@@ -1,8 +1,7 @@
-"""Map the columns of any frame with a payload to columns of the messages table, and refuse what does not fit.
+"""Map the columns of a frame to columns of the messages table, and refuse what does not fit.
 
 Only ``payload`` is required. An unknown column is an error, because a misspelt ``partition_key`` would publish without
-keys; *properties_from* makes columns properties. Payloads that are already compressed or encrypted are published as
-they are, with the columns that describe them.
+keys. Payloads that are already compressed or encrypted are published as they are.
 """
 
 from collections.abc import Sequence

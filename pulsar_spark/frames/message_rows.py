@@ -1,18 +1,11 @@
 """Turn message columns into rows of the messages table: partition, entry id, order.
 
-**Entry ids.** An entry id is the write task << 33 plus a number that is dense within the task and the partition, in the
-frame's order. So the ids of one partition in one file are one run, known by its first id and its row count. No counting
-pass is needed.
+An entry id is the write task << 33 plus a number dense within task and partition. So the ids of a partition in a file
+are one run, and no counting pass is needed. A topic without partitions is appended unsorted. With few partitions tasks
+write one file for each (see storage.task_files); with many, or with *sort_by_key*, rows are sorted first. That keeps
+the order of each key, not of the partition.
 
-**Order.** A topic without partitions is appended as it is. With few partitions each task numbers its rows per partition
-and writes one file for each (see storage.task_files). With many, or with *sort_by_key*, rows are sorted first.
-
-**Compiled code.** Spark writes numbers and instants into the code that it generates, but not texts and arrays. The
-publish time is therefore an array element, and equal publishes share compiled code (see transforms.stretches).
-
-**Key hash.** With Murmur3 routing the sticky-key hash is stored, because routing computes it anyway. With other schemes
-it is left out: it would slow down the publish, and only Key_Shared needs it. *sort_by_key* puts the rows of one hash
-together; it keeps the order of each key, but not that of the partition.
+Murmur3 routing computes the sticky-key hash anyway, so it is stored; with other schemes readers compute it.
 """
 
 from collections.abc import Sequence

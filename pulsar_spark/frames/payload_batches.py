@@ -1,8 +1,7 @@
 """Shared by publishing and reading payloads in Spark: key readers in tasks, and arrays of limited size.
 
-A frame's plan is shown, logged and sent around, so it never holds keys. Callers give a :class:`CryptoKeyReader` of
-files, of which only the paths travel, or a function without arguments that makes a reader. Each task creates its reader
-once.
+A frame's plan is shown, logged and sent around, so it never holds keys: only paths, or a function that makes a reader,
+once in each task.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

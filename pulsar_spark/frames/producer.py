@@ -1,16 +1,13 @@
-"""Publish DataFrames: a batch in one commit to the topic's table, a stream in one commit per micro-batch.
+"""Publish DataFrames: a batch in one commit, a stream in one commit per micro-batch.
 
-**Exactly once.** ``app_id`` and ``app_version`` are the commit's Delta transaction identifier, so a second attempt
-commits nothing. A stream uses its query id, which the checkpoint stores, and the batch id. A crash before the commit
-leaves only files that nothing refers to.
+**Exactly once.** The commit's Delta transaction is (``app_id``, ``app_version``); for a stream, the query id, which the
+checkpoint stores, and the batch id. A crash before the commit leaves only files that nothing refers to.
 
-**Backlog quota** (3.30). It is checked before anything is written. The publish raises
-:class:`ProducerBlockedQuotaExceededException` where the policy refuses producers. Where the policy makes them wait, it
-raises :class:`ProducerBlockedQuotaExceededError` after the send timeout. A transaction that is already committed is not
-checked again.
+**Backlog quota** (3.30), checked before anything is written: :class:`ProducerBlockedQuotaExceededException` if the
+policy refuses producers, :class:`ProducerBlockedQuotaExceededError` after they waited for the send timeout. A committed
+transaction is not checked again.
 
-**Concurrency.** Spark writes the files beside the table. Only the commit holds the table's lock (see storage.staging),
-so a large publish does not delay clients.
+Only the commit holds the table's lock (see storage.staging), so a large publish does not delay clients.
 """
 
 import os

@@ -1,12 +1,8 @@
 """Read delivered messages from the files in which they were published, without Delta.
 
-A run of ``ledgers`` names its file, so Delta need not resolve the table or start a job to choose files. Which rows are
-meant is passed as arrays, not as numbers in the code (see transforms.stretches). So all consumers and deliveries of a
-session share compiled code. All pages between the first and the last meant row are read. Where whole files are meant,
-rows are not filtered at all.
-
-This works for few unchanged files, for whole entries, and for one redelivery count; storage.slices reads everything
-else.
+Runs of ``ledgers`` name the files, so Delta need not resolve the table or choose files. The meant rows are passed as
+arrays, so that consumers and deliveries share compiled code (see transforms.stretches). This works for few unchanged
+files, whole entries, and one redelivery count; storage.slices reads the rest.
 """
 
 import re

@@ -1,9 +1,8 @@
 """Find what of a delivery still exists in the topic's table, before the function is called.
 
-Deleted messages are acknowledged for the consumer and not passed on. Messages whose file was deleted by hand are lost:
-they stay unacknowledged and raise an error that names them, until they are skipped (``pulsar-spark subscriptions
-skip-lost``) or the file comes back. Chunked messages with lost chunks, or chunks that do not fit together, count as
-lost; those with a deleted chunk as deleted.
+Deleted messages are acknowledged for the consumer. Messages whose file was deleted by hand are lost: they stay
+unacknowledged, with an error, until skipped (``pulsar-spark subscriptions skip-lost``) or restored. Chunked messages
+with lost or contradictory chunks count as lost.
 """
 
 from collections.abc import Sequence

@@ -1,20 +1,18 @@
 """Send dead letters back: a job selects letters once and publishes each at most once, wherever it is interrupted.
 
-Letters stay in their topic, and nothing is acknowledged there. The table ``reprocessing`` records what was sent;
-``dead_letters`` shows it as ``sent_by``, and ``sent_letters`` per letter. A message that dies again becomes a new
-letter with a higher DEAD_LETTER_REPLAYS.
+Letters stay in their topic, unacknowledged. The table ``reprocessing`` records what was sent (``sent_by`` in
+``dead_letters``, ``sent_letters``). A message that dies again is a new letter with a higher DEAD_LETTER_REPLAYS. The
+writes of a job, in order:
 
-**The writes of a job, in order:**
+1. *The job row with all its claims, one commit, transaction (job, 1).* It fixes letters, order, chunks and table
+   version. A later run of the job selects nothing again.
+2. *One publish commit per destination and chunk, transaction (job and destination, chunk).* Delta refuses a repeated
+   transaction, even from a second process or after a changed *fix*.
+3. *The chunk row with the letters sent, same transaction.* It is read from the files of commit 2, whose sequence ids
+   number the claims. After a crash between 2 and 3 both are repeated, and 2 does nothing.
 
-1. *The job row with all its claims, one commit, transaction (job, 1).* It fixes the letters, their order, their chunks
-   and the table version that is read. A later run with the same job id finds it and selects nothing again.
-2. *One publish commit for each destination and chunk, transaction (job and destination, chunk).* Delta refuses a
-   transaction that it has seen, so no chunk is written twice, not even by a second process or after a changed *fix*.
-3. *The chunk row with the letters sent, one commit, with that transaction.* It is read from the files of commit 2,
-   whose sequence ids number the claims. After a crash between 2 and 3 both are repeated, and 2 does nothing.
-
-If *fix* drops every letter of a chunk, commit 2 may be missing and 3 decides; after an interruption *fix* is called
-again. Two jobs never select the same letter: while one selects, the other waits.
+If *fix* drops every letter of a chunk, only 3 may exist; after an interruption *fix* is called again. While one job
+selects, others wait, so no two select the same letter.
 """
 
 import os

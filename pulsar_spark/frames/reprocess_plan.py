@@ -1,8 +1,7 @@
-"""Decide which letters a job sends where and in which commits, from a few facts of each letter.
+"""Decide which letters a job sends where and in which commits.
 
-The destination is the origin, the retry letter topic of the subscription, or one topic for all. A letter stays if
-another job has claimed it, if it was sent back often enough, if its origin is unknown, or if its chunks make no
-message. The retry letter topic's name follows from that of a default dead letter topic, because both are named after
+A letter stays if another job has claimed it, if it was sent back often enough, if its origin is unknown, or if its
+chunks make no message. A default dead letter topic's name gives the retry letter topic's, because both are named after
 one topic (semantics 4.22).
 """
 

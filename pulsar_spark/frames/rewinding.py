@@ -1,12 +1,8 @@
 """Keep the order after a give-back: on Exclusive and Failover subscriptions no later message is handled first.
 
-The broker rewinds: when the give-back is due, everything the consumer holds comes again, in order (semantics 2.12,
-4.14). What arrives before that is dropped unseen. The permits of dropped messages are granted again only when the
-give-back is due; otherwise more of the topic would come and be dropped.
-
-A message given back may never come again: somebody skips it, or it dies. The consumer knows its own dead letters. For
-the rest it looks at the cursor some seconds after the due time, and subscribes again. Shared subscriptions have no
-order and need none of this.
+When the give-back is due, everything the consumer holds comes again, in order (semantics 2.12, 4.14). What arrives
+before is dropped unseen, and its permits are granted again only then, so that no more is dropped. If others acknowledge
+the message, it never comes: some seconds after the due time the consumer checks the cursor, and subscribes again.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,7 @@
 """The partition of a message as a column, by the rules of ``protocol.routing``.
 
-A key's hash decides; messages without a key go round robin, from a different partition in each task. Java computes
-``JavaStringHash``, Spark's expressions ``Murmur3_32Hash`` (see transforms.key_hashes), a Python worker ``BoostHash``.
-Without ordering keys the Murmur3 hash is also Key_Shared's, computed once.
+Messages without a key go round robin, from a different partition in each task. Java computes ``JavaStringHash``,
+Spark's expressions ``Murmur3_32Hash`` (see transforms.key_hashes), a Python worker ``BoostHash``.
 """
 
 import pyarrow as pa

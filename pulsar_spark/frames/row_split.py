@@ -1,8 +1,5 @@
-"""Split the rows of files by consumer, into Parquet files of one consumer each.
-
-Each thread takes a stretch of row groups, reads some rows at a time, sorts them by owner and writes one file per
-consumer.
-"""
+"""Split the rows of files by consumer, into Parquet files of one consumer each. Each thread takes a stretch of row
+groups."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

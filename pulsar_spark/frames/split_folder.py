@@ -1,7 +1,7 @@
 """Temporary folders that are removed after the process that made them, however it ends.
 
-A process holds a lock on a file in each folder (see storage.held_file). The next process of that user that makes a
-folder removes those whose lock is free. A process killed before it took the lock leaves an empty folder.
+A process locks a file in each folder (see storage.held_file). The user's next process that makes a folder removes those
+whose lock is free.
 """
 
 import os

@@ -1,13 +1,11 @@
 """Read once what one round delivered by lane to several consumers of a session.
 
-Where keys lie at random, each consumer would read all rows to find its own. Instead the first consumer that reads
-splits the rows for all into one Parquet file per consumer and thread (see row_split). These lie in a temporary folder
-(see split_folder); the others wait and read their own. A consumer's files are deleted once it has answered, the folder
-with the last of them.
+With random keys each consumer would read all rows to find its own. Instead the first reader splits the rows into one
+Parquet file per consumer and thread (see row_split), in a temporary folder (see split_folder); the others wait. A
+consumer's files are deleted once it has answered.
 
-Conditions: a session in this process, unchanged files, one message per entry, no chunks, one redelivery count, and
-enough rows to pay off. If splitting fails, for instance at a full disk or a damaged page, each consumer reads by
-itself.
+This needs a session in this process, unchanged files, single-message entries, no chunks, one redelivery count, and
+enough rows to pay off. If splitting fails, each consumer reads by itself.
 """
 
 import shutil

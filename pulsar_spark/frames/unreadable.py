@@ -1,8 +1,7 @@
 """Find the messages of a delivery whose payload cannot be read, before the function is called.
 
-One job decodes the compressed and encrypted payloads; if the ledgers show none, it is skipped. With FAIL an unreadable
-message is not passed on, stays unacknowledged and raises an error that names it. With DISCARD it is acknowledged if
-only the keys are missing. The other messages of its batch are passed on.
+With FAIL such a message stays unacknowledged, with an error that names it. With DISCARD it is acknowledged if only the
+keys are missing. Other messages of its batch are passed on.
 """
 
 from collections.abc import Iterable, Iterator

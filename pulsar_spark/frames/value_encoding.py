@@ -1,8 +1,5 @@
-"""Encode a typed column as payloads of a schema.
-
-Spark itself writes JSON of plain types; Python workers write Avro (by ``fastavro``) and other JSON. value_writers
-decides which columns are accepted: those that lose nothing.
-"""
+"""Encode a typed column as payloads of a schema: Spark writes JSON of plain types, Python workers the rest.
+value_writers decides which columns are accepted."""
 
 import io
 import json

@@ -1,8 +1,7 @@
 """Convert values of a column to what a schema stores, field by field.
 
-A column type is accepted if none of its values can lose anything. The stored form is accepted too, such as an int for a
-date. Struct fields are matched by name. Some failures depend on the value: a forbidden null, microseconds where
-milliseconds are stored, an unknown symbol. They fail with the field's name.
+A column type is accepted if none of its values can lose anything, and also in stored form, such as an int for a date.
+Fields are matched by name. Values that do not fit, such as a forbidden null, fail with the field's name.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """Decode message payloads into a typed column, with the schemas that the topic keeps.
 
-Spark itself reads JSON of plain types; a missing field gets its default, if that is a plain value. Avro (by
-``fastavro``) and JSON with logical types or unions are read in Python workers, Avro with the schema version that wrote
-it. An unreadable value is null with an error. Column types are in value_types.
+Spark itself reads JSON of plain types; Python workers read the rest, Avro with the schema that wrote it. An unreadable
+value is null with an error. Column types are in value_types.
 """
 
 import json

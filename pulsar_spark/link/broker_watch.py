@@ -1,7 +1,4 @@
-"""Watch for a broker: look at the bundle's lease once a second and log changes.
-
-Requests wait in a table, so a client without a broker would otherwise wait silently.
-"""
+"""Watch for a broker: look at the bundle's lease once a second and log changes, because requests wait silently."""
 
 import logging
 import time

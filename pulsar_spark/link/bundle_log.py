@@ -1,8 +1,7 @@
 """Follow a bundle's rounds for all clients of the process: one thread looks, and each round is read once.
 
-Where the system reports new files (see folder_events), idle clients cost little. Reports may be missing, for instance
-on file systems that other machines write to. So the thread looks often until three rounds in a row were reported, then
-once a second, until a look finds an unreported round.
+The system may report new files (see folder_events), but not reliably. So the thread looks often until three rounds in a
+row were reported, then once a second, until a look finds an unreported round.
 """
 
 import contextlib

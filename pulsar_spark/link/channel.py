@@ -1,9 +1,8 @@
 """A client's connection to the broker: a background thread writes ``requests`` and follows ``cursor_ledger``.
 
-Out: requests that arrive during a commit go into the next one. Those that nobody waits for (acknowledgements) start a
-commit at most every 50 ms (see request_writer). In: each commit of the broker is a round; its rows go to those they
-concern (see inbox). An idle client sends a sign of life three times per lease (see storage.presence). A permanent
-failure ends the thread and is reported to all waiting callers.
+Requests that arrive during a commit go into the next one; those that nobody waits for start a commit at most every 50
+ms. Rows of each round go to those they concern (see inbox). An idle client sends a sign of life three times per lease.
+A permanent failure ends the thread and is reported to all waiting callers.
 """
 
 import heapq

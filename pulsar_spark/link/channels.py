@@ -1,7 +1,7 @@
 """One client's connections to the brokers of its topics: a channel to each bundle.
 
-A topic's bundle is looked up by name when a client connects to it. If the broker refuses because the topic moved
-(:class:`ServiceUnitNotReady`), the client looks it up again, as Pulsar's clients do after an unload.
+A topic's bundle is looked up when a client connects, and again after :class:`ServiceUnitNotReady`, as Pulsar's clients
+do after an unload.
 """
 
 import logging

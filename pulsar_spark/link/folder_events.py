@@ -1,7 +1,6 @@
 """Reports of new files in a folder, by Linux's inotify (inotify(7)).
 
-A network file system reports only changes of this machine, and a user may have only so many watches (often 128). So
-callers must still look now and then (see bundle_log).
+Network file systems report only local changes, and watches are limited, so callers must still look now and then.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """Dispatch a round's rows to a client's consumers and callers.
 
-Resets come first, then removals, replies and deliveries. Among deliveries, entries that came due come first if the
-consumer wants that. A delivery states which requests its round had read, so that a consumer can tell whether its own
-request came later. It also has the hashes of its lane, or the positions of the due lane. The channel makes all calls
-and holds its lock while tables change.
+Order: resets, removals, replies, deliveries, among these entries that came due first if the consumer wants that. A
+delivery states which requests its round had read, so that a consumer can tell whether its own request came later. The
+channel makes all calls and holds its lock while tables change.
 """
 
 from collections.abc import Callable

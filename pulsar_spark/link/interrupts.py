@@ -1,10 +1,9 @@
 """Make Ctrl-C raise :class:`Interrupted` in calls that wait, on any thread.
 
 Rule: ``waitForAsyncValue`` of the ``pulsar`` package. Python runs signal handlers on the main thread only, so our
-SIGINT handler counts, and waiting threads check the count ten times a second. The handler replaces only Python's own,
-does what that does, and is removed with the last client. With an application's own handler nothing is counted. Then a
-KeyboardInterrupt on the waiting main thread becomes Interrupted, and a main thread that ended with one counts as
-Ctrl-C.
+SIGINT handler counts, and waiting threads check the count. It replaces only Python's own handler and goes with the last
+client. With another handler, a KeyboardInterrupt on the waiting main thread becomes Interrupted, and a main thread that
+ended with one counts as Ctrl-C.
 """
 
 import signal

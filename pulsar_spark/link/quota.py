@@ -1,9 +1,7 @@
-"""What a topic's policies allow a producer: message size, delay, deduplication (see protocol.deduplication), and the
-backlog quota (semantics 3.30).
+"""What a topic's policies allow a producer: message size, delay, deduplication, and the backlog quota (semantics 3.30).
 
-A producer reads the policies from ``cursor_ledger`` at most four times a second, shared in the process. Without a
-broker nothing is exceeded. A stopped topic (see storage.condition) accepts nothing, because nobody would deliver it.
-The broker reports that; the end of the topic's own log is read, too, as there may be no broker.
+Policies are read from ``cursor_ledger`` at most four times a second, shared in the process. A stopped topic (see
+storage.condition) accepts nothing; the topic's own log is checked too, because there may be no broker.
 """
 
 import threading

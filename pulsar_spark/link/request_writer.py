@@ -1,7 +1,7 @@
 """Write requests: one commit to ``requests`` at a time, never a request twice (see sure_append).
 
 All requests that the process's clients make during a commit go into the next one. Only the broker writes the table's
-checkpoints, since opening the table for that costs memory and threads.
+checkpoints.
 """
 
 import threading

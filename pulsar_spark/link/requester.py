@@ -1,8 +1,7 @@
 """Send requests to the broker and wait for the replies, without a JVM.
 
-Requests of a bundle go into one commit, so that a round sees all of them or none. The replies are rows of the round
-that decided. A request expires a little before its sender stops waiting, so one that failed with Timeout is not carried
-out later.
+A bundle's requests go into one commit, so that a round sees all or none. They expire just before the sender stops
+waiting, so a request that failed with Timeout is not carried out later.
 """
 
 import time

@@ -1,13 +1,8 @@
 """Pulsar's four compressions, byte for byte as its clients write them.
 
-Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common. LZ4 is a block without a frame, ZLIB a zlib
-stream, ZSTD a frame, SNAPPY the raw format. The result must have exactly the size that the message states.
-
-**Bombs.** Pulsar trusts the stated size. Here it may be at most 64 MiB, or a hundred times the stored bytes if that is
-more. Producers send what compresses better uncompressed, so no honest message is refused.
-
-**Many at once.** Creating a ZSTD decoder costs more than decoding a small message, so one decoder takes consecutive
-frames (:func:`uncompress_at_once`).
+Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common. The result must have exactly the size that the
+message states. Pulsar trusts that size; here it may be at most 64 MiB, or a hundred times the stored bytes. Producers
+send what compresses better uncompressed.
 """
 
 import zlib

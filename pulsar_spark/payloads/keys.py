@@ -1,8 +1,8 @@
 """Keys for end-to-end encryption, from a :class:`CryptoKeyReader` by name.
 
 Rule: CryptoKeyReader, DefaultCryptoKeyReader and EncryptionKeyInfo of Pulsar's Java client; constructor and files as in
-the ``pulsar`` package. Keys are PEM and RSA: a public key or certificate, and a private key. Elliptic curves (ECIES)
-are not supported. Keys never appear in ``repr`` or errors.
+the ``pulsar`` package. Keys are RSA in PEM; elliptic curves (ECIES) are not supported. Keys never appear in ``repr`` or
+errors.
 """
 
 import os

@@ -1,8 +1,5 @@
-"""Make values of annotated classes, such as dataclasses, from JSON.
-
-Nested records and dataclasses, collections of them, enumerations and bytes follow the annotations. Unknown fields are
-ignored, as in Pulsar's clients: a writer may be newer than its readers.
-"""
+"""Make values of annotated classes, such as dataclasses, from JSON. Unknown fields are ignored, as in Pulsar's clients:
+a writer may be newer than its readers."""
 
 import dataclasses
 import enum

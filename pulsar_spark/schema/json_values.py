@@ -1,8 +1,7 @@
 """JSON values of logical types: dates, times, decimals and uuids.
 
-JSON stores the same as Avro: days, milliseconds or microseconds. A decimal is a text, so that no reader rounds it;
-numbers are read, too. Python values are those of ``fastavro``: instants in UTC, local ones without a zone. A given
-instant without a zone is in the machine's. NaN and infinities may be texts.
+JSON stores numbers as Avro does, but decimals as texts, so that no reader rounds them. Python values are those of
+``fastavro``. An instant without a zone is in the machine's.
 """
 
 import json

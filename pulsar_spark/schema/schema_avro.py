@@ -1,8 +1,7 @@
 """AvroSchema: values in Avro's binary encoding, through ``fastavro``.
 
 A message is decoded with its writer's definition, found by schema version, and resolved to this schema by Avro's rules.
-Names of the two records may differ, as in ``pulsar.schema``. Unlike there, definitions that do not resolve are an error
-of the message. For an unknown version this definition is used.
+Unlike in ``pulsar.schema``, definitions that do not resolve are an error of the message.
 """
 
 import io

@@ -1,7 +1,6 @@
 """ProtobufNativeSchema: messages of Protobuf in their own encoding, through ``protobuf``.
 
-Its definition is that of Pulsar's clients: a base64 descriptor set of the type's file and its imports, with the names
-of type and file. Only equal definitions are compatible (protocol.schema_compatibility).
+Its definition is that of Pulsar's clients. Only equal definitions are compatible (protocol.schema_compatibility).
 """
 
 import base64

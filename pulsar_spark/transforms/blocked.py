@@ -1,7 +1,6 @@
 """Find who has too many unacknowledged messages (design 4, step 7): a consumer (4.4) or a subscription (4.5).
 
-Both are blocked at their limit and unblocked at half of it. This comes before the offer, because it decides who
-receives what (see turns). Source: Consumer.addAndGetUnAckedMsgs,
+Both are blocked at their limit and unblocked at half of it. Source: Consumer.addAndGetUnAckedMsgs,
 PersistentDispatcherMultipleConsumers.addUnAckedMessages.
 """
 

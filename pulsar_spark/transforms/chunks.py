@@ -1,15 +1,12 @@
 """Chunked messages as frames: split payloads into rows, and join rows into messages.
 
-**Splitting** (semantics 1.2, 1.5): a message larger than its chunks becomes several rows, in order, that differ only in
-payload and ``chunk_id``. Other messages stay one row without chunk columns.
+**Splitting** (semantics 1.2, 1.5): a message larger than its chunks becomes several rows that differ only in payload
+and ``chunk_id``.
 
-**Joining** is a ``groupBy`` on uuid (:func:`group_chunks`) over a few bytes per chunk. It gives one row per complete
-message with the positions of its parts, by the rule of ``protocol.chunking``. Consumers and readers then join payloads
-in Python workers (see frames.chunk_payloads). For chunks of any frame, :func:`reassemble_chunks` and
-:func:`whole_messages` join payloads in Spark by ``listagg``.
-
-**Memory.** Joining in Spark needs at least four times the largest message in the last task: its chunks, the message,
-and a row whose buffer doubles. Earlier tasks need six times a file split.
+**Joining**: :func:`group_chunks` finds the positions of each complete message's chunks, by ``protocol.chunking`` and
+without payloads. Python workers then join payloads (see frames.chunk_payloads), or Spark does, for chunks of any frame
+(:func:`reassemble_chunks`, :func:`whole_messages`). In Spark the last task needs at least four times the largest
+message.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Compaction as frames: which messages stay, by the rules of ``protocol.compaction``, and their rows.
 
-Two passes, as in Pulsar's compactor: the first groups places by key without payloads, the second reads the rows that
-stay. Keys need not fit into memory: a ``groupBy`` spills, and rows are joined by place.
+As in Pulsar's compactor, the first pass groups places by key without payloads, the second reads the rows that stay.
+Both can spill.
 """
 
 from collections.abc import Mapping, Sequence

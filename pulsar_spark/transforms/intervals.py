@@ -1,8 +1,7 @@
 """The interval algebra: sets of positions as ranges, by sweep line.
 
-Each range becomes two boundaries, one at its beginning and one after its end. One window in order of position counts
-what is open at each boundary. The stretch up to the next boundary is a segment in which nothing changes. There is no
-row per position, no join and no Python function. Pulsar keeps such sets in LongPairRangeSet and RoaringBitmap.
+Each range becomes two boundaries. A window in order of position counts what is open at each; the stretch up to the next
+is a segment in which nothing changes. Pulsar keeps such sets in LongPairRangeSet and RoaringBitmap.
 """
 
 from functools import reduce

@@ -1,16 +1,13 @@
 """Murmur3 of keys as Spark expressions, without a Python worker; it equals the Arrow UDF of ``columns``.
 
-Spark's ``hash`` is Murmur3 (x86, 32 bits) with two differences from Pulsar's, both of which can be undone:
+Spark's ``hash`` is Murmur3 (x86, 32 bits) with two differences from Pulsar's, which are undone:
 
-- Its seed is 42, not 0. Hashing two values hashes the second with the first's hash as seed, so the key comes after the
-  number whose hash from 42 is 0.
-- It mixes each byte after the last whole word like a word. So such keys are padded with zeros to a whole word. Every
-  step of Murmur3 is a bijection, so the hash is taken back to where the last word was multiplied in. It is then
-  finished with the key's own length.
+- Its seed is 42, not 0. So the key is hashed after the number whose hash from 42 is 0.
+- It mixes each byte after the last whole word like a word. So keys are padded with zeros. Every step is a bijection:
+  the hash is taken back to where the last word was multiplied in, and finished with the key's own length.
 
-32-bit products are cut from 64-bit ones with a signed factor, which cannot overflow in ANSI mode. Each step is a
-column, because it uses the previous one more than once, and a text, because each operator of a Column is a call to the
-JVM.
+32-bit products are cut from 64-bit ones with a signed factor, which cannot overflow in ANSI mode. Steps are columns,
+because the next one uses them more than once.
 """
 
 from pyspark.sql import Column, DataFrame

@@ -1,13 +1,13 @@
 """The candidates of each cursor, in order (design 4, step 6).
 
-First come entries that came back, by position, then those whose deliver time has come, by (deliver time, position),
-then unread entries, by position. On Exclusive and Failover position alone decides, due or not (2.6). The due time of a
-replay range is its deliver time; an entry that came back has none, so it does not wait again (0.21). Laid end to end,
-candidates form an axis of entry counts (see turns and deal).
+Entries that came back come first, by position, then those whose deliver time has come, by (deliver time, position),
+then unread entries, by position. On Exclusive and Failover position alone decides (2.6). An entry that came back has no
+due time, so it does not wait again (0.21). Laid end to end, candidates form an axis of entry counts (see turns and
+deal).
 
-On Key_Shared the entries of each owner form their own axis, so order holds per key and nobody waits for another's keys.
-A held entry is not offered and others pass it: its hash still has pending entries at an earlier owner (2.41, 0.22), or
-nobody owns it (2.31). Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers,
+On Key_Shared each owner's entries form an axis of their own. Held entries are passed over: their hash has pending
+entries at an earlier owner (2.41, 0.22), or no owner (2.31). Source:
+PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers,
 PersistentStickyKeyDispatcherMultipleConsumers.filterAndGroupEntriesForDispatching; semantics 2.14-2.18, 2.31, 2.41,
 4.2-4.8; BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1).
 """

@@ -1,15 +1,13 @@
 """Entries that come back (design 4, step 4): after a consumer left, a negative acknowledgement, a timeout, or a
 redeliver request.
 
-A pending entry becomes replay when its consumer left (count unchanged), when a redeliver request names it or its
-consumer, or when the due time of a negative acknowledgement has come (count + 1, except for unseen entries). Requests
-for entries pending elsewhere, or not pending, are ignored. On Exclusive and Failover any of these brings everything
-back (2.12, 4.14); entries that were not named are not counted, so they do not die. If the count would exceed the dead
-letter policy's limit, the entry is dead instead (4.26). On Shared and Key_Shared without a due lane, an unread entry
-met before its deliver time waits as replay, held or not, because Pulsar checks the time before the hash
-(trackDelayedDelivery). Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker,
-ConsumerImpl.processPossibleToDLQ; semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and
-partial acknowledgements.
+A pending entry becomes replay when its consumer left (count unchanged), when a request names it or its consumer, or
+when a negative acknowledgement is due (count + 1 unless unseen). On Exclusive and Failover any of these brings
+everything back (2.12, 4.14), without a count for entries that were not named. A count above the dead letter policy's
+limit makes the entry dead (4.26). On Shared and Key_Shared without a due lane, an unread entry met before its deliver
+time waits as replay, held or not (trackDelayedDelivery). Source: Consumer.redeliverUnacknowledgedMessages,
+InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ; semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts
+outlive disconnects and partial acknowledgements.
 """
 
 from pyspark.sql import Column, DataFrame, Window

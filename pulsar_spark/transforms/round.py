@@ -1,8 +1,7 @@
 """The plans of a round: transforms wired together, still lazy.
 
-The steps: cut the state into segments by acknowledgements and returns, find who is blocked, offer entries in order,
-line up the consumers with their room, deal, and sum up. Each step needs the result of the previous one for the whole
-cursor. Many rounds only acknowledge; their plans leave out the steps without input.
+Acknowledge and give back, find who is blocked, offer, line up, deal, sum up: each step needs the previous one's result
+for the whole cursor. Plans for rounds that only acknowledge leave out steps without input.
 """
 
 from collections.abc import Callable

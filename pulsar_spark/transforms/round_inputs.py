@@ -1,13 +1,13 @@
 """The frames of a round: its plan's input and its result.
 
-State, requests, unread entries and consumers are rows of one schema, because a round reads each input once. So the plan
-needs no join, exchange or broadcast, and is built once for all rounds (design 4.2, "prepared plans"). ``kind`` tells
-the rows apart; :data:`KINDS` lists each kind's columns, others are null. Results have one schema, too: :data:`RESULT`.
+All inputs are rows of one schema, so the plan needs no join, exchange or broadcast and is built once for all rounds
+(design 4.2, "prepared plans"). :data:`KINDS` lists the columns of each ``kind``; others are null. Results are rows of
+:data:`RESULT`.
 
 **Lines.** Candidates and turns lie end to end in lines; nobody gets entries of another line. A cursor of Shared,
 Exclusive or Failover has one line, null. On Key_Shared each consumer has a line named by its id, with the entries of
-its hashes; an entry without an owner has no line (2.31). Held entries (``is_held``) do not go out in this round: their
-hash drains or has no owner (2.41, 0.22). Owners and draining hashes are decided before (protocol.selectors).
+its hashes; an entry without an owner has none (2.31). Held entries (``is_held``) do not go out in this round (2.41,
+0.22). Owners and draining hashes are decided before (protocol.selectors).
 """
 
 import pyarrow as pa

@@ -1,8 +1,7 @@
 """Test which numbers lie in given stretches of an axis, with code that does not depend on the stretches.
 
-Spark writes the numbers of a filter into generated code. So each delivery with other bounds would be compiled again,
-and many bounds make a method too large for Java's compiler. Arrays are passed to the code instead. The axis is cut into
-equal parts, few enough for a processor's cache; arrays hold each part's borders, nearly always at most two.
+Numbers in a filter become part of the generated code, which is compiled again for other bounds. Arrays do not. So the
+axis is cut into equal parts, and arrays hold each part's borders, nearly always at most two.
 """
 
 from functools import reduce

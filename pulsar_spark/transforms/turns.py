@@ -1,21 +1,17 @@
 """Whose turn it is, and how much of the offer it takes (design 4, step 7).
 
-Turns, as wide as permits allow, form an axis of entry counts from the same zero as the candidates (see offer). Widths
-follow 2.16 and 2.17: permits count messages and an entry is never split. A turn is permits divided by the largest entry
-on offer, and one entry for the rest, so permits may end below zero. On Exclusive and Failover it is at least as many
-entries as permits, up to one read of Pulsar's (4.6), and only the active consumer is in line. On Shared each priority
-level has two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are ours, permits and
-limits are Pulsar's).
+Turns form an axis of entry counts from the same zero as the candidates (see offer). Permits count messages and an entry
+is never split (2.16, 2.17): a turn is permits divided by the largest entry on offer, and one entry for the rest, so
+permits may end below zero. On Exclusive and Failover only the active consumer is in line, with at least as many entries
+as permits, up to one read of Pulsar's (4.6). On Shared each priority level has two laps: a fair share each, then the
+rest of the permits (0.28: run lengths are ours, permits and limits are Pulsar's).
 
-On Shared, replay is often little of each batch and comes before whole batches, so it counts separately. If the first in
-line can take all of it within its fair share, it does, and widths use the largest new entry. Otherwise its share is
-measured by the largest replay entry.
+Replay is often little of each batch and counts separately on Shared: if the first in line can take all of it within its
+fair share, it does, and widths use the largest new entry. Otherwise its share is measured by the largest replay entry.
 
-On Key_Shared each consumer has a line with the candidates of its hashes. There a batch counts as one entry, so permits
-may go below zero (2.38).
-
-A blocked consumer gets nothing (4.4); a blocked subscription gets only replay (4.5), on Key_Shared in each line.
-Source: Consumer.sendMessages, PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers.
+On Key_Shared each consumer has its own line, and a batch counts as one entry (2.38). A blocked consumer gets nothing
+(4.4), a blocked subscription only replay (4.5), on Key_Shared in each line. Source: Consumer.sendMessages,
+PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers.
 """
 
 from pyspark.sql import Column, DataFrame, Window

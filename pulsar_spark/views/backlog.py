@@ -1,8 +1,7 @@
 """The size of a subscription's backlog on a topic partition, and how much of it is delayed.
 
-The backlog counts unacknowledged entries (3.28), delayed ones too (5.20). A chunked message counts once, at its last
-chunk; an incomplete one does not count. A due lane records how many delayed entries are done, so waiting ones are
-counted in the delay index, mostly without looking at each.
+It counts unacknowledged entries (3.28), delayed ones too (5.20); a chunked message counts once, an incomplete one not
+at all. A due lane records what is done, so waiting entries are counted in the delay index.
 """
 
 from typing import NamedTuple

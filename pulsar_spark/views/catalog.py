@@ -1,10 +1,9 @@
 """Register a root's topics and broker tables as external tables of a catalog, with the broker's state as views.
 
-A namespace becomes the schema ``<tenant>_ns_<namespace>`` or a given one, a topic a table in it. Names are encoded like
-folders (see ``layout``), with ``-`` and ``.`` too, because catalogs allow only letters, digits and ``_``; no two names
-meet. The tables stay where they are, so dropping one deletes no message. Registering again adds new tables and drops
-deleted ones; tables and views from elsewhere stay. Catalog views are SQL texts, so views that need Python
-(``pending_acks``, ``history``...) exist only in a session (see views).
+A namespace becomes the schema ``<tenant>_ns_<namespace>`` or a given one, a topic a table in it, with names encoded
+like folders (see ``layout``), ``-`` and ``.`` too. Dropping a table deletes no message. Registering again adds new
+tables and drops deleted ones; others stay. Views that need Python (``pending_acks``, ``history``...) exist only in a
+session (see views).
 """
 
 import re

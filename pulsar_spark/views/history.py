@@ -1,10 +1,8 @@
 """Who received, acknowledged and gave back which messages when: a view over rounds and requests.
 
-Rounds tell what the broker did: a delivery is a ``pending`` range whose delivery round is its own round, cut into
-stretches for lanes. Requests tell what clients asked for, by their clocks. Refused ones are left out; acknowledgements
-without effect are not, but ineffective cancellations and reschedulings are. Requests name topics only, so earlier
-topics of that name share it. Deletions by SQL are found in the topic's table and shown at the first round that may have
-followed them. History reaches back as far as the tables.
+Rounds tell what the broker did, requests what clients asked for, by their clocks. Left out are refused requests, and
+cancellations and reschedulings without effect. Requests name topics only, so earlier topics of that name share it.
+Deletions by SQL appear at the first round that may have followed them. History reaches back as far as the tables.
 """
 
 import contextlib

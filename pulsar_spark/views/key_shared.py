@@ -1,8 +1,7 @@
 """Key_Shared subscriptions for people: who owns which hashes, and which hashes wait for whom, as stats and as rows of
 the views ``hash_ranges`` and ``draining_hashes``.
 
-Names are Pulsar's: ``keyHashRanges`` (texts, until 3.x), ``keyHashRangeArrays``, and ``draining...`` (from 4.0), which
-a consumer has for hashes that drain from it. ``hash`` is a whole 31-bit hash, as in ``messages.sticky_key_hash``.
+Names are Pulsar's: ``keyHashRanges`` (texts, until 3.x), ``keyHashRangeArrays``, and ``draining...`` (from 4.0).
 ``waitingHashes`` is ours: the consumer gave back an entry that is not due. Rows do not tell
 ``drainingHashesClearedTotal`` and ``blockedAttempts``.
 """

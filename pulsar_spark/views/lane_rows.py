@@ -1,9 +1,7 @@
 """Convert rows of lane ranges to exact ranges, for views about single positions.
 
-A lane range means the entries between its ends with the lane's hashes, which the page's row of its round has (see
-storage.lane_ranges). Tasks read the entries' hashes when the view is queried. Deleted entries that may have been sent
-with it are included (protocol.lanes). Rows of deleted or recreated topics stay unchanged. Deliveries of the due lane
-have their positions.
+Tasks read the entries' hashes when the view is queried (see storage.lane_ranges). Deleted entries that may have been
+sent are included (protocol.lanes). Rows of deleted or recreated topics stay unchanged.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """The current state in the rows of ``cursor_ledger``, as SQL: each key's row of the latest round, unless it or what it
 depends on was removed.
 
-These are texts, because a catalog keeps views as texts (see catalog). ``{rows}`` stands for the table or a frame. With
-several bundles it is the rows of all, each topic's from its own bundle only, because split bundles share earlier rows.
+``{rows}`` stands for the table or a frame; with several bundles for the rows of all, each topic's from its own bundle
+only, because split bundles share earlier rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Entries that wait for their deliver time, and for which subscriptions.
+"""Entries that wait for their deliver time, and for which subscriptions, by (deliver time, position).
 
-Listed are unacknowledged entries due later than now, by (deliver time, position). An entry that a subscription moved is
-listed at its new time for it. Exclusive and Failover subscriptions with consumers wait for nothing (2.6). Entries come
-in parts of limited size.
+An entry that a subscription moved is listed at its new time for it. Exclusive and Failover subscriptions with consumers
+wait for nothing (2.6). Entries come in parts of limited size.
 """
 
 import contextlib

@@ -1,17 +1,14 @@
-"""Stats of a topic, nested as in Pulsar and derived from rows, so that no counter can drift (semantics 0.29).
-stats_table has them as rows, key_shared those of Key_Shared subscriptions.
+"""Stats of a topic, nested as in Pulsar and derived from rows (semantics 0.29). stats_table has them as rows,
+key_shared those of Key_Shared subscriptions.
 
-Sources: the log of the topic's table (``msgInCounter``, ``storageSize``), rounds and publishes of the last minute
-(rates, see ``activity``), the files that producers hold (``publishers``), and the latest rows of ``cursor_ledger``. As
-in Pulsar the backlog counts entries (3.28), delayed ones too (``msgDelayed``; ``msgBacklogNoDelayed`` is without them);
-unacknowledged and sent counters count messages. ``backlogSize`` is an estimate from the slowest subscription.
+As in Pulsar the backlog counts entries (3.28), delayed ones too (``msgDelayed``; ``msgBacklogNoDelayed`` is without
+them); unacknowledged and sent counters count messages. ``backlogSize`` is an estimate from the slowest subscription.
 ``nonContiguousDeletedMessagesRanges`` is null once the subscription has met delayed entries.
 
-Ours: ``ackedEntries`` (not backlog); ``oldestUnackedSeconds``, age of the oldest unacknowledged delivery, null for
-none; ``deadLetters``, messages in the dead letter topic; ``waitingLetters``, not written yet (see ``pulsar-spark dlq
-waiting``); ``letterlessMessages``, deleted or trimmed before their letter was written. Only if there are any: ``error``
-and ``errorKind`` (``stopped`` or ``set_aside``), ``foreignMessages`` (rows that are no publish), ``deletedMessages``
-(except by trimming) and ``lostMessages`` (their file is gone).
+Ours: ``ackedEntries`` (not backlog); ``oldestUnackedSeconds``, null for none; ``deadLetters``; ``waitingLetters``, not
+written yet (see ``pulsar-spark dlq waiting``); ``letterlessMessages``, deleted or trimmed before their letter was
+written. Only if there are any: ``error`` and ``errorKind`` (``stopped`` or ``set_aside``), ``foreignMessages`` (rows
+that are no publish), ``deletedMessages`` (except by trimming) and ``lostMessages`` (their file is gone).
 """
 
 import datetime

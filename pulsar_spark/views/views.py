@@ -1,9 +1,7 @@
 """The broker's state as temporary SQL views over ``cursor_ledger``, in which the latest round wins.
 
-A row of the latest round that says so removes its key; a removed cursor also removes its pages and consumers, a removed
-topic its cursors. A range counts until a later round rewrites its page. Views read the current table. Snapshots only
-repeat rows, so earlier rounds may be trimmed. The two Key_Shared views are computed in one task by rules of their own
-(see key_shared).
+A removed cursor also removes its pages and consumers, a removed topic its cursors. A range counts until a later round
+rewrites its page. Snapshots only repeat rows, so earlier rounds may be trimmed.
 """
 
 import os
