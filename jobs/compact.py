@@ -17,7 +17,7 @@ from pulsar_spark.cli.common import errors_as_one_line, service_url
 from pulsar_spark.cli.compaction import bytes_of
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:

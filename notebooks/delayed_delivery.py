@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish
-from pulsar_spark.storage.delay_index import read_buckets
+from pulsar_spark.storage.delay_index.delay_index import read_buckets
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.views import create_views
 

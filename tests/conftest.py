@@ -15,9 +15,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.store.durability import ENVIRONMENT
+from pulsar_spark.storage.topics.topics import prepare_root
 from tests.support.costs import Choosing, Measuring, read_costs
 from tests.support.gs_server import gs_server
 from tests.support.object_store import (

@@ -25,15 +25,15 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.policies import deduplication_status
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, check_subscription, parse_namespace, parse_topic_name
-from pulsar_spark.storage import forks
-from pulsar_spark.storage.away import saw_root
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.entries.lost import lost_entries_of
 from pulsar_spark.storage.layout import Layout, parse_service_url
-from pulsar_spark.storage.lost import lost_entries_of
-from pulsar_spark.storage.mending import mend_topic
-from pulsar_spark.storage.partitions import raise_partitions
-from pulsar_spark.storage.topics import (
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.repair.mending import mend_topic
+from pulsar_spark.storage.store.away import saw_root
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.partitions import raise_partitions
+from pulsar_spark.storage.topics.topics import (
     Topic,
     create_namespace,
     create_topic,

@@ -3,9 +3,9 @@
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.bundles import parse_range
-from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 
 
 class BundleVerbs:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.chunk_runs import chunk_runs_of
+from pulsar_spark.storage.chunks.chunk_runs import chunk_runs_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import resolve_topic
 from pulsar_spark.views.chunks import count_incomplete, read_incomplete
 
 _SHOWN = {

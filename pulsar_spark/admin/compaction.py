@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.compaction import compact
 from pulsar_spark.broker.compaction_plan import Compaction, Written
-from pulsar_spark.storage.compacted import DURATION_MS, REMOVED, SUCCEED_TIME_MS, CompactedView
-from pulsar_spark.storage.compaction_status import compaction_status
+from pulsar_spark.storage.compaction.compacted import DURATION_MS, REMOVED, SUCCEED_TIME_MS, CompactedView
+from pulsar_spark.storage.compaction.compaction_status import compaction_status
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import Topic, resolve_topic
+from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pulsar_spark.errors import CorruptState, NotARoot
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.bundles import bundles_of, layouts_of
-from pulsar_spark.storage.delay_table import remove_index
-from pulsar_spark.storage.durability import read_durability, write_durability
-from pulsar_spark.storage.examination import Finding, examine_root
+from pulsar_spark.storage.delay_index.delay_table import remove_index
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.migrations import migrate_by_hand
-from pulsar_spark.storage.repair import Repaired, repair_root
-from pulsar_spark.storage.starting import starting
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.processes.starting import starting
+from pulsar_spark.storage.repair.examination import Finding, examine_root
+from pulsar_spark.storage.repair.migrations import migrate_by_hand
+from pulsar_spark.storage.repair.repair import Repaired, repair_root
+from pulsar_spark.storage.store.durability import read_durability, write_durability
+from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REPROCESSING, SCHEMAS
 
 MIGRATE = "pulsar-spark migrate"

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 
 from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topic_name import check_subscription
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import resolve_topic
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
 
 

@@ -20,16 +20,16 @@ from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.suggestions import no_subscription
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
-from pulsar_spark.storage.chunks import ChunkedMessages
-from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
-from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
-from pulsar_spark.storage.lane_ranges import exact_ranges
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
+from pulsar_spark.storage.chunks.chunks import ChunkedMessages
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
+from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.topic_files import trimmed_ledgers
-from pulsar_spark.storage.topics import Topic, resolve_partition, resolve_topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import Topic, resolve_partition, resolve_topic
 
 _AS_FAR_AS_WITHOUT_KEYS = PayloadOpener(None, ConsumerCryptoFailureAction.CONSUME)
 """Payloads are decompressed, and shown as they are stored where they are encrypted."""

@@ -21,11 +21,11 @@ from pulsar_spark.protocol.policies import (
     policy_number,
 )
 from pulsar_spark.protocol.topic_name import parse_namespace
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.namespaces import check_namespace
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.namespaces import check_namespace
+from pulsar_spark.storage.topics.topics import read_topic
 
 
 class Policies:

@@ -9,9 +9,9 @@ from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.message_id import MAX_LONG, MessageId
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.policies import MOST_INT32
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.storage.topics.topics import resolve_topic
 
 _NUMBERS = {"chunk_id": MOST_INT32, "num_chunks": MOST_INT32, "total_size": MAX_LONG}
 

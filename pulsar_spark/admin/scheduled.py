@@ -20,12 +20,12 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.packing import named
 from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topic_name import check_subscription
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics import Topic, resolve_topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 from pulsar_spark.views.scheduled import Scheduled, read_scheduled
 
 MOST_POSITIONS = 10_000

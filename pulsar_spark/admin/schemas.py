@@ -13,8 +13,8 @@ from pulsar_spark.errors import InvalidConfiguration, SchemaNotFound, shown
 from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.schemas import KeptSchema, SchemaTable
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.storage.topics.schemas import KeptSchema, SchemaTable
+from pulsar_spark.storage.topics.topics import resolve_topic
 
 _KEPT = ", ".join(kind.name for kind in SchemaType if kind.value > 0)
 

@@ -12,10 +12,10 @@ from pulsar_spark.client.arguments import check_properties, check_type_or_none, 
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.message_id import MAX_LONG, MessageId
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.missing import Missing
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.missing import Missing
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.scheduled import Scheduled, Window, places_of
 

@@ -9,11 +9,11 @@ from pulsar_spark.link.inbox import Reply
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topic_name import check_subscription
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.entries.lost import lost_entries_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lost import lost_entries_of
-from pulsar_spark.storage.topics import resolve_partition, resolve_topic
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import resolve_partition, resolve_topic
 
 POSITIONS = ("earliest", "latest")
 

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.topic_name import parse_namespace
-from pulsar_spark.storage import upkeep
-from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.delta.scan import read_rows
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import read_rows
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.topics import Topic, list_topics, resolve_topic
-from pulsar_spark.storage.trimming import trim_topic
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.bundles import layouts_of
+from pulsar_spark.storage.topics.topics import Topic, list_topics, resolve_topic
+from pulsar_spark.storage.upkeep import upkeep
+from pulsar_spark.storage.upkeep.trimming import trim_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 DEFAULT_VACUUM_HOURS = 168

@@ -26,9 +26,9 @@ from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import lease_end
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.policies import TOPIC_STOPPED, policy_number, policy_text
+from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC, SetAside
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.needed_runs import stored_runs
-from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC, SetAside
+from pulsar_spark.storage.ledgers.needed_runs import stored_runs
 from pulsar_spark.table_specs import LEDGERS
 
 

@@ -15,7 +15,7 @@ from pulsar_spark.broker.keyed import LOOK_AHEAD
 from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
-from pulsar_spark.storage.python_rows import uncollected
+from pulsar_spark.storage.delta.python_rows import uncollected
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:

@@ -24,7 +24,7 @@ from pulsar_spark.protocol.chunk_limits import Eviction, Group, begun_too_early,
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
 from pulsar_spark.protocol.delays import AXES_END, DUE_BASE
 from pulsar_spark.protocol.positions import Positions, as_array, inside
-from pulsar_spark.storage.chunk_groups import STILL_OPEN
+from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN
 
 
 def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:

@@ -21,7 +21,7 @@ from pulsar_spark.protocol.chunk_limits import ChunkLimits
 from pulsar_spark.protocol.chunking import mark_delete_below
 from pulsar_spark.protocol.packing import packed_pairs
 from pulsar_spark.protocol.positions import Positions, inside
-from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
 
 
 class Chunked:

@@ -18,7 +18,7 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import UnknownError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import JAVA_OPTIONS, ROUND_JAVA_OPTIONS, class_archive, spark_session
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 
 _JVM_SECONDS = 300
 

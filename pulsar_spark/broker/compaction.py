@@ -15,12 +15,12 @@ from collections.abc import Collection
 from pulsar_spark.broker.compaction_plan import SMALL_BYTES, SMALL_MESSAGES, Write, plan_compaction
 from pulsar_spark.broker.compaction_small import write_small
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.storage.compacted import CompactedView, Facts, replace_rows
-from pulsar_spark.storage.compaction_status import compacting
+from pulsar_spark.storage.compaction.compacted import CompactedView, Facts, replace_rows
+from pulsar_spark.storage.compaction.compaction_status import compacting
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_until
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.ledgers import ledgers_until
+from pulsar_spark.storage.topics.topics import Topic
 
 
 def compact(layout: Layout, topic: Topic, partitions: Collection[int], by_spark: Write | None = None) -> bool:

@@ -15,11 +15,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pulsar_spark.broker.compaction_plan import Compaction, Written
 from pulsar_spark.broker.side_jobs import SideJobs
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.storage.compacted import is_in_order
-from pulsar_spark.storage.data_files import place_files, spark_writer_options
+from pulsar_spark.storage.compaction.compacted import is_in_order
+from pulsar_spark.storage.delta.data_files import place_files, spark_writer_options
+from pulsar_spark.storage.delta.staging import staged
+from pulsar_spark.storage.entries.slices import PositionRange, message_pieces, read_pieces
 from pulsar_spark.storage.session import check_context, check_delta
-from pulsar_spark.storage.slices import PositionRange, message_pieces, read_pieces
-from pulsar_spark.storage.staging import staged
 from pulsar_spark.table_specs import COMPACTED, MESSAGES
 from pulsar_spark.transforms.chunks import whole_messages
 from pulsar_spark.transforms.compaction import FILE, in_files, in_one_piece, places_that_stay, rows_at

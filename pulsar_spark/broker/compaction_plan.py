@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.compacted import CompactedView, make_view
-from pulsar_spark.storage.compaction_policies import retains_null_key
+from pulsar_spark.storage.compaction.compacted import CompactedView, make_view
+from pulsar_spark.storage.compaction.compaction_policies import retains_null_key
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_until
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.ledgers import ledgers_until
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.topics.topics import Topic
 
 SMALL_MESSAGES, SMALL_BYTES = 100_000, 64 * 1024 * 1024
 

@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 from pulsar_spark.broker.compaction_plan import Compaction, Written
 from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.compaction import Keyed, payload_size, survivors
-from pulsar_spark.storage.chunk_groups import ChunkGroups
-from pulsar_spark.storage.chunks import ChunkedMessages
-from pulsar_spark.storage.data_files import conform, write_files
-from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunks.chunks import ChunkedMessages
+from pulsar_spark.storage.delta.data_files import conform, write_files
+from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.table_specs import CHUNK_COLUMNS, COMPACTED
 
 

@@ -13,10 +13,10 @@ from pulsar_spark.broker.background import Background, Rotation
 from pulsar_spark.broker.compaction import bytes_behind, compact
 from pulsar_spark.broker.compaction_plan import Write
 from pulsar_spark.protocol.compaction import is_wanted
-from pulsar_spark.storage.compaction_policies import compaction_thresholds
+from pulsar_spark.storage.compaction.compaction_policies import compaction_thresholds
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 60.0

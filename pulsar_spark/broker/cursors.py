@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.pages import NEVER
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 FEW = 1000
 

@@ -13,19 +13,25 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.side_jobs import SideJobs
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.data_files import removing
-from pulsar_spark.storage.delay_files import file_name, footer_of
-from pulsar_spark.storage.delay_notes import NewBucket
-from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, Places, SegmentFile, Statistics
-from pulsar_spark.storage.delay_table import DelayTable
-from pulsar_spark.storage.entries import is_in_table
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.delay_index.delay_files import file_name, footer_of
+from pulsar_spark.storage.delay_index.delay_notes import NewBucket
+from pulsar_spark.storage.delay_index.delay_segments import (
+    FILE_ENTRIES,
+    SEGMENT_ENTRIES,
+    Places,
+    SegmentFile,
+    Statistics,
+)
+from pulsar_spark.storage.delay_index.delay_table import DelayTable
+from pulsar_spark.storage.delta.data_files import removing
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.staging import staged
+from pulsar_spark.storage.entries.entries import is_in_table
+from pulsar_spark.storage.entries.slices import PositionRange, pieces_of, read_pieces, without_positions
+from pulsar_spark.storage.entries.topic_files import is_there
 from pulsar_spark.storage.session import local_frame
-from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces, without_positions
-from pulsar_spark.storage.staging import staged
-from pulsar_spark.storage.store import store_of
-from pulsar_spark.storage.topic_files import is_there
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.store.store import store_of
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS
 from pulsar_spark.transforms.delay_index import delayed_entries, in_files
 

@@ -10,10 +10,10 @@ import numpy as np
 from pulsar_spark.broker.delay_head import LEAST, Head
 from pulsar_spark.broker.delay_index import DelayIndex, Pending
 from pulsar_spark.protocol.delays import buckets_to_merge
-from pulsar_spark.storage.delay_buckets import EVER, Bucket
-from pulsar_spark.storage.delay_merge import merge_buckets, write_entries
-from pulsar_spark.storage.delay_notes import NewBucket
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.delay_index.delay_buckets import EVER, Bucket
+from pulsar_spark.storage.delay_index.delay_merge import merge_buckets, write_entries
+from pulsar_spark.storage.delay_index.delay_notes import NewBucket
+from pulsar_spark.storage.store.store import AnyPath
 
 GRACE_SECONDS = 600.0
 """How long a file that left the table stays for its readers."""

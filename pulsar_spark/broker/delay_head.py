@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.delay_segments import Entries, together
-from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, places_between
+from pulsar_spark.storage.delay_index.delay_segments import Entries, together
+from pulsar_spark.storage.delay_index.delayed import NONE_DUE, Due, in_order, places_between
 
 MOST_ENTRIES, MOST_RUNS = 1 << 17, 2_000
 """Entries, or publishes, from which a head becomes a bucket; both are read again at a start."""

@@ -17,13 +17,13 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.delay_buckets import EVER, Bucket, BucketLost, Buckets, Segments
-from pulsar_spark.storage.delay_notes import NOT_INDEXED, Indexed
-from pulsar_spark.storage.delay_segments import Places
-from pulsar_spark.storage.delay_table import DelayTable, Loaded
-from pulsar_spark.storage.delayed import Due, has_delayed, in_order, read_delayed
+from pulsar_spark.storage.delay_index.delay_buckets import EVER, Bucket, BucketLost, Buckets, Segments
+from pulsar_spark.storage.delay_index.delay_notes import NOT_INDEXED, Indexed
+from pulsar_spark.storage.delay_index.delay_segments import Places
+from pulsar_spark.storage.delay_index.delay_table import DelayTable, Loaded
+from pulsar_spark.storage.delay_index.delayed import Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.topics import Topic
 
 AT_ONCE, MOST_AT_ONCE = 10_000, 32
 """Most entries, and files, that the round which numbers them reads itself."""

@@ -20,16 +20,16 @@ from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
-from pulsar_spark.storage.delay_buckets import EVER, BucketLost
-from pulsar_spark.storage.delay_merge import write_entries
-from pulsar_spark.storage.delay_notes import NewBucket
-from pulsar_spark.storage.delay_segments import NO_ENTRIES, Entries, together
-from pulsar_spark.storage.delayed import has_delayed, read_delayed
-from pulsar_spark.storage.needed_runs import delayed_runs
-from pulsar_spark.storage.said_values import least_said
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
+from pulsar_spark.storage.delay_index.delay_buckets import EVER, BucketLost
+from pulsar_spark.storage.delay_index.delay_merge import write_entries
+from pulsar_spark.storage.delay_index.delay_notes import NewBucket
+from pulsar_spark.storage.delay_index.delay_segments import NO_ENTRIES, Entries, together
+from pulsar_spark.storage.delay_index.delayed import has_delayed, read_delayed
+from pulsar_spark.storage.entries.said_values import least_said
+from pulsar_spark.storage.ledgers.needed_runs import delayed_runs
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.topics import Topic
 
 BULK = 100_000
 RUNS_AT_ONCE = 1 << 10

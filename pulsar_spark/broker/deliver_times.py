@@ -7,8 +7,8 @@ import numpy as np
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.delays import are_delayed
 from pulsar_spark.protocol.positions import clusters, expanded
-from pulsar_spark.storage.delayed import are_parts
-from pulsar_spark.storage.partition_ledgers import Stretches
+from pulsar_spark.storage.delay_index.delayed import are_parts
+from pulsar_spark.storage.ledgers.partition_ledgers import Stretches
 
 
 class Delayed(NamedTuple):

@@ -12,9 +12,9 @@ from pulsar_spark.protocol.cursor import initial_read_position
 from pulsar_spark.protocol.request_properties import MOST, number_in
 from pulsar_spark.protocol.suggestions import no_subscription
 from pulsar_spark.protocol.topic_name import check_subscription
-from pulsar_spark.storage.compacted import CompactedView
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.set_aside import SetAside
+from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 
 class Desk:

@@ -10,8 +10,8 @@ from pulsar_spark.broker.facts import reply_row
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.ack_set import is_empty
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.python_rows import uncollected, values_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.delta.python_rows import uncollected, values_of
 from pulsar_spark.table_specs import REQUESTS
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 
 BLOCK_ENTRIES = 1 << 12
 MOST_BLOCKS = 1 << 13

@@ -3,10 +3,10 @@
 import numpy as np
 
 from pulsar_spark.broker.entry_columns import EntryColumn
-from pulsar_spark.storage.entries import are_missing
-from pulsar_spark.storage.key_hashes import read_hashes
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.entries.entries import are_missing
+from pulsar_spark.storage.entries.key_hashes import read_hashes
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.store.store import AnyPath
 
 
 class EntryHashes(EntryColumn):

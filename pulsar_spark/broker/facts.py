@@ -17,8 +17,8 @@ from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.packing import packed_stretches
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
-from pulsar_spark.storage.set_aside import SetAside
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, WaitingKey
+from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.drafts import Request

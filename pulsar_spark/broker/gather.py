@@ -28,7 +28,7 @@ from pulsar_spark.protocol.delays import position_of, virtual
 from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
-from pulsar_spark.storage.python_rows import uncollected
+from pulsar_spark.storage.delta.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
 
 LANES_FROM, EXACT_BELOW = 500, 250

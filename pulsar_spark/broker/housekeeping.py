@@ -16,14 +16,14 @@ from deltalake.exceptions import DeltaError
 
 from pulsar_spark.broker.background import Background, Rotation
 from pulsar_spark.errors import PulsarSparkError
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.housekeeping import Done, keep_house
-from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.table_parts import give_memory_back
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.table_parts import give_memory_back
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.upkeep.housekeeping import Done, keep_house
+from pulsar_spark.storage.upkeep.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 30.0

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import BrokerFenced, InvalidRequest
-from pulsar_spark.storage.faults import is_fault_of_disk
-from pulsar_spark.storage.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
+from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
+from pulsar_spark.storage.store.faults import is_fault_of_disk
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import ReconsumeLater, reconsume_later_of
 from pulsar_spark.protocol.topic_name import check_subscription
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.storage.topics.topics import resolve_topic
 
 
 class LetterRequests(Acknowledgements):

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.presence import (
+from pulsar_spark.storage.processes.presence import (
     all_signs,
     is_gone,
     is_watched,

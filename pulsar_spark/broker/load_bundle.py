@@ -29,14 +29,14 @@ from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.packing import unpacked_stretches
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.python_rows import uncollected
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import runs_of
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.needed_runs import NeededRuns
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.python_rows import uncollected
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.ledgers import runs_of
+from pulsar_spark.storage.ledgers.needed_runs import NeededRuns
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
 
 log = logging.getLogger(__name__)

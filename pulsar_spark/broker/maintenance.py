@@ -35,8 +35,8 @@ from pulsar_spark.protocol.expiry import (
 from pulsar_spark.protocol.instants import from_micros
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.publish_times import is_published_before, last_published_before
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.ledgers.publish_times import is_published_before, last_published_before
 
 SECOND = 1_000_000
 HELD_CHECK_SECONDS = 1

@@ -34,7 +34,7 @@ from pulsar_spark.protocol.membership import (
 from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.request_properties import MOST, is_said
 from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
-from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
+from pulsar_spark.storage.topics.topics import check_letter_topic, resolve_topic
 from pulsar_spark.table_specs import VALID_UNTIL
 
 DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")

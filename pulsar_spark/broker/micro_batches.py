@@ -22,12 +22,12 @@ from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.source import Moved, News
 from pulsar_spark.errors import DelayIndexNotReady, PulsarSparkError
-from pulsar_spark.storage.away import is_away
-from pulsar_spark.storage.checkpoints import checkpoint_behind
+from pulsar_spark.storage.delta.checkpoints import checkpoint_behind
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import is_running
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store.away import is_away
+from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import REQUESTS
 
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)

@@ -15,7 +15,7 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import seek_position, skip_unacked
 from pulsar_spark.protocol.instants import from_micros
 from pulsar_spark.protocol.letters import LATEST_MS
-from pulsar_spark.storage.publish_times import first_published_at, last_published_before
+from pulsar_spark.storage.ledgers.publish_times import first_published_at, last_published_before
 
 LONGEST_SECONDS = 10**9
 """Thirty years; no messages are older."""

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.storage.actions import Commit
-from pulsar_spark.storage.condition import check_features, stopped_text
-from pulsar_spark.storage.faults import is_fault_of_disk
-from pulsar_spark.storage.ledger_rows import ledger_rows, note_rows
-from pulsar_spark.storage.publishes import foreign_files, number_commit
-from pulsar_spark.storage.store import store_of
+from pulsar_spark.storage.delta.actions import Commit
+from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows, note_rows
+from pulsar_spark.storage.ledgers.publishes import foreign_files, number_commit
+from pulsar_spark.storage.repair.condition import check_features, stopped_text
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import store_of
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.topics import TopicState

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pulsar_spark.broker.drafts import Request
-from pulsar_spark.storage.bundles import layout_of
+from pulsar_spark.storage.delta.sure_append import SureAppend
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.sure_append import SureAppend
+from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.table_specs import REQUESTS
 
 RETRY_SECONDS, TRIES = 0.1, 20

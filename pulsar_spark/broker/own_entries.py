@@ -13,7 +13,7 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, number_at, place_apart, position_of, virtual
 from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 
 WINDOW = 1 << 20
 """Positions whose deliver times are read in one go."""

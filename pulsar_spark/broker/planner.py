@@ -33,10 +33,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Rows, Work
 from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.storage.away import check_there
-from pulsar_spark.storage.padded import replace_padded, to_parquet
-from pulsar_spark.storage.python_rows import uncollected, values_of
+from pulsar_spark.storage.delta.python_rows import uncollected, values_of
 from pulsar_spark.storage.session import local_frame, side_session
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.padded import replace_padded, to_parquet
 from pulsar_spark.transforms.round import PLANS, Plan, plan_for, plan_round, plan_whole_acknowledgements
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 

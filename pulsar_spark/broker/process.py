@@ -11,9 +11,9 @@ from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.shared import Shared
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
-from pulsar_spark.storage.bundles import bundles_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.starting import announce_start, end_starting
+from pulsar_spark.storage.processes.starting import announce_start, end_starting
+from pulsar_spark.storage.topics.bundles import bundles_of
 
 
 def run_broker(

@@ -17,8 +17,8 @@ from pulsar_spark.broker.drafts import Request, RoundResult
 from pulsar_spark.broker.isolation import Broken, PlannerFailed, is_fault, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.faults import UnclearWrite
-from pulsar_spark.storage.set_aside import SetAside
+from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
+from pulsar_spark.storage.store.faults import UnclearWrite
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.rounds import Rounds

@@ -42,7 +42,7 @@ from pulsar_spark.protocol.policies import (
     policy_owners,
 )
 from pulsar_spark.protocol.topic_name import parse_namespace
-from pulsar_spark.storage.set_aside import SetAside
+from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
 
 ANSWERED = {
     "subscribe",

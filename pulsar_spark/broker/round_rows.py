@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, joined, used_numbers
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.packed_columns import null_column
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.ledgers.packed_columns import null_column
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _BLOCK_ROWS = 65_536

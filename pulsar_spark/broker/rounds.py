@@ -46,10 +46,10 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.storage.cursor_ledger import concerned
-from pulsar_spark.storage.python_rows import uncollected
-from pulsar_spark.storage.set_aside import SetAside
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import concerned
+from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
+from pulsar_spark.storage.delta.python_rows import uncollected
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS
 
 REQUESTS_UNSAID = 1000

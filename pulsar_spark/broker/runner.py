@@ -40,16 +40,16 @@ from pulsar_spark.broker.tenure import Tenure, new_broker_id, remove_what_others
 from pulsar_spark.described import Described
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
-from pulsar_spark.storage.away import left_root
-from pulsar_spark.storage.bundles import add_bundle, bundles_of
-from pulsar_spark.storage.commits import now_micros
+from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.migrations import migrate_at_start
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.processes.starting import QUERY, begin_starting, end_starting
+from pulsar_spark.storage.repair.migrations import migrate_at_start
 from pulsar_spark.storage.session import check_context
-from pulsar_spark.storage.spark_root import can_read
-from pulsar_spark.storage.starting import QUERY, begin_starting, end_starting
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.spark.spark_root import can_read
+from pulsar_spark.storage.store.away import left_root
+from pulsar_spark.storage.topics.bundles import add_bundle, bundles_of
+from pulsar_spark.storage.topics.topics import prepare_root
 
 STOP_SECONDS = 60.0
 log = logging.getLogger(__name__)

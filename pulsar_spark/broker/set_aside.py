@@ -19,7 +19,7 @@ from pulsar_spark.broker.isolation import of_request
 from pulsar_spark.broker.reading import read_again
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown
 from pulsar_spark.protocol.request_properties import is_said
-from pulsar_spark.storage.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
+from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
 
 MOST_REQUESTS = 1_000
 log = logging.getLogger(__name__)

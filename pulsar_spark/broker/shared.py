@@ -20,13 +20,13 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.tenure import new_broker_id
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.bundles import share
-from pulsar_spark.storage.away import check_there
-from pulsar_spark.storage.bundles import bundles_of, layouts_of
-from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import BUNDLES, Layout
-from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease, Holder
-from pulsar_spark.storage.lease_file import LeaseFile
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease, Holder
+from pulsar_spark.storage.processes.lease_file import LeaseFile
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
 
 LOOK_SECONDS, AGAIN_SECONDS = 0.5, 60.0
 """Least time between two looks at the leases, and how long a failed bundle is left alone."""

@@ -35,15 +35,15 @@ from pulsar_spark.broker.tenure import Tenure, new_broker_id
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.bundles import BundleRange
 from pulsar_spark.protocol.durations import shown_seconds
-from pulsar_spark.storage.announcements import announcements_folder
-from pulsar_spark.storage.bundles import add_bundle, bundles_of
-from pulsar_spark.storage.commits import now_micros
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.durability import is_durable, sync_tree
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.delta.table_lock import lock_where_there_is_one
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease, Holder
-from pulsar_spark.storage.migrations import migrate_at_start, raise_layout
-from pulsar_spark.storage.table_lock import lock_where_there_is_one
+from pulsar_spark.storage.processes.lease import BundleLease, Holder
+from pulsar_spark.storage.repair.migrations import migrate_at_start, raise_layout
+from pulsar_spark.storage.store.durability import is_durable, sync_tree
+from pulsar_spark.storage.topics.announcements import announcements_folder
+from pulsar_spark.storage.topics.bundles import add_bundle, bundles_of
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REQUESTS, SPLIT_LAYOUT_VERSION
 
 UNLOADED = "unloaded"

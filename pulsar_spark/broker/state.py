@@ -22,7 +22,7 @@ from pulsar_spark.protocol.kept_owners import kept_properties
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.protocol.selectors import Selector
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 
 @dataclass

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.processes.lease import LEASE_SECONDS, BundleLease
+from pulsar_spark.storage.store.store import AnyPath
 
 STALE_SECONDS = 600.0
 """Inputs and checkpoints unchanged for this long are old. Only the holder of the lease deletes those of others, so no

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pulsar_spark.storage.announcements import announcement_of, pass_on, take_announced
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics.announcements import announcement_of, pass_on, take_announced
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.topics import TopicState

@@ -21,19 +21,19 @@ from pulsar_spark.errors import InvalidTopicName, ServiceUnitNotReady, TopicNotF
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
-from pulsar_spark.storage.away import check_there
-from pulsar_spark.storage.bundles import check_served
-from pulsar_spark.storage.chunk_groups import ChunkGroups
-from pulsar_spark.storage.delayed import deliver_times
-from pulsar_spark.storage.discovery import topic_folders
-from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+from pulsar_spark.storage.delay_index.delayed import deliver_times
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.needed_runs import published
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.partitions import partitions_now
-from pulsar_spark.storage.publish_ids import PublishIds
-from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.storage.ledgers.needed_runs import published
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.ledgers.publish_ids import PublishIds
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.topics.bundles import check_served
+from pulsar_spark.storage.topics.discovery import topic_folders
+from pulsar_spark.storage.topics.partitions import partitions_now
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.table_specs import LEDGERS
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.delays import are_delayed
 from pulsar_spark.protocol.policies import DELAYED_DELIVERY_ACTIVE
 from pulsar_spark.protocol.positions import expanded
-from pulsar_spark.storage.delayed import NO_TIME
-from pulsar_spark.storage.partition_ledgers import Stretches
+from pulsar_spark.storage.delay_index.delayed import NO_TIME
+from pulsar_spark.storage.ledgers.partition_ledgers import Stretches
 
 UNREAD = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("batch_size", pa.int64()), ("due_time", pa.int64())])
 """Entries first..last of one batch size and one deliver time, in microseconds, null without."""

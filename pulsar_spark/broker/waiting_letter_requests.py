@@ -8,7 +8,7 @@ from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol.letters import letters_in
-from pulsar_spark.storage.cursor_ledger import WaitingKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import WaitingKey
 
 
 class WaitingLetterRequests(Desk):

@@ -21,7 +21,7 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.letters import letters_in
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, WaitingKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, WaitingKey
 
 WAITING = "waiting_letter"
 INTERVALS = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=600_000)

@@ -115,7 +115,7 @@ def print_json(value: Any) -> None:
 def note_missing(root: str, namespace: str | None) -> None:
     """Note on the terminal that *namespace* does not exist."""
     from pulsar_spark.storage.layout import Layout
-    from pulsar_spark.storage.namespaces import check_namespace
+    from pulsar_spark.storage.topics.namespaces import check_namespace
 
     try:
         if namespace is not None:

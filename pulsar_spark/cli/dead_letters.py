@@ -15,7 +15,7 @@ from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, named_time, prin
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.letter_topics import letter_topic
+from pulsar_spark.storage.topics.letter_topics import letter_topic
 from pulsar_spark.views.dead_letters import count_letters
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.common import Json, Root, admin, print_done, print_json, print_table
-from pulsar_spark.storage.topics import layout_version
+from pulsar_spark.storage.topics.topics import layout_version
 
 UNSOUND = 1
 app = typer.Typer(no_args_is_help=True)

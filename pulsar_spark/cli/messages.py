@@ -42,10 +42,10 @@ from pulsar_spark.protocol.key_shared import hash_ranges_of
 from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.bundles import layout_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.topics import existing_topic, is_root, resolve_topic
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import existing_topic, is_root, resolve_topic
 
 MAX_PENDING_MESSAGES = 20_000
 LOOK_SECONDS = 0.5

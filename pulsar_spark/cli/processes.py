@@ -10,9 +10,9 @@ from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set
 from pulsar_spark.cli.signals import clean_up_on_sigterm
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.starting import announce_start
+from pulsar_spark.storage.processes.starting import announce_start
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 log = logging.getLogger(__name__)

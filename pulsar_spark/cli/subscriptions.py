@@ -26,7 +26,7 @@ from pulsar_spark.cli.shown import Output, parse_place, show_all
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import existing_topic
+from pulsar_spark.storage.topics.topics import existing_topic
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -6,9 +6,9 @@ storage.producers lists the producers, storage.exclusive holds the claim on a to
 from pulsar_spark.client.enums import ProducerAccessMode
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.errors import OperationNotSupported, ProducerBusy, ProducerFenced
-from pulsar_spark.storage.exclusive import ExclusiveClaim
-from pulsar_spark.storage.producers import TopicProducers
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.exclusive import ExclusiveClaim
+from pulsar_spark.storage.topics.producers import TopicProducers
+from pulsar_spark.storage.topics.topics import Topic
 
 LOOK_SECONDS = 0.1
 """How often who waits for a topic looks whether it is free."""

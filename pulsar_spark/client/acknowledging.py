@@ -22,7 +22,7 @@ from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.channels import Channels
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage import forks
+from pulsar_spark.storage.processes import forks
 
 UNACKED_TICK = 1.0
 """How many seconds lie between two looks for what was not acknowledged in time."""

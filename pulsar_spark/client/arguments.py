@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from pulsar_spark.errors import AlreadyClosed, Interrupted, InvalidConfiguration, InvalidTopicName
 from pulsar_spark.link import interrupts
-from pulsar_spark.storage import forks
+from pulsar_spark.storage.processes import forks
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -43,12 +43,12 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.schema_info import SchemaInfo
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schema import BytesSchema, Schema
-from pulsar_spark.storage import forks
-from pulsar_spark.storage.away import left_root
-from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout, parse_service_url
-from pulsar_spark.storage.ledger_index import shared_index
-from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
+from pulsar_spark.storage.ledgers.ledger_index import shared_index
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.store.away import left_root
+from pulsar_spark.storage.topics.topics import Topic, prepare_root, resolve_topic
 
 MAX_LEASE_SECONDS = 24 * 60 * 60
 

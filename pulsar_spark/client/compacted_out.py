@@ -10,7 +10,7 @@ import numpy as np
 
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.protocol.positions import Positions, ranges_of
-from pulsar_spark.storage.compacted_entries import CompactedEntries
+from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
 
 AHEAD = 1000
 """So far it is looked ahead, in entries that stay: a queue full."""

@@ -28,10 +28,10 @@ from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, OperationNo
 from pulsar_spark.link.channels import Channels
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage import forks
-from pulsar_spark.storage.compacted_entries import CompactedEntries
-from pulsar_spark.storage.partitions import PartitionWatch
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.topics.partitions import PartitionWatch
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class Consumer(Described, Acknowledging):

@@ -21,8 +21,8 @@ from pulsar_spark.protocol.deduplication import (
     prefix_since,
 )
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage.sequence_ids import SequenceIds
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.sequence_ids import SequenceIds
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class Judged(NamedTuple):

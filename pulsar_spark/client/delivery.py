@@ -16,9 +16,9 @@ from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.key_hashes import sent_by_lane
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.key_hashes import sent_by_lane
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class Delivery:

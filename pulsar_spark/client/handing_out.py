@@ -20,9 +20,9 @@ from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.key_hashes import hashes_of
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.key_hashes import hashes_of
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 
 _POSITION = attrgetter("_position")
 _MOST_GUARDED = 20

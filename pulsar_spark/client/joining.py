@@ -9,7 +9,7 @@ from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Block, Message, unreadable
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage.chunks import ChunkedMessages
+from pulsar_spark.storage.chunks.chunks import ChunkedMessages
 
 
 class Joining:

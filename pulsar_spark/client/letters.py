@@ -20,7 +20,7 @@ from pulsar_spark.protocol.failover import java_order
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import check_letter_topic, read_topic
+from pulsar_spark.storage.topics.topics import check_letter_topic, read_topic
 
 NAME_RETRY_TOPIC = "Name one with the policy's retry_letter_topic, or use shorter names"
 LONGEST_DELAY_MS = letters.LATEST_MS // 2

@@ -11,12 +11,12 @@ from pulsar_spark.client.joining import Joining
 from pulsar_spark.client.topic_log import TopicLog
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.chunk_groups import ChunkGroups
-from pulsar_spark.storage.chunks import ChunkedMessages
-from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunks.chunks import ChunkedMessages
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class LogChunks:

@@ -19,7 +19,7 @@ from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.sticky_key import bytes_of
 from pulsar_spark.schema import BytesSchema, Schema
-from pulsar_spark.storage.key_hashes import hashes_in
+from pulsar_spark.storage.entries.key_hashes import hashes_in
 
 _BYTES = BytesSchema()
 _ENCODED = ("compression", "encryption_keys")

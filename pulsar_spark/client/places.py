@@ -10,8 +10,8 @@ from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import InvalidMessage, OperationNotSupported
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.message_id import MessageId, SentMessageId
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 
 _LOOK_SECONDS = 0.01
 _REMEMBERED = 1000

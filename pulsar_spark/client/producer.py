@@ -25,10 +25,10 @@ from pulsar_spark.described import Described
 from pulsar_spark.errors import AlreadyClosed, Timeout
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.storage.exclusive import RENEW_SECONDS
-from pulsar_spark.storage.partitions import PartitionWatch
-from pulsar_spark.storage.producers import STAY_SECONDS
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.exclusive import RENEW_SECONDS
+from pulsar_spark.storage.topics.partitions import PartitionWatch
+from pulsar_spark.storage.topics.producers import STAY_SECONDS
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class Producer(Described, Sending):

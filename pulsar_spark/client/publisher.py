@@ -34,9 +34,9 @@ from pulsar_spark.errors import (
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.message_id import MessageId, SentMessageId
 from pulsar_spark.protocol.numbering import publish_id
-from pulsar_spark.storage.away import is_away, root_away
-from pulsar_spark.storage.sure_append import SureAppend
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.delta.sure_append import SureAppend
+from pulsar_spark.storage.store.away import is_away, root_away
+from pulsar_spark.storage.topics.topics import Topic
 
 MAX_COMMIT_MESSAGES = 100_000
 MAX_COMMIT_BYTES = 64 * 1024 * 1024

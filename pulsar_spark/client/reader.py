@@ -32,10 +32,10 @@ from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import Schema
-from pulsar_spark.storage.away import is_away, root_away
-from pulsar_spark.storage.compacted import CompactedView
-from pulsar_spark.storage.publish_times import first_of_run_published_at
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.ledgers.publish_times import first_of_run_published_at
+from pulsar_spark.storage.store.away import is_away, root_away
+from pulsar_spark.storage.topics.topics import Topic
 
 FIRST_WAIT, LONGEST_WAIT = 0.005, 0.05
 _T = TypeVar("_T")

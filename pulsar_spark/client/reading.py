@@ -19,7 +19,7 @@ from pulsar_spark.client.joining import Joining, joining_of
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.missing import Missing, lost_error
+from pulsar_spark.storage.entries.missing import Missing, lost_error
 
 DUE_ENTRIES = 1 << 16
 DUE_BYTES = 32 << 20

@@ -21,7 +21,7 @@ from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, TopicNotFound, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channels import Channels
-from pulsar_spark.storage.away import is_away
+from pulsar_spark.storage.store.away import is_away
 
 JOINED_ENTRIES = 1000
 """Deliveries are read together up to about so many entries."""

@@ -21,12 +21,12 @@ from pulsar_spark.protocol.schema_compatibility import (
 )
 from pulsar_spark.protocol.schema_info import SchemaInfo
 from pulsar_spark.schema import Schema
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.schemas import SchemaTable
-from pulsar_spark.storage.topics import Topic, resolve_topic
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.schemas import SchemaTable
+from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 
 _WHAT_TO_DO = (
     "change it so that it fits, or allow it with the policy schema_compatibility_strategy of the topic or its namespace"

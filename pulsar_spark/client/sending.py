@@ -31,7 +31,7 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage import forks
+from pulsar_spark.storage.processes import forks
 
 
 class Sending:

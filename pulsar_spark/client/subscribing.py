@@ -30,7 +30,7 @@ from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.protocol.topic_pattern import TopicPattern
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 
 
 class Subscribing:

@@ -27,8 +27,8 @@ from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.cursor import SINCE_ROUND
 from pulsar_spark.protocol.letters import is_too_often
 from pulsar_spark.protocol.permits import Permits
-from pulsar_spark.storage.compacted_entries import CompactedEntries
-from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 
 _RECONNECT_SECONDS = 1.0
 _WATCH_SECONDS = 1.0

@@ -13,14 +13,14 @@ from types import MappingProxyType
 
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.actions import Commit
-from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.needed_runs import first_position_from
-from pulsar_spark.storage.publishes import published_files
-from pulsar_spark.storage.topic_files import trimmed_ledgers
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.delta.actions import Commit
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers.needed_runs import first_position_from
+from pulsar_spark.storage.ledgers.publishes import published_files
+from pulsar_spark.storage.topics.topics import Topic
 
 _REMEMBERED = 1000
 _LOOK_BACK = 100

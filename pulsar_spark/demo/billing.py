@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames import Reprocessed, reprocess_dead_letters
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store.store import AnyPath
 
 SUBSCRIPTION = "billing"
 JOB_ID = "repair"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pulsar_spark.errors import NotConnected
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store.store import AnyPath
 
 _STOP_SECONDS = 60
 _LAST_WORDS = 2_000

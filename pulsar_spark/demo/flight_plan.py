@@ -16,7 +16,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.demo.account import Account
 from pulsar_spark.frames import publish, read_messages
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store.store import AnyPath
 
 SUBSCRIPTION = "dispatch"
 PLAN_BYTES = 12_000_000

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.frames import publish
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store.store import AnyPath
 
 SUBSCRIPTION = "boarding"
 YEAR_SECONDS = 30

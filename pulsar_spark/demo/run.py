@@ -32,8 +32,8 @@ from pulsar_spark.frames import publish
 from pulsar_spark.protocol.letters import retry_letter_topic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.topics import prepare_root
 
 PARTITIONS = 4
 BROKER_LOG = "broker.log"

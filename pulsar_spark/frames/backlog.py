@@ -13,17 +13,17 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays import DUE_BASE, is_virtual
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.positions import Positions, ranges_of
-from pulsar_spark.storage.commits import now_micros
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.key_hashes import hashes_of
-from pulsar_spark.storage.lane_ranges import exact_ranges
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
+from pulsar_spark.storage.delay_index.scheduled import WAITS, DueEntries, due_entries
+from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.python_rows import uncollected
+from pulsar_spark.storage.entries.key_hashes import hashes_of
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.python_rows import uncollected
-from pulsar_spark.storage.scheduled import WAITS, DueEntries, due_entries
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.views.key_shared import KeyShared, read_key_shared
 
 LOOK_ENTRIES = 1 << 16

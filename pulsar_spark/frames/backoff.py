@@ -6,7 +6,7 @@ The consumer pauses by its failures in a row, an entry by its redelivery count.
 from collections.abc import Callable
 
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.entries.slices import PositionRange
 
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000, multiplier=2)
 

@@ -29,11 +29,11 @@ from pulsar_spark.frames.unreadable import (
 )
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.lanes import LaneHashes
-from pulsar_spark.storage.key_hashes import unhashed_keys
-from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.entries.key_hashes import unhashed_keys
+from pulsar_spark.storage.entries.slices import DELIVERED, Piece, PositionRange, find_pieces, read_pieces
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import has_context
-from pulsar_spark.storage.slices import DELIVERED, Piece, PositionRange, find_pieces, read_pieces
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, KEY_FLAGS
 from pulsar_spark.transforms.sticky_keys import by_key, with_hash
 

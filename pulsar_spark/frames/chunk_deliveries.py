@@ -21,10 +21,10 @@ from pulsar_spark.frames.delivery import Delivery, between, without
 from pulsar_spark.frames.payloads import plain_or_refused
 from pulsar_spark.protocol.chunking import wrong_size
 from pulsar_spark.protocol.positions import Positions, ranges_of
-from pulsar_spark.storage.chunk_rows import lost_messages
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import WIDE_GAP, PositionRange, find_pieces, read_pieces
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.chunks.chunk_rows import lost_messages
+from pulsar_spark.storage.entries.slices import WIDE_GAP, PositionRange, find_pieces, read_pieces
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE, is_chunk
 
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.frames.chunk_payloads import NOTHING, Parts
-from pulsar_spark.storage.chunk_rows import PAYLOAD_BYTES, Room, SpansOf, rows_of_chunks
+from pulsar_spark.storage.chunks.chunk_rows import PAYLOAD_BYTES, Room, SpansOf, rows_of_chunks
 from pulsar_spark.storage.session import local_frame
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.transforms.chunks import GROUPED, SIZE, collect_groups, messages_of
 
 _AT_ONCE = 1 << 17

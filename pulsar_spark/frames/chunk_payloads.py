@@ -25,12 +25,12 @@ from pulsar_spark.frames.payload_batches import in_pieces
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded, ranges_of
-from pulsar_spark.storage.chunk_rows import SpansOf
-from pulsar_spark.storage.chunks import ChunkedMessages, PayloadMemory
-from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.chunks.chunk_rows import SpansOf
+from pulsar_spark.storage.chunks.chunks import ChunkedMessages, PayloadMemory
+from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.session import local_frame
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.transforms.chunks import MOST_BYTES, SIZE, TOO_LARGE
 
 GONE = "some of its chunks were deleted or rewritten since the frame was made"

@@ -16,8 +16,8 @@ from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.protocol.chunking import NUMBERS_BYTES, TEXT_BYTES
-from pulsar_spark.storage.staged_files import StagedFile
-from pulsar_spark.storage.store import store_of
+from pulsar_spark.storage.delta.staged_files import StagedFile
+from pulsar_spark.storage.store.store import store_of
 from pulsar_spark.table_specs import CHUNK_COLUMNS, MESSAGE_KEYS
 from pulsar_spark.transforms.chunks import split_messages
 

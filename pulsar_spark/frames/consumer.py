@@ -21,10 +21,10 @@ from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import Decoding
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.spark_root import layout_for_frames
-from pulsar_spark.storage.topics import existing_topic, prepare_root, resolve_topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.spark.spark_root import layout_for_frames
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import existing_topic, prepare_root, resolve_topic
 
 MAX_MESSAGES = 4_000_000
 ON_ERROR = ("give_back", "stop")

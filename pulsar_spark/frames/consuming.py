@@ -33,10 +33,10 @@ from pulsar_spark.frames.rewinding import Rewinding
 from pulsar_spark.frames.unreadable import Unreadable
 from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import is_running
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.topics import Topic
 
 _IDLE_SECONDS = 0.05
 _ENDING_SECONDS = 0.01

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from pulsar_spark.frames.chunking import count_messages
 from pulsar_spark.protocol.deduplication import prefix_since
-from pulsar_spark.storage.new_rows import new_rows
-from pulsar_spark.storage.sequence_ids import SequenceIds
-from pulsar_spark.storage.staged_files import StagedFile
-from pulsar_spark.storage.tables import AppendTable, is_committed
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.delta.staged_files import StagedFile
+from pulsar_spark.storage.delta.tables import AppendTable, is_committed
+from pulsar_spark.storage.topics.new_rows import new_rows
+from pulsar_spark.storage.topics.sequence_ids import SequenceIds
+from pulsar_spark.storage.topics.topics import Topic
 
 
 def append_new(

@@ -22,7 +22,7 @@ from pulsar_spark.frames.given_frames import is_other_frame, shown
 from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.positions import Positions, as_array, ranges_of
-from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.entries.slices import PositionRange
 
 ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
     "acknowledge",

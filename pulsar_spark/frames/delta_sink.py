@@ -26,13 +26,13 @@ from pulsar_spark.errors import InvalidConfiguration, NotConnected, OperationNot
 from pulsar_spark.frames.delivery import Delivery, without
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.table_lock import append_lock
+from pulsar_spark.storage.entries.slices import by_partition, without_positions
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.slices import by_partition, without_positions
-from pulsar_spark.storage.store import path_of
-from pulsar_spark.storage.store_kinds import SCHEMES
-from pulsar_spark.storage.table_lock import append_lock
+from pulsar_spark.storage.store.store import path_of
+from pulsar_spark.storage.store.store_kinds import SCHEMES
 
 FENCED = 2**62
 """Higher than every round."""

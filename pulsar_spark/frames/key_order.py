@@ -12,10 +12,10 @@ import numpy as np
 from pulsar_spark.frames.delivery import without
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.protocol.positions import expanded, ranges_of
-from pulsar_spark.storage.key_hashes import hashes_of
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange, by_partition
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.key_hashes import hashes_of
+from pulsar_spark.storage.entries.slices import PositionRange, by_partition
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 
 
 @dataclass

@@ -12,10 +12,10 @@ import numpy as np
 
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.key_hashes import sent_by_lane
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.key_hashes import sent_by_lane
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class LaneRange(NamedTuple):

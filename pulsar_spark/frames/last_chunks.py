@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.chunk_rows import SpansOf, rows_of_chunks
-from pulsar_spark.storage.slices import DELIVERED
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.chunks.chunk_rows import SpansOf, rows_of_chunks
+from pulsar_spark.storage.entries.slices import DELIVERED
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 
 MOST_ROWS, MOST_RUNS = 1 << 14, 1 << 10

@@ -15,11 +15,11 @@ from pulsar_spark.frames.retry_subscription import prepare_retry_topic
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT, RETRY_SUFFIX
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.entries.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class FrameLetters:

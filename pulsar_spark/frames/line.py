@@ -17,11 +17,11 @@ from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.running import Seat
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.storage.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.partitions import PartitionWatch
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.bundles import LOOK_AGAIN_SECONDS, layout_of, look_again
+from pulsar_spark.storage.topics.partitions import PartitionWatch
+from pulsar_spark.storage.topics.topics import Topic
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from pulsar_spark.frames.last_chunks import message_types, names_of
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.missing import Missing, lost_error
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.missing import Missing, lost_error
 from pulsar_spark.storage.session import local_frame
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.topics import Topic
 
 _ROWS_AT_ONCE = 1 << 17
 _SAID = ("partition", "publish_id", "ledger_id", "first", "last", "to_position", PAYLOAD_ERROR)

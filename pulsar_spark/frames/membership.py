@@ -21,8 +21,8 @@ from pulsar_spark.protocol.cursor import DELIVERY_ROUND, UNSEEN
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.protocol.topic_name import check_own_name, check_subscription
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.topics.topics import Topic
 
 INITIAL_POSITIONS = ("Latest", "Earliest")
 DEFAULT_INITIAL_POSITION = "Earliest"

@@ -23,8 +23,8 @@ from pulsar_spark.frames.routing_columns import routed
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
-from pulsar_spark.storage.data_files import BY_KEY_OPTIONS, MESSAGE_OPTIONS, ROW_GROUP_BYTES, spark_writer_options
-from pulsar_spark.storage.task_files import MOST_FILES, ByTasks
+from pulsar_spark.storage.delta.data_files import BY_KEY_OPTIONS, MESSAGE_OPTIONS, ROW_GROUP_BYTES, spark_writer_options
+from pulsar_spark.storage.delta.task_files import MOST_FILES, ByTasks
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, KEY_FLAGS, MESSAGE_KEYS, MESSAGES
 from pulsar_spark.transforms.key_hashes import hash_keys
 

@@ -40,14 +40,14 @@ from pulsar_spark.protocol.instants import deliver_millis, to_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme, Scheme
 from pulsar_spark.schema import BytesSchema, Schema
+from pulsar_spark.storage.delta.staging import staged
+from pulsar_spark.storage.delta.tables import AppendTable, is_committed
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.new_rows import NAMED_BY
 from pulsar_spark.storage.session import has_context
-from pulsar_spark.storage.spark_root import layout_for_frames
-from pulsar_spark.storage.staging import staged
-from pulsar_spark.storage.store import store_of
-from pulsar_spark.storage.tables import AppendTable, is_committed
-from pulsar_spark.storage.topics import Topic, prepare_root, read_topic, resolve_topic
+from pulsar_spark.storage.spark.spark_root import layout_for_frames
+from pulsar_spark.storage.store.store import store_of
+from pulsar_spark.storage.topics.new_rows import NAMED_BY
+from pulsar_spark.storage.topics.topics import Topic, prepare_root, read_topic, resolve_topic
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
 

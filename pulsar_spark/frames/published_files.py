@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.lost import is_as_published
-from pulsar_spark.storage.slices import DELIVERED, PositionRange, by_partition
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.lost import is_as_published
+from pulsar_spark.storage.entries.slices import DELIVERED, PositionRange, by_partition
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.transforms.stretches import Stretches, numbers
 

@@ -17,11 +17,11 @@ from pulsar_spark.frames.chunk_payloads import Parts
 from pulsar_spark.frames.delivery import Delivery, without
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.lost import find_missing, is_as_published
-from pulsar_spark.storage.missing import lost_error
-from pulsar_spark.storage.slices import PositionRange, by_partition
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.lost import find_missing, is_as_published
+from pulsar_spark.storage.entries.missing import lost_error
+from pulsar_spark.storage.entries.slices import PositionRange, by_partition
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 
 
 class Remaining(NamedTuple):

@@ -32,8 +32,8 @@ from pulsar_spark.frames.reprocess_run import Reprocessed, Run, Selection
 from pulsar_spark.frames.routing_columns import checked_scheme
 from pulsar_spark.protocol.routing import Scheme
 from pulsar_spark.protocol.topic_name import check_name
-from pulsar_spark.storage.letter_topics import letter_topic, letter_topic_name
-from pulsar_spark.storage.spark_root import layout_for_frames
+from pulsar_spark.storage.spark.spark_root import layout_for_frames
+from pulsar_spark.storage.topics.letter_topics import letter_topic, letter_topic_name
 
 MAX_REPLAYS = 3
 CHUNK_LETTERS = 10_000

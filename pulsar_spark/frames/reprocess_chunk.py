@@ -11,12 +11,12 @@ from pulsar_spark.frames.given_frames import shown
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAYS
-from pulsar_spark.storage.data_files import read_added
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.reprocessing import Claim
+from pulsar_spark.storage.cursor_ledger.reprocessing import Claim
+from pulsar_spark.storage.delta.data_files import read_added
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import is_committed
 from pulsar_spark.storage.session import local_frame
-from pulsar_spark.storage.tables import is_committed
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGE_KEYS, MESSAGES
 
 SENT_COLUMNS = ("payload", *MESSAGE_KEYS, "event_time", "properties")

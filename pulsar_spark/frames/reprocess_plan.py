@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName, shown
 from pulsar_spark.protocol.letters import DEAD_LETTER_SUFFIX, RETRY_SUFFIX, retry_letter_topic
 from pulsar_spark.protocol.topic_name import check_subscription, parse_topic_name
-from pulsar_spark.storage.reprocessing import Claim
+from pulsar_spark.storage.cursor_ledger.reprocessing import Claim
 
 ORIGIN, SUBSCRIPTION, TOPIC = "origin", "subscription", "topic:"
 TAKEN_BEFORE, LEFT_BY_GUARD, WITHOUT_ORIGIN = "taken_before", "left_by_guard", "without_origin"

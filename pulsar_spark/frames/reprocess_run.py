@@ -27,12 +27,12 @@ from pulsar_spark.frames.retry_subscription import prepare_retry_topic, warn_of_
 from pulsar_spark.protocol.letters import REPROCESSED
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import Scheme
+from pulsar_spark.storage.cursor_ledger.reprocessing import Claim, Job, Reprocessing
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
 from pulsar_spark.storage.session import local_frame
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import Topic, resolve_topic
+from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.link.requester import Requester
-from pulsar_spark.storage.bundles import layout_of, layouts_of
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.storage.topics.bundles import layout_of, layouts_of
+from pulsar_spark.storage.topics.topics import resolve_topic
 
 log = logging.getLogger(__name__)
 

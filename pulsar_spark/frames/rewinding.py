@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.letters import is_too_often
-from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.slices import PositionRange
 
 PATIENCE_SECONDS = 5.0
 """Seconds after the due time, and between looks, before the cursor is checked."""

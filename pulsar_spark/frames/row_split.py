@@ -16,8 +16,8 @@ from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol.hash_ranges import NOBODY
 from pulsar_spark.protocol.lanes import lane_numbers
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.key_hashes import hashes_in
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.entries.key_hashes import hashes_in
+from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 _MOST_THREADS = 4

@@ -16,16 +16,16 @@ from pulsar_spark.frames.lane_deliveries import exact
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.positions import as_array, expanded
-from pulsar_spark.storage.committed_rounds import read_round, version_of_round
-from pulsar_spark.storage.cursor_ledger import lane_hashes
-from pulsar_spark.storage.due_rows import by_position
-from pulsar_spark.storage.key_hashes import hashes_of
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round, version_of_round
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import lane_hashes
+from pulsar_spark.storage.cursor_ledger.due_rows import by_position
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import read_rows
+from pulsar_spark.storage.entries.key_hashes import hashes_of
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import read_rows
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _COLUMNS = [

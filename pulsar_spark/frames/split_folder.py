@@ -10,7 +10,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from pulsar_spark.storage.held_file import HeldFile, is_let_go
+from pulsar_spark.storage.processes.held_file import HeldFile, is_let_go
 
 PREFIX = "pulsar_spark_split_"
 _HELD = ".held"

@@ -7,10 +7,10 @@ from datetime import datetime
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.frames.producer import utc_now
-from pulsar_spark.storage.bundles import layout_of, layouts_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import local_frame
-from pulsar_spark.storage.topics import list_topics, read_topic
+from pulsar_spark.storage.topics.bundles import layout_of, layouts_of
+from pulsar_spark.storage.topics.topics import list_topics, read_topic
 from pulsar_spark.views.stats import Observation
 from pulsar_spark.views.stats_table import STATS, stats_rows
 

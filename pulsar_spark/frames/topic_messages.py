@@ -19,15 +19,15 @@ from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.chunk_groups import ChunkGroups
-from pulsar_spark.storage.compacted import CompactedView
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import check_opens
+from pulsar_spark.storage.entries.slices import DELIVERED, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_until
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import check_opens
-from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
-from pulsar_spark.storage.spark_root import layout_for_frames
-from pulsar_spark.storage.topics import Topic, resolve_topic
+from pulsar_spark.storage.ledgers.ledgers import ledgers_until
+from pulsar_spark.storage.spark.spark_root import layout_for_frames
+from pulsar_spark.storage.topics.topics import Topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.chunks import is_chunk
 

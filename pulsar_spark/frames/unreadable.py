@@ -18,10 +18,10 @@ from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, without
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 
 Places = dict[tuple[int, int], frozenset[int]]
 """Batch indexes by partition and position; index 0 outside a batch."""

@@ -22,8 +22,8 @@ from pulsar_spark.protocol.avro_resolution import parse_definition
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
 from pulsar_spark.schema import Schema
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.schemas import SchemaTable
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.storage.topics.schemas import SchemaTable
+from pulsar_spark.storage.topics.topics import resolve_topic
 
 _CORRUPT, _DECODED = "_corrupt_record", "_pulsar_spark_decoded"
 """Internal column names that no frame or value uses."""

@@ -4,10 +4,10 @@ import logging
 import time
 from collections.abc import Callable
 
-from pulsar_spark.storage.away import is_away
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease, Holder
-from pulsar_spark.storage.starting import Starting, starting
+from pulsar_spark.storage.processes.lease import BundleLease, Holder
+from pulsar_spark.storage.processes.starting import Starting, starting
+from pulsar_spark.storage.store.away import is_away
 
 LOOK_SECONDS = 1.0
 

@@ -23,11 +23,11 @@ from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
-from pulsar_spark.storage.away import check_there, is_away, root_away
-from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.presence import Presence
+from pulsar_spark.storage.processes.presence import Presence
+from pulsar_spark.storage.store.away import check_there, is_away, root_away
+from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 SPACING = 0.05

@@ -8,7 +8,7 @@ import ctypes
 import os
 import select
 
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.store.store import AnyPath
 
 _CREATED, _MOVED_TO = 0x100, 0x80
 _READ_AT_ONCE = 1 << 16

@@ -19,11 +19,11 @@ from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.packing import unpacked
-from pulsar_spark.storage.actions import Commit
-from pulsar_spark.storage.cursor_ledger import KEYS, concerned_name, lane_hashes
-from pulsar_spark.storage.data_files import read_added
-from pulsar_spark.storage.scan import reading
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, concerned_name, lane_hashes
+from pulsar_spark.storage.delta.actions import Commit
+from pulsar_spark.storage.delta.data_files import read_added
+from pulsar_spark.storage.delta.scan import reading
+from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 COLUMNS = [

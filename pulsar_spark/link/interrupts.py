@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from pulsar_spark.errors import Interrupted
-from pulsar_spark.storage import forks
+from pulsar_spark.storage.processes import forks
 
 SLICE_SECONDS = 0.1
 _WORDS = "Ctrl-C was pressed while the call waited"

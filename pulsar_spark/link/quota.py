@@ -28,14 +28,14 @@ from pulsar_spark.protocol.policies import (
     policy_number,
     policy_text,
 )
-from pulsar_spark.storage.away import is_away
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.condition import check_not_stopped
-from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows, read_latest
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.repair.condition import check_not_stopped
+from pulsar_spark.storage.store.away import is_away
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 0.25

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from pulsar_spark.errors import ConnectError, PulsarSparkError, UnknownError
 from pulsar_spark.link.shared_by_table import SharedByTable
-from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.delta.sure_append import SureAppend
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.store import AnyPath
-from pulsar_spark.storage.sure_append import SureAppend
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import REQUESTS
 
 RETRY_SECONDS = 0.2

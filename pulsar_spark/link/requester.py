@@ -13,10 +13,10 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.inbox import Answers, Inbox, Reply, read_rows
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
-from pulsar_spark.storage.bundles import LOOK_AGAIN_SECONDS, layout_of, layouts_of, look_again
-from pulsar_spark.storage.definitions import read_definition
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics.bundles import LOOK_AGAIN_SECONDS, layout_of, layouts_of, look_again
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 POLL_SECONDS = 0.01

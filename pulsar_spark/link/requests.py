@@ -12,8 +12,8 @@ from pulsar_spark.errors import Timeout
 from pulsar_spark.protocol.delays import CANCEL
 from pulsar_spark.protocol.durations import shown_seconds
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.starting import starting
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.processes.starting import starting
+from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.table_specs import VALID_UNTIL
 
 EXPIRING = frozenset(

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from pulsar_spark.storage import forks
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import AnyPath
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.store.store import AnyPath
 
 Kept = TypeVar("Kept")
 

@@ -17,9 +17,9 @@ from functools import lru_cache
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName
-from pulsar_spark.storage.root import log, parse_root, without_password
-from pulsar_spark.storage.store import AnyPath, path_of, store_of
-from pulsar_spark.storage.this_machine import own_folder
+from pulsar_spark.storage.processes.this_machine import own_folder
+from pulsar_spark.storage.store.root import log, parse_root, without_password
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 
 BUNDLES = "_bundles"
 """Folder of a root beside those of tenants; no tenant's name is written like that."""

@@ -29,12 +29,12 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
-from pulsar_spark.storage.data_files import spark_writer_options
-from pulsar_spark.storage.hadoop_stores import store_settings
-from pulsar_spark.storage.java_process import quiet_start
-from pulsar_spark.storage.root import on_databricks, parse_root
-from pulsar_spark.storage.session_jars import delta_artifact, jar_settings
-from pulsar_spark.storage.store import store_of
+from pulsar_spark.storage.delta.data_files import spark_writer_options
+from pulsar_spark.storage.spark.hadoop_stores import store_settings
+from pulsar_spark.storage.spark.java_process import quiet_start
+from pulsar_spark.storage.spark.session_jars import delta_artifact, jar_settings
+from pulsar_spark.storage.store.root import on_databricks, parse_root
+from pulsar_spark.storage.store.store import store_of
 
 JAVA_VERSIONS = (17, 21)
 DEFAULT_MASTER = "local[2]"

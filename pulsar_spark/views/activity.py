@@ -8,12 +8,12 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.cursor import PENDING
-from pulsar_spark.storage.committed_rounds import rows_of
-from pulsar_spark.storage.cursor_ledger import CursorKey, pages_of
+from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, pages_of
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import published_files
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.publishes import published_files
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 WINDOW_SECONDS = 60

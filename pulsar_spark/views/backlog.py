@@ -11,10 +11,10 @@ import numpy as np
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.positions import as_array, expanded, inside
-from pulsar_spark.storage.chunk_groups import ChunkGroups
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.scheduled import DONE, WAITS, DueEntries, due_entries
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.delay_index.scheduled import DONE, WAITS, DueEntries, due_entries
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 
 _WINDOW = 1 << 20
 """Positions whose deliver times are read at once."""

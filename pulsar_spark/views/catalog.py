@@ -16,12 +16,12 @@ from pulsar_spark.errors import InvalidConfiguration, shown
 from pulsar_spark.protocol.bundles import BundleRange
 from pulsar_spark.protocol.suggestions import close_names, did_you_mean
 from pulsar_spark.protocol.topic_name import DEFAULT_NAMESPACE, TopicName, parse_topic_name
-from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.layout import Layout, encode_name
 from pulsar_spark.storage.session import check_delta, quoted
-from pulsar_spark.storage.spark_root import check_store
-from pulsar_spark.storage.store import AnyPath, path_of
-from pulsar_spark.storage.topics import layout_version, list_topics
+from pulsar_spark.storage.spark.spark_root import check_store
+from pulsar_spark.storage.store.store import AnyPath, path_of
+from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
+from pulsar_spark.storage.topics.topics import layout_version, list_topics
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, TableSpec
 from pulsar_spark.views.latest import VIEW_TEXTS, view_over
 from pulsar_spark.views.view_specs import VIEWS

@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.chunking import REASONS, Judged, Verdict, judged, none_open
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.chunk_rows import Chunks, read_chunks
-from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
-from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.chunks.chunk_rows import Chunks, read_chunks
+from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
+from pulsar_spark.storage.entries.entries import read_slice
+from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.topic_files import trimmed_ledgers
-from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.views.view_specs import CHUNKS
 
 _BEGUN_ANEW = "another chunk 0 began the message again"

@@ -5,10 +5,10 @@ from collections import Counter, defaultdict
 import pyarrow.compute as pc
 
 from pulsar_spark.protocol.letters import CAUSE, UNKNOWN_CAUSE
+from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
+from pulsar_spark.storage.delta.scan import dataset_of, read_rows, reading
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.reprocessing import Reprocessing
-from pulsar_spark.storage.scan import dataset_of, read_rows, reading
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.topics.topics import Topic
 
 _COLUMNS = ["properties", "publish_time", "chunk_id", "num_chunks_from_msg"]
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.hash_ranges import Owners
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.lane_ranges import PageRange, page_ranges, read_held
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, page_ranges, read_held
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.views.activity import broker_time
 
 

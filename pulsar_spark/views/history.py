@@ -18,11 +18,11 @@ from pulsar_spark.protocol.delays import CANCEL, POSITIONS
 from pulsar_spark.protocol.letters import RETRY_LETTER
 from pulsar_spark.protocol.packing import named_positions
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.bundles import layout_of
-from pulsar_spark.storage.deletions import deletions_of
+from pulsar_spark.storage.entries.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import NO_POSITION
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.ledgers.ledgers import NO_POSITION
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.views.lane_rows import exact_rows
 
 EVENTS = {

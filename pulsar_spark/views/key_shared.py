@@ -16,9 +16,9 @@ from pulsar_spark.protocol.hash_ranges import Owners
 from pulsar_spark.protocol.kept_owners import kept_member, kept_selector
 from pulsar_spark.protocol.key_shared import kept_rules
 from pulsar_spark.protocol.membership import KEY_SHARED
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.views.draining import DrainingHash, draining_hashes
 
 _COUNTS = ("drainingHashesCount", "drainingHashesUnackedMessages", "waitingHashesCount")

@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
-from pulsar_spark.storage.due_rows import by_position
-from pulsar_spark.storage.key_hashes import sent_by_lane
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, lane_hashes
+from pulsar_spark.storage.cursor_ledger.due_rows import by_position
+from pulsar_spark.storage.entries.key_hashes import sent_by_lane
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import read_topic
 
 _PAGE = [*KEYS["page"], "round"]
 

@@ -17,15 +17,15 @@ from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.bundles import layout_of, layouts_of
-from pulsar_spark.storage.commits import now_micros
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.delayed import Due, in_order
-from pulsar_spark.storage.lane_ranges import exact_ranges
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
+from pulsar_spark.storage.delay_index.delayed import Due, in_order
+from pulsar_spark.storage.delay_index.scheduled import DONE, WAITS, Delayed, DueEntries, due_entries
+from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.scheduled import DONE, WAITS, Delayed, DueEntries, due_entries
-from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.bundles import layout_of, layouts_of
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.views.view_specs import SCHEDULED
 
 

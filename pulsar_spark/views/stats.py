@@ -23,17 +23,17 @@ from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.membership import KEY_SHARED
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.chunk_groups import ChunkGroups, chunks_of
-from pulsar_spark.storage.condition import count_deleted, read_condition
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.lane_ranges import count_deleted_ranges
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups, chunks_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.cursor_ledger.lane_ranges import count_deleted_ranges
+from pulsar_spark.storage.cursor_ledger.set_aside import SUBSCRIPTION, TOPIC
+from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes
+from pulsar_spark.storage.entries.topic_files import is_there
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.producers import Connected, connected
-from pulsar_spark.storage.scan import open_as_far_as_it_goes
-from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
-from pulsar_spark.storage.topic_files import is_there
-from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.repair.condition import count_deleted, read_condition
+from pulsar_spark.storage.topics.producers import Connected, connected
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
 from pulsar_spark.views.backlog import read_backlog
 from pulsar_spark.views.key_shared import add_key_shared, consumer_stats, read_key_shared, subscription_stats

@@ -16,12 +16,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pulsar_spark.protocol.cursor import PENDING, REPLAY
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.membership import KEY_SHARED
-from pulsar_spark.storage.bundles import bundles_of, layouts_of
-from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey, read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, CursorKey, read_latest
+from pulsar_spark.storage.delta.scan import check_opens
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import check_opens
-from pulsar_spark.storage.spark_root import layout_for_frames
-from pulsar_spark.storage.topics import check_layout
+from pulsar_spark.storage.spark.spark_root import layout_for_frames
+from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
+from pulsar_spark.storage.topics.topics import check_layout
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS, TableSpec
 from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events

@@ -1,12 +1,12 @@
 """Rounds that a test wrote by hand, for what reads them: states that no short history leads to."""
 
 from pulsar_spark.broker.round_rows import rows_of_round
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_rows import ledger_rows
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows
+from pulsar_spark.storage.ledgers.publishes import number_commit
+from pulsar_spark.storage.topics.topics import Topic
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS
 
 

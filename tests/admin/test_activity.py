@@ -7,9 +7,9 @@ import pytest
 
 from pulsar_spark.broker.round_rows import PageRows
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.stats import Observation, partition_stats, read_stored, sum_stats
 from pulsar_spark.views.stats_table import STATS, stats_rows

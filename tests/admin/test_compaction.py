@@ -12,9 +12,9 @@ from pulsar_spark.broker import compaction_plan, compaction_upkeep
 from pulsar_spark.broker.compaction import bytes_behind
 from pulsar_spark.broker.compaction_upkeep import CompactionUpkeep
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound
-from pulsar_spark.storage.compacted import CompactedView
-from pulsar_spark.storage.compaction_status import compacting
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.compaction.compaction_status import compacting
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.commands import say
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually

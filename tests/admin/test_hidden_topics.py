@@ -10,9 +10,9 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli.main import app
 from pulsar_spark.errors import NotAllowedError, TopicNotFound
-from pulsar_spark.storage import topics
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic, list_topics, read_topic
+from pulsar_spark.storage.topics import topics
+from pulsar_spark.storage.topics.topics import create_topic, list_topics, read_topic
 
 
 @pytest.fixture

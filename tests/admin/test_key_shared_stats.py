@@ -15,10 +15,10 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import Owners, owner
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, Member, Sticky
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
-from pulsar_spark.storage import key_hashes
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries import key_hashes
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views import draining
 from pulsar_spark.views.stats import Observation

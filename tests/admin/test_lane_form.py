@@ -10,8 +10,8 @@ from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.lanes import hashes_by_owner
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from tests.admin.broker_double import BrokerDouble
 from tests.admin.test_key_shared_stats import AUTO_SPLIT, HASHES, JOINED, SPLIT, TOPIC, A, B, flights, pending
 from tests.conftest import START

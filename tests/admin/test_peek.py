@@ -17,9 +17,9 @@ from pulsar_spark.errors import (
     TopicNotFound,
 )
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.storage.trimming import trim_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.upkeep.trimming import trim_topic
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 

@@ -19,9 +19,9 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, publish
 from pulsar_spark.frames.consumer import MAX_MESSAGES
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.storage.topics.topics import Topic, create_topic
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import PER_SECOND, Budget, Figure
 

@@ -20,9 +20,9 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.protocol.bundles import topic_hash
-from pulsar_spark.storage.bundles import bundles_of, layouts_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.topics.bundles import bundles_of, layouts_of
+from pulsar_spark.storage.topics.topics import prepare_root
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import PER_SECOND, SECONDS, Figure
 

@@ -29,7 +29,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.frames import publish, read_messages
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.benchmarks.bench import PAYLOAD_BYTES, in_turns, seconds
 
 TIMEOUT_SECONDS = 600

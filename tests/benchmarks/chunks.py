@@ -20,7 +20,7 @@ from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import publish
 from pulsar_spark.frames.consumer import MAX_MESSAGES
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.storage.topics.topics import Topic, create_topic
 from tests.benchmarks.backlog import TIMEOUT_SECONDS, Run
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, peak_memory, resident_memory, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure

@@ -21,9 +21,9 @@ from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, publish
-from pulsar_spark.storage.commits import now_micros
+from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, resident_memory, seconds
 from tests.benchmarks.figures import BYTES, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pulsar_spark as pulsar
-from pulsar_spark.storage.durability import DURABILITIES, write_durability
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.store.durability import DURABILITIES, write_durability
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
 
 APPENDS, SENDS, PRODUCERS = 300, 200, 8

@@ -16,8 +16,8 @@ from pulsar_spark.broker.pages import MAX_PAGE_RANGES
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.packed_ranges import PackedRanges
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
 from tests.benchmarks.bench import Bench, in_turns, seconds
 from tests.benchmarks.figures import BYTES, SECONDS, Budget, Figure

@@ -18,12 +18,13 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import pulsar_spark as pulsar
-from pulsar_spark.storage import checkpoints, shortening
-from pulsar_spark.storage.checkpoints import make_checkpoint
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.housekeeping import keep_house
-from pulsar_spark.storage.kept_tables import NEEDED, kept_tables
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta import checkpoints
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.upkeep import shortening
+from pulsar_spark.storage.upkeep.housekeeping import keep_house
+from pulsar_spark.storage.upkeep.kept_tables import NEEDED, kept_tables
 from tests.benchmarks.bench import Bench, seconds
 from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.support.requests import On

@@ -8,9 +8,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 from pulsar_spark.broker import housekeeping
-from pulsar_spark.storage import checkpoints, definitions, kept_tables, shortening
-from pulsar_spark.storage import housekeeping as storage_housekeeping
-from pulsar_spark.storage.retention import FILES_PROPERTY
+from pulsar_spark.storage.delta import checkpoints, definitions
+from pulsar_spark.storage.upkeep import housekeeping as storage_housekeeping
+from pulsar_spark.storage.upkeep import kept_tables, shortening
+from pulsar_spark.storage.upkeep.retention import FILES_PROPERTY
 from tests.support.plain_broker import PlainBroker
 
 TOLD_SECONDS = 60

@@ -28,10 +28,10 @@ from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, message_rows, publish
 from pulsar_spark.protocol.hash_ranges import SLOTS
 from pulsar_spark.protocol.routing import HashingScheme
-from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.transforms.key_hashes import hash_keys
 from tests.benchmarks.backlog import TIMEOUT_SECONDS, plain_sum, sum_of_lengths
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds

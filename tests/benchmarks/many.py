@@ -13,11 +13,11 @@ from pathlib import Path
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.storage.commits import commit, now_micros
-from pulsar_spark.storage.data_files import write_files
+from pulsar_spark.storage.delta.commits import commit, now_micros
+from pulsar_spark.storage.delta.data_files import write_files
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import BUNDLES, Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from tests.benchmarks.bench import Bench, files_under, in_turns, seconds
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure

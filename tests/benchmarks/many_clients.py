@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pulsar_spark as pulsar
 from pulsar_spark.demo.broker_process import BrokerProcess
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from tests.benchmarks.bench import Bench, resident_memory
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure
 

@@ -24,12 +24,12 @@ import pyarrow as pa
 import pulsar_spark as pulsar
 from pulsar_spark.frames import consume
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.checkpoints import last_checkpoint, make_checkpoint
-from pulsar_spark.storage.commits import commit
-from pulsar_spark.storage.data_files import write_files
+from pulsar_spark.storage.delta.checkpoints import last_checkpoint, make_checkpoint
+from pulsar_spark.storage.delta.commits import commit
+from pulsar_spark.storage.delta.data_files import write_files
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import BUNDLES
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
 from pulsar_spark.views import create_views
 from tests.benchmarks.bench import Bench, files_under, in_turns, seconds

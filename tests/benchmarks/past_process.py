@@ -11,8 +11,8 @@ from pathlib import Path
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.storage.delta.table_parts import give_memory_back
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.table_parts import give_memory_back
 from tests.benchmarks.bench import resident_memory, seconds
 from tests.benchmarks.past_client import TIMEOUT_MS, TOPIC, largest_memory
 from tests.support.plain_broker import PlainBroker

@@ -11,7 +11,7 @@ from pulsar_spark.frames import publish
 from pulsar_spark.frames.message_columns import spark_type
 from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.benchmarks.bench import Bench, in_turns, seconds
 from tests.benchmarks.figures import quantile

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import pulsar_spark as pulsar
 from pulsar_spark.frames import publish
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import PER_SECOND, Budget, Figure
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
 from tests.benchmarks.bench import Bench, seconds
 from tests.benchmarks.figures import SECONDS, Budget, Figure

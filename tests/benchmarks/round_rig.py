@@ -18,10 +18,10 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.protocol.numbering import publish_id
-from pulsar_spark.storage.commits import now_micros
+from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
 from tests.benchmarks.bench import PAYLOAD_BYTES, seconds
 from tests.support.requests import On, request

@@ -16,15 +16,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from pulsar_spark.storage import checkpoints, commits
-from pulsar_spark.storage.checkpoints import checkpoint_behind, make_checkpoint
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.housekeeping import keep_house
-from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta import checkpoints, commits
+from pulsar_spark.storage.delta.checkpoints import checkpoint_behind, make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of, open_table
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import BUNDLES
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of, open_table
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.upkeep.housekeeping import keep_house
+from pulsar_spark.storage.upkeep.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, REQUESTS
 from tests.benchmarks.bench import Bench, files_under, seconds
 from tests.benchmarks.figures import BYTES, COUNT, SECONDS, Budget, Figure

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from pulsar_spark.protocol.policies import POLICIES
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.table_specs import REQUESTS
 from tests.broker.hostile import ILL, SICK, HostileRoot, commit_file
 from tests.support.requests import On, keep_alive, request

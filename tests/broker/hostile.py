@@ -13,11 +13,11 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.set_aside import SetAside
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.set_aside import SetAside
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.requests import On, request
 from tests.support.spark_engine import new_engine

@@ -25,10 +25,11 @@ from pulsar_spark.broker import delay_head, delay_index
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.storage import checkpoints, joining, tables
-from pulsar_spark.storage.commits import now_micros
+from pulsar_spark.storage.delta import checkpoints, tables
+from pulsar_spark.storage.delta.commits import now_micros
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.topics.topics import prepare_root
+from pulsar_spark.storage.upkeep import joining
 from tests.benchmarks.kept_broker import quickly_old
 from tests.support.faults import wrap_writes
 from tests.support.plain_broker import PlainBroker

@@ -8,7 +8,7 @@ from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 
 def held(position: int, consumer_id: str = "a", due_time: int | None = None) -> Range:

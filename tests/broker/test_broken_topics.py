@@ -5,10 +5,10 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.protocol.policies import TOPIC_STOPPED
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.broker.fuzzing import CONTENTS, STATISTICS, Damage
 from tests.broker.hostile import ILL, SICK, HostileRoot, commit_file
 

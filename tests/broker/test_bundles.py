@@ -16,14 +16,14 @@ from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedEr
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange, topic_hash
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage import announcements
-from pulsar_spark.storage.announcements import announcement_of, announcements_folder, take_announced
-from pulsar_spark.storage.bundles import bundles_of, layout_of, layouts_of
+from pulsar_spark.storage.delta.log import TableLog, read_actions
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog, read_actions
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.topics import announcements
+from pulsar_spark.storage.topics.announcements import announcement_of, announcements_folder, take_announced
+from pulsar_spark.storage.topics.bundles import bundles_of, layout_of, layouts_of
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, REQUESTS
 from tests.support.commands import say
 from tests.support.first_release import admitted_by_first_release, unpack

@@ -16,12 +16,12 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.packing import unpacked, unpacked_stretches
 from pulsar_spark.protocol.policies import EVICT
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage import chunk_groups
-from pulsar_spark.storage.committed_rounds import read_round
-from pulsar_spark.storage.delay_index import IndexReader
-from pulsar_spark.storage.ledgers import ledgers_of_topic
-from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.storage.trimming import trim_topic
+from pulsar_spark.storage.chunks import chunk_groups
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
+from pulsar_spark.storage.delay_index.delay_index import IndexReader
+from pulsar_spark.storage.ledgers.ledgers import ledgers_of_topic
+from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.upkeep.trimming import trim_topic
 from tests.support.chunks import publish as publish_chunks
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, cursor_of

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_spark.broker.clock import BundleClock, Instant
 from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from tests.support.requests import On, keep_alive
 from tests.support.spark_engine import new_engine
 

@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.storage.ledgers import read_ledgers, runs_of
+from pulsar_spark.storage.ledgers.ledgers import read_ledgers, runs_of
 from tests.support.crashes import Crash, crash_at
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
@@ -105,7 +105,7 @@ def test_an_idle_round_commits_nothing(spark, tmp_path):
 
 
 def test_a_topic_made_anew_starts_clean(spark, tmp_path):
-    from pulsar_spark.storage.topics import delete_topic
+    from pulsar_spark.storage.topics.topics import delete_topic
 
     engine = new_engine(spark, tmp_path)
     engine.create_topic(TOPIC)

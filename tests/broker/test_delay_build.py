@@ -11,12 +11,12 @@ from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.topics import Topics
 from pulsar_spark.frames import publish
 from pulsar_spark.protocol.routing import HashingScheme
-from pulsar_spark.storage.delay_buckets import EVER
-from pulsar_spark.storage.delayed import read_delayed
+from pulsar_spark.storage.delay_index.delay_buckets import EVER
+from pulsar_spark.storage.delay_index.delayed import read_delayed
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
 
 ENTRIES = 4000

@@ -14,12 +14,12 @@ from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
-from pulsar_spark.storage.delay_buckets import EVER
-from pulsar_spark.storage.delay_index import scheduled
-from pulsar_spark.storage.delay_table import DelayTable
+from pulsar_spark.storage.delay_index.delay_buckets import EVER
+from pulsar_spark.storage.delay_index.delay_index import scheduled
+from pulsar_spark.storage.delay_index.delay_table import DelayTable
+from pulsar_spark.storage.delta.staged_files import staging_folder
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.staged_files import staging_folder
-from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, TIME
 from tests.conftest import START
 from tests.support.faults import faults
@@ -187,7 +187,7 @@ def test_whatever_happens_the_index_says_the_same(indexed, monkeypatch, seed):
     monkeypatch.setattr(delay_head, "MOST_ENTRIES", 12)
     for name in ("delay_merge", "delay_segments"):
         monkeypatch.setattr(f"pulsar_spark.storage.{name}.SEGMENT_ENTRIES", 3)
-    monkeypatch.setattr("pulsar_spark.storage.delay_merge.FILE_ENTRIES", 6)
+    monkeypatch.setattr("pulsar_spark.storage.delay_index.delay_merge.FILE_ENTRIES", 6)
     for _ in range(30):
         step = chance.choice(["publish"] * 6 + ["seal", "open", "rebuild", "lose", "lose table"])
         if step == "publish":

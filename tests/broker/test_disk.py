@@ -11,15 +11,15 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.commits import now_micros
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.delay_index import read_buckets
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delay_index.delay_index import read_buckets
+from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import read_ledgers, runs_of
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
+from pulsar_spark.storage.ledgers.ledgers import read_ledgers, runs_of
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root, read_topic
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
 from tests.support.faults import FULL, READ_ONLY, faults
 from tests.support.plain_broker import BATCH_THREAD, PlainBroker

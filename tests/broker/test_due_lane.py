@@ -16,11 +16,11 @@ from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.packing import unpacked
-from pulsar_spark.storage import entries
-from pulsar_spark.storage.committed_rounds import read_round
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries import entries
+from pulsar_spark.storage.ledgers.publishes import number_commit
 from pulsar_spark.table_specs import REQUESTS
 from tests.broker.test_crash import request_of
 from tests.support.crashes import Crash, crash_at

@@ -4,13 +4,16 @@ import ast
 from pathlib import Path
 
 import pulsar_spark
-from pulsar_spark.storage.cursor_ledger import KEYS, OF_ONE_ROUND
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import KEYS, OF_ONE_ROUND
 
 PACKAGE = Path(pulsar_spark.__file__).parent
 HOME = PACKAGE / "broker" / "facts.py"
 RANGES = PACKAGE / "broker" / "round_rows.py"
 KINDS = {*KEYS, *OF_ONE_ROUND}
-OTHER_TABLES = {"storage/reprocessing.py": "rows of reprocessing", "storage/examination.py": "findings"}
+OTHER_TABLES = {
+    "storage/cursor_ledger/reprocessing.py": "rows of reprocessing",
+    "storage/repair/examination.py": "findings",
+}
 """Modules whose rows of other tables have kinds of the same names."""
 
 

@@ -11,11 +11,12 @@ import pulsar_spark as pulsar
 from pulsar_spark import frames
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import NewerLayout
-from pulsar_spark.storage import definitions, topics
-from pulsar_spark.storage.migrations import MIGRATIONS, migrate_root
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import layout_version, read_topic
+from pulsar_spark.storage.delta import definitions
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.repair.migrations import MIGRATIONS, migrate_root
+from pulsar_spark.storage.topics import topics
+from pulsar_spark.storage.topics.topics import layout_version, read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER, MESSAGES
 from pulsar_spark.views import create_views
 from tests.conftest import START

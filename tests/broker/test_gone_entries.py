@@ -11,11 +11,11 @@ from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.protocol.sticky_key import NO_KEY_HASH
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.lane_ranges import PageRange, read_held
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, read_held
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.views import lane_rows
 from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
 

@@ -22,20 +22,21 @@ from pulsar_spark.broker.process import run_broker
 from pulsar_spark.broker.rounds import REQUESTS_UNSAID
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.cli import app
-from pulsar_spark.storage import checkpoints, joining, shortening, table_parts
-from pulsar_spark.storage.checkpoints import make_checkpoint
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.housekeeping import Done, Needs, keep_house
-from pulsar_spark.storage.joining import files_of, groups_of, join
-from pulsar_spark.storage.kept_tables import Kept
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta import checkpoints, table_parts
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of, open_table
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of, open_table
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import delete_topic, read_topic
-from pulsar_spark.storage.upkeep import remove_left
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.topics.topics import delete_topic, read_topic
+from pulsar_spark.storage.upkeep import joining, shortening
+from pulsar_spark.storage.upkeep.housekeeping import Done, Needs, keep_house
+from pulsar_spark.storage.upkeep.joining import files_of, groups_of, join
+from pulsar_spark.storage.upkeep.kept_tables import Kept
+from pulsar_spark.storage.upkeep.shortening import shorten
+from pulsar_spark.storage.upkeep.upkeep import remove_left
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.faults import faults
 from tests.support.plain_broker import PlainBroker
@@ -183,7 +184,7 @@ def test_on_a_full_disk_what_is_to_go_goes(engine):
 LIMITED = """
 import logging, resource, sys
 from pulsar_spark.broker.housekeeping import Housekeeping
-from pulsar_spark.storage import joining
+from pulsar_spark.storage.upkeep import joining
 from pulsar_spark.storage.layout import Layout
 
 logging.basicConfig(level=logging.WARNING)

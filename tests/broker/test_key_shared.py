@@ -7,9 +7,9 @@ import pytest
 
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
-from pulsar_spark.storage.committed_rounds import read_round
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.topics import delete_topic
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.topics.topics import delete_topic
 from tests.broker.test_key_shared_dues import keys
 from tests.support.requests import On, leave
 from tests.support.spark_engine import SparkEngine, cursor_of

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from pulsar_spark.broker.tenure import STALE_SECONDS, remove_what_others_left
-from pulsar_spark.storage import lease as lease_module
-from pulsar_spark.storage import lease_file
-from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.processes import lease as lease_module
+from pulsar_spark.storage.processes import lease_file
+from pulsar_spark.storage.processes.lease import BundleLease
 
 
 def test_a_lease_has_one_holder_until_it_lets_go(layout):
@@ -38,8 +38,8 @@ def test_a_lease_that_ran_out_is_free(layout, monkeypatch):
 @pytest.mark.local_disk
 def test_the_lease_of_a_process_that_is_gone_is_free_at_once(layout):
     code = (
-        "import sys; from pulsar_spark.storage.lease import BundleLease; from pulsar_spark.storage.layout import "
-        "Layout; "
+        "import sys; from pulsar_spark.storage.layout import Layout; "
+        "from pulsar_spark.storage.processes.lease import BundleLease; "
         "print(BundleLease(Layout(sys.argv[1]), 'gone').take())"
     )
     said = subprocess.run([sys.executable, "-c", code, str(layout.root)], capture_output=True, text=True, check=True)
@@ -105,8 +105,8 @@ def test_a_lease_that_was_handed_over_to_a_process_that_is_gone_is_free(layout):
     first = BundleLease(layout, "first")
     first.take()
     code = (
-        "import sys; from pulsar_spark.storage.lease import BundleLease; from pulsar_spark.storage.layout import "
-        "Layout; "
+        "import sys; from pulsar_spark.storage.layout import Layout; "
+        "from pulsar_spark.storage.processes.lease import BundleLease; "
         "print(BundleLease(Layout(sys.argv[1]), 'gone').ask())"
     )
     said = subprocess.run([sys.executable, "-c", code, str(layout.root)], capture_output=True, text=True, check=True)

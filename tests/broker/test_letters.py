@@ -10,10 +10,10 @@ from pulsar_spark.broker import rounds as rounds_module
 from pulsar_spark.broker.projections import letters as letters_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.committed_rounds import read_round
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.crashes import Crash
 from tests.support.model_cursor import Letter

@@ -15,10 +15,10 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.liveness import LOOK_SECONDS, MOST_LOOKS, REMEMBERED_SECONDS, TIDY_SECONDS, Liveness
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.storage.held_file import machine
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.migrations import migrate_root
-from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, presence_folder
+from pulsar_spark.storage.processes.held_file import machine
+from pulsar_spark.storage.processes.presence import FOREIGN_SECONDS, Presence, presence_folder
+from pulsar_spark.storage.repair.migrations import migrate_root
 from tests.support.first_release import unpack
 from tests.support.processes import Program, broker_process, run
 from tests.support.requests import On

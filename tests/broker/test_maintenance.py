@@ -12,9 +12,9 @@ from pulsar_spark.broker import absorb, snapshots
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
-from pulsar_spark.storage import publish_times
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.topics import delete_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.ledgers import publish_times
+from pulsar_spark.storage.topics.topics import delete_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.model import Model
 from tests.support.requests import On, request

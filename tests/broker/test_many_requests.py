@@ -8,7 +8,7 @@ from pulsar_spark.broker import requests
 from pulsar_spark.broker.admission import MOST_DELAY_MS
 from pulsar_spark.broker.drafts import RoundDraft, requests_of
 from pulsar_spark.broker.requests import Intake
-from pulsar_spark.storage.set_aside import REQUEST, SetAside
+from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.requests import On
 

@@ -6,7 +6,7 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.storage import message_files
+from pulsar_spark.storage.entries import message_files
 from tests.support.orphans import incomplete, orphans
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine

@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker import affected, pages
-from pulsar_spark.storage import range_rows
+from pulsar_spark.storage.cursor_ledger import range_rows
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 

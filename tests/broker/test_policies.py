@@ -8,8 +8,8 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.errors import ProducerBlockedQuotaExceededException
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.policies import POLICIES
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.requests import On, request
 from tests.support.spark_engine import SparkEngine
 

@@ -11,7 +11,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.broker import planner
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.processes.lease import BundleLease
 
 PATIENCE_MS = 120_000
 

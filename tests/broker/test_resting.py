@@ -6,7 +6,7 @@ from pulsar_spark.broker import candidates, gather
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.cursors import FEW, Cursors
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from tests.support.model_keys import Key
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine

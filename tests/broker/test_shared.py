@@ -21,10 +21,10 @@ from pulsar_spark.broker.shared import Shared
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.bundles import WHOLE, quotas, share
-from pulsar_spark.storage.bundles import layout_of, layouts_of
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import BUNDLES, Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.bundles import layout_of, layouts_of
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import topics_in
 from tests.support.plain_broker import PlainBroker

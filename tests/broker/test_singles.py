@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.storage.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import Topic, create_topic, prepare_root
+from pulsar_spark.storage.topics.topics import Topic, create_topic, prepare_root
 from tests.support.plain_broker import PlainBroker
 from tests.support.singles import outgoing, send_singly
 

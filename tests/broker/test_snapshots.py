@@ -3,7 +3,7 @@ the same."""
 
 import pytest
 
-from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
 

@@ -15,9 +15,9 @@ from pulsar_spark.broker import delay_index, micro_batches, source
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.source import Feed, Moved, News, RoundReader, register_source
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On

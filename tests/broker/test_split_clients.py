@@ -14,13 +14,13 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.cli import app
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.storage import shortening
-from pulsar_spark.storage.bundles import layouts_of
-from pulsar_spark.storage.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.bundles import layouts_of
+from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.upkeep import shortening
+from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.table_specs import REQUESTS
 from tests.broker.test_bundles import HIGH, LOWER, both
 from tests.support.plain_broker import PlainBroker

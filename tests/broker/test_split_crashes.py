@@ -15,11 +15,12 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import NewerLayout, NotAllowedError
 from pulsar_spark.protocol.bundles import WHOLE, BundleRange
-from pulsar_spark.storage import definitions, topics
-from pulsar_spark.storage.bundles import add_bundle, bundles_of
-from pulsar_spark.storage.durability import write_durability
+from pulsar_spark.storage.delta import definitions
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import layout_version, prepare_root
+from pulsar_spark.storage.store.durability import write_durability
+from pulsar_spark.storage.topics import topics
+from pulsar_spark.storage.topics.bundles import add_bundle, bundles_of
+from pulsar_spark.storage.topics.topics import layout_version, prepare_root
 from pulsar_spark.table_specs import LAYOUT_VERSION, SPLIT_LAYOUT_VERSION
 from tests.broker.test_bundles import HIGH, LOW, LOWER, UPPER, both
 from tests.support.faults import faults

@@ -14,8 +14,15 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.link import requests
 from pulsar_spark.link.broker_watch import BrokerWatch
-from pulsar_spark.storage.starting import QUERY, STARTS, announce_start, begin_starting, end_starting, starting
-from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.storage.processes.starting import (
+    QUERY,
+    STARTS,
+    announce_start,
+    begin_starting,
+    end_starting,
+    starting,
+)
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 

@@ -5,12 +5,13 @@ import pytest
 from pulsar_spark.broker import topic_news
 from pulsar_spark.broker.liveness import STORE_LOOK_SECONDS, Liveness
 from pulsar_spark.broker.topic_news import A_SECOND_OF_A_STORE, TopicNews
-from pulsar_spark.storage import presence, producers
-from pulsar_spark.storage.discovery import CALLS, LIST_SECONDS, ListedTopics
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.presence import Presence, present_clients
-from pulsar_spark.storage.producers import TopicProducers
-from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.storage.processes import presence
+from pulsar_spark.storage.processes.presence import Presence, present_clients
+from pulsar_spark.storage.topics import producers
+from pulsar_spark.storage.topics.discovery import CALLS, LIST_SECONDS, ListedTopics
+from pulsar_spark.storage.topics.producers import TopicProducers
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root
 from tests.support.object_store import new_root
 
 

@@ -11,10 +11,10 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.storage.bundles import layouts_of
-from pulsar_spark.storage.committed_rounds import read_round
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.faults import faults
 from tests.support.requests import On

@@ -9,8 +9,8 @@ from pulsar_spark.broker.patience import Waits
 from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.topics.topics import prepare_root
 from tests.support.waiting import eventually
 
 

@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 import pulsar_spark as pulsar
 from pulsar_spark.broker import topic_news
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage import commits
-from pulsar_spark.storage.announcements import announce, announcement_of, announcements_folder, take_announced
+from pulsar_spark.storage.delta import commits
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import MAX_FILE_NAME
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import delete_topic, read_topic
+from pulsar_spark.storage.topics.announcements import announce, announcement_of, announcements_folder, take_announced
+from pulsar_spark.storage.topics.topics import delete_topic, read_topic
 from tests.support.plain_broker import PlainBroker
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine

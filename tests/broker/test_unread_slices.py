@@ -7,11 +7,11 @@ from deltalake import DeltaTable
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UNREAD, delayed_unread, due_stretches
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.ledgers.publishes import number_commit
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine

@@ -20,9 +20,9 @@ from pulsar_spark.broker.projections import letter_orders, letter_rows
 from pulsar_spark.broker.projections import letters as letters_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.missing import Missing
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.missing import Missing
 from tests.support.crashes import Crash, crash_at
 from tests.support.model_cursor import Letter
 from tests.support.requests import On
@@ -372,8 +372,8 @@ def test_what_waits_is_carried_by_snapshots_and_survives_the_subscription(engine
 def test_trimming_leaves_messages_whose_letters_wait(engine):
     from datetime import datetime, timezone
 
-    from pulsar_spark.storage.topics import read_topic
-    from pulsar_spark.storage.trimming import trim_topic
+    from pulsar_spark.storage.topics.topics import read_topic
+    from pulsar_spark.storage.upkeep.trimming import trim_topic
 
     for _ in range(3):
         engine.publish(TOPIC, -1, [1])
@@ -394,7 +394,7 @@ def test_trimming_leaves_messages_whose_letters_wait(engine):
 
 
 def test_letters_of_a_topic_that_was_deleted_are_not_waited_for(engine):
-    from pulsar_spark.storage.topics import delete_topic
+    from pulsar_spark.storage.topics.topics import delete_topic
 
     engine.publish(TOPIC, -1, [1])
     subscribe(engine, ON)

@@ -16,10 +16,10 @@ from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.delays import AXES_END
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.storage.trimming import trim_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.upkeep.trimming import trim_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.chunks import publish as publish_chunks
 from tests.support.model_keys import Key

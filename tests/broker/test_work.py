@@ -11,7 +11,7 @@ from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range, spliced
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 from pulsar_spark.transforms.round_inputs import KINDS, RESULT, SCHEMA, STATE
 
 POSITIONS = range(12)

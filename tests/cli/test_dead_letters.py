@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.reprocessing import Reprocessing
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import find_or_create_topic, read_topic
+from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import find_or_create_topic, read_topic
 from pulsar_spark.table_specs import REPROCESSING
 from tests.support.commands import say
 from tests.support.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters

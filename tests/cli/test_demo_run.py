@@ -13,8 +13,8 @@ from rich.console import Console
 from pulsar_spark.demo import consumers, run
 from pulsar_spark.demo.account import Account
 from pulsar_spark.errors import NotConnected
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.plain_broker import PlainBroker
 
 ROWS = 1_000

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import pulsar_spark
 from pulsar_spark.cli import app
-from pulsar_spark.storage.durability import ENVIRONMENT
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.store.durability import ENVIRONMENT
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.first_release import unpack
 

@@ -18,7 +18,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.cli import app, common
 from pulsar_spark.frames import consume, reprocess_dead_letters
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.plain_broker import PlainBroker
 
 PROJECT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.cli.test_topics import run
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine

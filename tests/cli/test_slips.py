@@ -11,7 +11,7 @@ from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidRequest, NotAllowedError, NotARoot, SubscriptionNotFound, TopicNotFound
 from pulsar_spark.frames import consume
 from pulsar_spark.protocol.policies import POLICIES
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.commands import say
 from tests.support.plain_broker import PlainBroker, said
 

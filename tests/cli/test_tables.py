@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.cli.common import print_table
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.commands import say
 
 COLUMNS = ["subscription", "letters wait", "redelivered", "out/s", "unacked"]

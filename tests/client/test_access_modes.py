@@ -14,9 +14,9 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client.producer_settings import check_producer_settings
 from pulsar_spark.client.producing import ProducerOpening
-from pulsar_spark.storage import exclusive
-from pulsar_spark.storage.producers import TopicProducers
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics import exclusive
+from pulsar_spark.storage.topics.producers import TopicProducers
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.waiting import eventually, receive_values
 
 MODE = pulsar.ProducerAccessMode

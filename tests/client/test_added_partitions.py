@@ -8,8 +8,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import consumer as consumer_module
 from pulsar_spark.client import producer as producer_module
-from pulsar_spark.storage.partitions import PartitionWatch
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.partitions import PartitionWatch
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, nothing_comes, receive_values
 

@@ -11,9 +11,9 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.numbering import publish_id
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import DEADLINE_SECONDS, eventually, nothing_comes

@@ -10,9 +10,9 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.client import subscription as subscription_module
 from pulsar_spark.errors import LogShortened
 from pulsar_spark.link import channel, inbox, request_writer
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.presence import Presence
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.processes.presence import Presence
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, in_background, nothing_comes, receive_values, send
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.client.raw_chunks import publish
 from tests.support.waiting import DEADLINE_SECONDS, eventually, nothing_comes, receive_values
 

@@ -8,8 +8,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.payloads.compression import COMPRESSIONS
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.client.test_payloads import EARLIEST, Damaging, encrypting, rows_of
 from tests.payloads.keys import Keys
 from tests.support.waiting import DEADLINE_SECONDS

@@ -8,7 +8,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.projections import behind_rounds
 from pulsar_spark.broker.projections import letters as letters_module
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.tables import AppendTable
 from tests.client.raw_chunks import publish
 from tests.client.test_chunks_sending import rows_of
 from tests.support.waiting import DEADLINE_SECONDS, eventually, nothing_comes, receive_values

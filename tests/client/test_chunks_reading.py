@@ -4,8 +4,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.client.raw_chunks import publish
 from tests.support.waiting import eventually
 

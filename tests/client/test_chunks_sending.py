@@ -7,11 +7,11 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import publisher as publisher_module
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 CHUNKS = dict(chunking_enabled=True, chunk_max_message_size=4)

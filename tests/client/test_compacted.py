@@ -10,7 +10,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.client.compacted_out import AHEAD, CompactedOut
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually
 

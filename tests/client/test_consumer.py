@@ -10,7 +10,7 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.waiting import eventually, nothing_comes, receive_values
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

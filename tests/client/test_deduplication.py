@@ -5,9 +5,9 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.link import quota
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.producers import TopicProducers
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.producers import TopicProducers
 from tests.support.processes import run
 from tests.support.waiting import eventually
 

@@ -9,10 +9,10 @@ from pulsar_spark.client.deduplication import Deduplication, Judged
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.policies import DEDUPLICATION
-from pulsar_spark.storage.data_files import read_added
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.storage.delta.data_files import read_added
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import Topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine

@@ -8,8 +8,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.waiting import eventually, nothing_comes, receive_values
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)

@@ -8,8 +8,8 @@ from pulsar_spark.client import reading
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.delays import DUE_LANE, virtual
 from pulsar_spark.protocol.packing import packed
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from tests.support.waiting import eventually, nothing_comes, receive_values
 

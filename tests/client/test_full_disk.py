@@ -4,9 +4,9 @@ half-written file stays."""
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.storage.examination import named_files
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.repair.examination import named_files
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.support.faults import FULL, READ_ONLY, faults
 
 pytestmark = pytest.mark.local_disk

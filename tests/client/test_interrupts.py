@@ -46,13 +46,13 @@ WITHOUT_A_BROKER = {
     ),
 }
 HOLD = """
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
 def hold(topic):
     # Whoever publishes waits.
     def never(self, rows):
         while True:
             time.sleep(0.1)
-    from pulsar_spark.storage.tables import AppendTable
+    from pulsar_spark.storage.delta.tables import AppendTable
     AppendTable.append = never
 """
 

@@ -7,7 +7,7 @@ import pytest
 
 import pulsar_spark as pulsar
 import pulsar_spark.asyncio
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.waiting import eventually, nothing_comes
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest, negative_ack_redelivery_delay_ms=100)

@@ -16,7 +16,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker import gather
 from pulsar_spark.client import subscription
 from pulsar_spark.protocol.permits import Permits
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 
 MESSAGES = int(os.environ.get("PULSAR_SPARK_ORDER_MESSAGES", 400))
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))

@@ -8,9 +8,9 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker import gather
 from pulsar_spark.protocol.selectors import select
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.plain_broker import PlainBroker
 from tests.support.requests import request

@@ -12,9 +12,9 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.lanes import in_lanes, lanes_of
 from tests.support.waiting import eventually, nothing_comes, receive_values
 

@@ -6,12 +6,12 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.storage import ledger_index, partition_ledgers
-from pulsar_spark.storage.chunk_runs import chunk_runs_of
+from pulsar_spark.storage.chunks.chunk_runs import chunk_runs_of
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex, shared_index
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.ledgers import ledger_index, partition_ledgers
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex, shared_index
+from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import LEDGERS
 
 TASK = 1 << 33

@@ -8,11 +8,11 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.client.letters import letter_topics as all_letter_topics
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.data_files import read_file
+from pulsar_spark.storage.delta.data_files import read_file
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.table_lock import append_lock
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.table_lock import append_lock
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.waiting import eventually, nothing_comes, receive_values
 

@@ -13,8 +13,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.client import subscription as subscription_module
 from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import Holder
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.processes.lease import Holder
+from pulsar_spark.storage.topics.topics import prepare_root
 from tests.support.plain_broker import PlainBroker
 from tests.support.processes import run
 from tests.support.waiting import eventually, in_background

@@ -10,11 +10,11 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.split import split_bundle
-from pulsar_spark.storage import lease as lease_module
-from pulsar_spark.storage import store_bucket
-from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.delta.scan import dataset_of
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.processes import lease as lease_module
+from pulsar_spark.storage.store import store_bucket
+from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from tests.broker.test_bundles import HIGH
 from tests.support.object_store import asking, new_root
@@ -31,7 +31,7 @@ with PlainBroker(url) as broker:
     broker.wait()
 """
 A_SLEEPER = """
-from pulsar_spark.storage import lease
+from pulsar_spark.storage.processes import lease
 from tests.support.plain_broker import PlainBroker
 lease.LEASE_SECONDS = 1.0
 with PlainBroker(url) as broker:

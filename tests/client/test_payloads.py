@@ -17,8 +17,8 @@ from pulsar_spark.client.enums import CompressionType
 from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encoding import PayloadDecoder, Stored
 from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.delta.scan import dataset_of, open_table
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import dataset_of, open_table
 from tests.payloads.keys import Keys, key_pair
 from tests.support.waiting import eventually, nothing_comes
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from pulsar_spark.client.places import await_numbering
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from pulsar_spark.storage.checkpoints import CHECKPOINT_EVERY
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.delta.checkpoints import CHECKPOINT_EVERY
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.topics.topics import create_topic
 
 PROGRAM = """
 import sys

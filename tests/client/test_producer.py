@@ -14,9 +14,9 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import publisher as publisher_module
 from pulsar_spark.protocol.routing import partition_for_key
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, delete_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic
 from tests.support.waiting import eventually
 
 BATCHING = dict(batching_enabled=True, batching_max_publish_delay_ms=60_000)

@@ -9,8 +9,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException
 from pulsar_spark.link import quota
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.storage.cursor_ledger import LatestRows
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.commands import say
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine

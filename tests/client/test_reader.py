@@ -10,12 +10,12 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import topic_log
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
-from pulsar_spark.storage import ledger_index
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.ledgers import ledger_index
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.support.waiting import eventually
 
 EARLIEST, LATEST = pulsar.MessageId.earliest, pulsar.MessageId.latest

@@ -143,6 +143,6 @@ def test_a_right_that_is_missing_is_told(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied", "x.lock")
 
-    monkeypatch.setattr("pulsar_spark.storage.definitions.append_lock", refuse)
+    monkeypatch.setattr("pulsar_spark.storage.delta.definitions.append_lock", refuse)
     with pytest.raises(pulsar.NotARoot, match="Permission denied"):
         pulsar.Client(f"delta:{tmp_path / 'root'}")

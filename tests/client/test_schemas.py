@@ -5,8 +5,8 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.schema import AvroSchema, BytesSchema, Integer, JsonSchema, Record, String, StringSchema
-from pulsar_spark.storage.schemas import SchemaTable
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.schemas import SchemaTable
+from pulsar_spark.storage.topics.topics import read_topic
 
 
 class Flight(Record):

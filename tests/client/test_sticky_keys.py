@@ -10,12 +10,12 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.client import publisher
 from pulsar_spark.protocol.sticky_key import NONE_KEY
-from pulsar_spark.storage.data_files import read_added
-from pulsar_spark.storage.key_hashes import read_hashes
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.delta.data_files import read_added
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries.key_hashes import read_hashes
+from pulsar_spark.storage.ledgers.publishes import number_commit
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.client.test_producer import BATCHING, read_all
 from tests.conftest import START
@@ -81,7 +81,7 @@ def test_without_keys_nothing_is_stored_and_nothing_is_read(lonely_client, monke
     path = read_topic(lonely_client._layout, "t").path
     [commit] = [commit for commit in TableLog(path).commits(0) if commit.added]
     assert read_added(path, commit, MESSAGES.schema, ["sticky_key_hash"])["sticky_key_hash"].null_count == 2
-    monkeypatch.setattr("pulsar_spark.storage.key_hashes.read_slice", None)
+    monkeypatch.setattr("pulsar_spark.storage.entries.key_hashes.read_slice", None)
     assert entry_hashes(lonely_client, "t") == [hash_of(NONE_KEY)] * 2
 
 

@@ -20,7 +20,7 @@ KILLS = max(1, int(os.environ.get("PULSAR_SPARK_KILLS_AT_WRITES", "12")) // 6)
 APART = 3
 """Writes by which each comes later than the one before it: those of a start, and of rounds and leases behind it."""
 A_BROKER = """
-from pulsar_spark.storage import lease
+from pulsar_spark.storage.processes import lease
 from tests.support.plain_broker import PlainBroker
 lease.LEASE_SECONDS = 1.0
 with PlainBroker(url) as broker:
@@ -65,7 +65,7 @@ def run_until_killed(source: str, url: str, proxy: str, at_write: AtWrite) -> li
 
 
 def test_brokers(s3, monkeypatch):
-    from pulsar_spark.storage import lease
+    from pulsar_spark.storage.processes import lease
 
     monkeypatch.setattr(lease, "LEASE_SECONDS", 1.0)
     at_write, url, received = AtWrite(), new_root(), Counter()

@@ -8,9 +8,9 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.frames.membership import Membership, SubscribeOptions
 from pulsar_spark.link.requests import EXPIRING, valid_for
-from pulsar_spark.storage.data_files import read_added
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.data_files import read_added
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, in_background

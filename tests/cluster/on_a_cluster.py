@@ -19,7 +19,7 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish, read_messages, reprocess_dead_letters
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.support.letters import SUBSCRIPTION, TOPIC, write_letters
 from tests.support.waiting import eventually
 

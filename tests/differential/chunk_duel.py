@@ -5,8 +5,8 @@ but whole messages, each with just its own chunks and their bytes in order, and 
 delivered or done. What was begun and is not complete is told to whoever asks.
 """
 
-from pulsar_spark.storage.chunks import ChunkedMessages
-from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.chunks.chunks import ChunkedMessages
+from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.views.chunks import read_incomplete
 from tests.differential.delay_duel import DelayedDuel
 from tests.differential.duel import same

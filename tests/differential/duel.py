@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pulsar_spark.broker.candidates import next_due
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from tests.differential.strategies import CRASHES, Turn
 from tests.spec.history import publish
 from tests.spec.table import asked, entries

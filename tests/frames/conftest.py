@@ -3,8 +3,8 @@
 import pytest
 
 from pulsar_spark.frames import call
-from pulsar_spark.storage import spark_root
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.spark import spark_root
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.frames.plain import positions
 from tests.support.plain_broker import PlainBroker
 

@@ -15,7 +15,7 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish, publish_stream, read_messages
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.views.catalog import register
 from pulsar_spark.views.views import create_views
 from tests.support.waiting import eventually, receive_values

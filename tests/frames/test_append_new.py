@@ -9,10 +9,10 @@ import pulsar_spark as pulsar
 from pulsar_spark.frames import deduplication
 from pulsar_spark.frames.deduplication import append_new
 from pulsar_spark.protocol.policies import DEDUPLICATION
-from pulsar_spark.storage.file_statistics import staged_statistics
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.staged_files import StagedFile, staging_folder
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.file_statistics import staged_statistics
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.staged_files import StagedFile, staging_folder
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine

@@ -5,9 +5,9 @@ from unittest.mock import patch
 import pytest
 
 from pulsar_spark.frames.backlog import Backlog
-from pulsar_spark.storage import committed_rounds
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.cursor_ledger import committed_rounds
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.requests import On
 from tests.support.spark_engine import new_engine
 

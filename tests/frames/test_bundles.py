@@ -12,9 +12,9 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.frames import to_delta
 from pulsar_spark.protocol.bundles import WHOLE
-from pulsar_spark.storage.bundles import layouts_of
-from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics.bundles import layouts_of
 from pulsar_spark.views.views import create_views
 from tests.broker.sharing_broker import sharing
 from tests.broker.test_bundles import HIGH, LOW

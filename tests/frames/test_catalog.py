@@ -11,11 +11,11 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames import publish
-from pulsar_spark.storage.bundles import layouts_of
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.migrations import migrate_root
-from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root, read_topic
+from pulsar_spark.storage.repair.migrations import migrate_root
+from pulsar_spark.storage.topics.bundles import layouts_of
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic, prepare_root, read_topic
 from pulsar_spark.views import create_views
 from pulsar_spark.views.catalog import broker_table, register, topic_table
 from pulsar_spark.views.latest import VIEW_TEXTS

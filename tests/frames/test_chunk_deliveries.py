@@ -14,11 +14,11 @@ from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, across, apart, 
 from pulsar_spark.frames.chunk_payloads import Parts
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.remaining import remaining
-from pulsar_spark.storage.chunks import ChunkedMessages
-from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.chunks.chunks import ChunkedMessages
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.support.arriving import arrive
 from tests.support.plain_broker import PlainBroker
 

@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 from pulsar_spark.frames import chunk_groups, last_chunks
 from pulsar_spark.frames.chunk_payloads import Parts, _joined
 from pulsar_spark.frames.last_chunks import names_of, read_last_chunks
-from pulsar_spark.storage.chunk_rows import PAYLOAD_BYTES, Room, rows_of_chunks
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import DELIVERED
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.chunks.chunk_rows import PAYLOAD_BYTES, Room, rows_of_chunks
+from pulsar_spark.storage.entries.slices import DELIVERED
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.support.arriving import arrive
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually

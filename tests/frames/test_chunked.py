@@ -19,12 +19,12 @@ from pulsar_spark.frames import (
 from pulsar_spark.frames.chunk_deliveries import find_parts
 from pulsar_spark.frames.chunk_payloads import GONE
 from pulsar_spark.protocol.chunking import metadata_bytes
-from pulsar_spark.storage import entries
-from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
+from pulsar_spark.storage.delta.data_files import ROW_GROUP_BYTES
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.entries import entries
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.client.test_bad_chunks import CASES, UNREADABLE, write
 from tests.support.arriving import arrive
 from tests.support.plain_broker import PlainBroker

@@ -10,9 +10,9 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.broker import compaction_job, compaction_plan
 from pulsar_spark.frames import read_messages
 from pulsar_spark.protocol.compaction import Keyed, survivors
-from pulsar_spark.storage.compacted import CompactedView
+from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 
 SEED = 1
 

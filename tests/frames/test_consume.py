@@ -16,7 +16,7 @@ from pulsar_spark.errors import ConsumerBusy, InvalidConfiguration, InvalidTopic
 from pulsar_spark.frames import consume, dead_letters, publish, to_delta
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 
 WAIT = 60
 EARLIEST = {"initial_position": "Earliest"}

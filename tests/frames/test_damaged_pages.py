@@ -9,8 +9,8 @@ from py4j.protocol import Py4JJavaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.frames import publish
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.topics import read_topic
 
 TOPIC = "t"
 

@@ -15,10 +15,10 @@ from pulsar_spark.frames.payloads import PAYLOAD_ERROR
 from pulsar_spark.frames.reprocess import reprocess_dead_letters
 from pulsar_spark.frames.reprocess_chunk import SENT_COLUMNS
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
-from pulsar_spark.storage.reprocessing import Reprocessing
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.letters import EVENT, LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters
 

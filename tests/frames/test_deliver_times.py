@@ -10,8 +10,8 @@ from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames import publish
 from pulsar_spark.protocol.instants import to_millis
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.topics import read_topic
 
 AT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MILLISECONDS = int(AT.timestamp() * 1000)

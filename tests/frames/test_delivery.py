@@ -11,7 +11,7 @@ from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, PutOff,
 from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol.hash_ranges import SLOTS
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.entries.slices import PositionRange
 
 SINGLES = PositionRange(0, 10, 19)
 BATCHES = PositionRange(1, 0, 4, batch_size=4)

@@ -5,8 +5,8 @@ from chispa import assert_df_equality
 
 from pulsar_spark.errors import InvalidConfiguration, NotConnected
 from pulsar_spark.frames import Delivery, to_delta
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 CURSOR = {"topic": "persistent://public/default/t", "topic_id": "t-1", "partition": -1, "subscription": "s"}

@@ -5,8 +5,8 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.views.views import create_views
 from tests.admin.broker_double import BrokerDouble

@@ -11,15 +11,16 @@ from pyspark.sql import DataFrame
 
 import pulsar_spark as pulsar
 from pulsar_spark.frames import consume, publish, read_messages
-from pulsar_spark.storage import checkpoints, shortening
-from pulsar_spark.storage.checkpoints import make_checkpoint
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.definitions import read_definition
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta import checkpoints
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of, open_table
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of, open_table
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.upkeep import shortening
+from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.views import create_views
 from tests.storage.test_housekeeping import CHOSEN_SECONDS, TOPIC, age, few_make_one, keep_all  # noqa: F401 - a fixture
 from tests.support.plain_broker import PlainBroker

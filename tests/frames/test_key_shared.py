@@ -22,10 +22,10 @@ from pulsar_spark.protocol.cursor import DELIVERY_ROUND, Range
 from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
 from pulsar_spark.protocol.selectors import ConsistentHashing, Member, select
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topic_files import live_files
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.entries.topic_files import live_files
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.frames.plain import Seconds
 from tests.support.lanes import in_lanes, lanes_of
 from tests.support.waiting import eventually

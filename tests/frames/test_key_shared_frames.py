@@ -15,13 +15,13 @@ from pulsar_spark.frames.lane_frames import read_lane
 from pulsar_spark.protocol.hash_ranges import HASHES, SLOTS
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries.key_hashes import read_hashes
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.admin.broker_double import number
 from tests.support.waiting import eventually

@@ -8,10 +8,10 @@ from pulsar_spark.frames.lane_frames import _parts
 from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner
 from pulsar_spark.protocol.positions import as_array, expanded
 from pulsar_spark.protocol.selectors import ConsistentHashing, Member
-from pulsar_spark.storage import data_files
+from pulsar_spark.storage.delta import data_files
+from pulsar_spark.storage.entries.slices import MAX_BOUNDS, PositionRange
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.slices import MAX_BOUNDS, PositionRange
-from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.conftest import START
 from tests.storage.test_entries import published, run

@@ -5,7 +5,7 @@ import pytest
 from pulsar_spark.frames.chunking import Chunking
 from pulsar_spark.frames.message_rows import Writing
 from pulsar_spark.protocol.routing import HashingScheme
-from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
+from pulsar_spark.storage.delta.data_files import ROW_GROUP_BYTES
 
 MIB = 1 << 20
 

@@ -25,7 +25,7 @@ from pulsar_spark.frames import (
 )
 from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encryption import Encryptor
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.payloads.keys import Keys, key_pair
 from tests.support.plain_broker import PlainBroker
 

@@ -15,9 +15,9 @@ from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageToo
 from pulsar_spark.frames import Published, producer, publish, publish_stream
 from pulsar_spark.link import quota
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
-from pulsar_spark.storage.announcements import take_announced
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.announcements import take_announced
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 
 PUBLISH_ID = "018f0000000070008000000000000001"
@@ -266,7 +266,7 @@ def test_a_stream_restarted_from_its_checkpoint_publishes_nothing_twice(spark, r
 CLIENT = """
 import sys
 from pulsar_spark.table_specs import MESSAGES
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.tables import AppendTable
 table = AppendTable(sys.argv[1])
 for number in range(int(sys.argv[2])):
     row = dict(publish_id=f"client{number:026d}", entry_id=0, batch_size=1, partition=-1, payload=b"client-%d" % number)

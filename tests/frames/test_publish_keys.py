@@ -11,10 +11,10 @@ from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames import publish
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.sticky_key import NONE_KEY
-from pulsar_spark.storage.key_hashes import read_hashes
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.entries.key_hashes import read_hashes
+from pulsar_spark.storage.ledgers.publishes import number_commit
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.frames.test_publish import assert_ids_are_runs, read
 
 EVERY_BYTE = bytes(range(256))
@@ -83,7 +83,7 @@ def test_a_frame_without_keys_stores_none_and_nothing_is_read(spark, root, layou
     publish(spark.range(10).selectExpr("cast(id as string) payload"), root, "t")
     runs = runs_of(layout, "t")
     assert not any(run.has_keys for run in runs)
-    monkeypatch.setattr("pulsar_spark.storage.key_hashes.read_slice", None)
+    monkeypatch.setattr("pulsar_spark.storage.entries.key_hashes.read_slice", None)
     assert read_hashes(read_topic(layout, "t").path, runs).tolist() == [hash_of(NONE_KEY)] * 10
     assert {row[-1] for row in keys_and_hashes(spark, layout, "t").values()} == {None}
 

@@ -8,8 +8,8 @@ from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlock
 from pulsar_spark.frames import publish, publish_stream
 from pulsar_spark.link import quota as quota_module
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 

@@ -6,10 +6,10 @@ from chispa import assert_df_equality
 
 from pulsar_spark.frames import published_files
 from pulsar_spark.frames.published_files import read_published
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.transforms import stretches
 from tests.admin.broker_double import number

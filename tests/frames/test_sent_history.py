@@ -7,13 +7,13 @@ from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import OwnedRange
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_rows import ledger_rows
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows
+from pulsar_spark.storage.ledgers.publishes import number_commit
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
 from tests.support.lanes import in_lanes, lanes_of
 

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
-from pulsar_spark.storage import session, session_jars
-from pulsar_spark.storage.hadoop_stores import store_settings
-from pulsar_spark.storage.store_kinds import AZURE, GOOGLE, KINDS, S3
+from pulsar_spark.storage import session
+from pulsar_spark.storage.spark import session_jars
+from pulsar_spark.storage.spark.hadoop_stores import store_settings
+from pulsar_spark.storage.store.store_kinds import AZURE, GOOGLE, KINDS, S3
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.frames import publish
-from pulsar_spark.storage import slices
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries import slices
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.admin.broker_double import number
 from tests.support.positions import read_positions

@@ -12,7 +12,7 @@ from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol.hash_ranges import SLOTS
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
-from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.entries.slices import PositionRange
 from pulsar_spark.table_specs import MESSAGES
 
 LOWER = LaneHashes(SLOTS, (HashRange(0, 30_000), HashRange(60_000, 65_535)))

@@ -12,9 +12,9 @@ from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.frames.lane_frames import read_lane
 from pulsar_spark.protocol.hash_ranges import SLOTS
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.entries.slices import PositionRange
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import create_topic
 from tests.admin.broker_double import number
 
 LANES = [

@@ -12,15 +12,15 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidConfiguration, MessageTooBig, TopicNotFound
 from pulsar_spark.frames import producer, publish
-from pulsar_spark.storage import staging
-from pulsar_spark.storage.file_statistics import file_statistics, statistics
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.staged_files import staging_folder
-from pulsar_spark.storage.staging import staged
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, delete_topic, read_topic
-from pulsar_spark.storage.upkeep import vacuum
+from pulsar_spark.storage.delta import staging
+from pulsar_spark.storage.delta.file_statistics import file_statistics, statistics
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.staged_files import staging_folder
+from pulsar_spark.storage.delta.staging import staged
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic, read_topic
+from pulsar_spark.storage.upkeep.upkeep import vacuum
 from pulsar_spark.table_specs import MESSAGES
 
 TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"

@@ -8,10 +8,10 @@ from pyspark.sql import functions as F
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.views import create_views
 
 

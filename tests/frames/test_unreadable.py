@@ -8,7 +8,7 @@ from pulsar_spark.frames import call, consume
 from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, answer
 from pulsar_spark.frames.unreadable import NOTHING, Unreadable, answered, readable
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.entries.slices import PositionRange
 
 ERROR = DecompressionError("of some message")
 

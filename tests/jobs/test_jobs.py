@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_spark.storage.cursor_ledger.reprocessing import Reprocessing
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import is_committed
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.reprocessing import Reprocessing
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import is_committed
-from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root, read_topic
 from tests.support.letters import SUBSCRIPTION, TOPIC, write_letters
 from tests.support.waiting import eventually
 

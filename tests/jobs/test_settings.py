@@ -10,8 +10,9 @@ import pytest
 import yaml
 from py4j.protocol import Py4JJavaError
 
-from pulsar_spark.storage import session, session_jars
-from pulsar_spark.storage.store_kinds import S3
+from pulsar_spark.storage import session
+from pulsar_spark.storage.spark import session_jars
+from pulsar_spark.storage.store.store_kinds import S3
 
 PROJECT = Path(__file__).parents[2]
 CONF = PROJECT / "conf"

@@ -11,7 +11,7 @@ from pulsar_spark.link import bundle_log as module
 from pulsar_spark.link import inbox
 from pulsar_spark.link.folder_events import FolderEvents
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.topics.topics import prepare_root
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, receive_of_any, receive_values
 

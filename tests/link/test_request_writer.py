@@ -10,11 +10,11 @@ import pytest
 from pulsar_spark.errors import ConnectError
 from pulsar_spark.link import request_writer
 from pulsar_spark.link.request_writer import RequestWriter
-from pulsar_spark.storage import checkpoints
-from pulsar_spark.storage.checkpoints import last_checkpoint
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.delta import checkpoints
+from pulsar_spark.storage.delta.checkpoints import last_checkpoint
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.faults import FULL, faults
 from tests.support.plain_broker import PlainBroker

@@ -7,10 +7,10 @@ import pytest
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.errors import ConnectError, NotARoot, SubscriptionNotFound, Timeout
 from pulsar_spark.link.requester import Requester
+from pulsar_spark.storage.cursor_ledger.requests import read_requests
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.requests import read_requests
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.plain_broker import PlainBroker
 from tests.support.spark_engine import new_engine

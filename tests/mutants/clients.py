@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "stored-sequence-id-forgotten",
         "a duplicate in the next commit of a producer is stored",
-        "storage/sequence_ids.py",
+        "storage/topics/sequence_ids.py",
         "        self.highest |= transactions\n        self.version = version",
         "        self.version = version",
         "tests/client/test_deduplication.py::test_a_message_is_stored_once_and_sending_it_again_succeeds",

@@ -8,7 +8,7 @@ MUTANTS = (
     Mutant(
         "commit-not-synced",
         "a commit gets its name before its bytes are on the disk",
-        "storage/commits.py",
+        "storage/delta/commits.py",
         "sync_file if is_synced else None",
         "None",
         "tests/storage/test_durability.py::test_nothing_that_returned_is_lost_with_the_power",
@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "log-folder-not-synced",
         "the name of a commit is not on the disk when its writer is told that it is there",
-        "storage/commits.py",
+        "storage/delta/commits.py",
         "    if is_synced:\n        sync_folder",
         "    if is_synced is None:\n        sync_folder",
         "tests/storage/test_durability.py::test_nothing_that_returned_is_lost_with_the_power",
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "data-file-not-synced",
         "the rows of an append are not on the disk when its commit is",
-        "storage/data_files.py",
+        "storage/delta/data_files.py",
         "    if is_durable(table):\n        sync_file(table / path)",
         "    if not is_durable(table):\n        sync_file(table / path)",
         "tests/storage/test_durability.py::test_each_append_is_whole_after_a_power_loss_and_no_earlier_one_is_touched",
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "partition-folder-not-synced",
         "the names of files in a partition's folder are not on the disk when their commit is",
-        "storage/data_files.py",
+        "storage/delta/data_files.py",
         "for folder in [*(folders - {table}), table]:",
         "for folder in [table]:",
         "tests/storage/test_durability.py::test_each_append_is_whole_after_a_power_loss_and_no_earlier_one_is_touched",
@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "staged-file-not-synced",
         "what Spark staged is taken in before it is on the disk",
-        "storage/data_files.py",
+        "storage/delta/data_files.py",
         "list(pool.map(sync_file, [file.source for file in staged]))",
         "list(pool.map(sync_file, []))",
         "tests/storage/test_durability.py::test_each_append_is_whole_after_a_power_loss_and_no_earlier_one_is_touched",
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "checkpoint-not-synced",
         "the commits before a checkpoint go while it is not on the disk",
-        "storage/checkpoints.py",
+        "storage/delta/checkpoints.py",
         "            sync_file(file)\n        sync_folder",
         "            pass\n        sync_folder",
         "tests/storage/test_power_loss.py::test_a_log_that_was_shortened_is_whole",
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "kept-first-commit-not-synced",
         "the first commit leaves the log while the name it is kept under is not on the disk",
-        "storage/shortening.py",
+        "storage/upkeep/shortening.py",
         "            if is_durable(table):\n                sync_folder(log.folder)\n",
         "",
         "tests/storage/test_power_loss.py::test_a_log_that_was_shortened_is_whole",
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "mended-commit-not-synced",
         "repair puts a commit in the place of a broken one before its bytes are on the disk",
-        "storage/commits.py",
+        "storage/delta/commits.py",
         "store.replace_kept(target, text, kept, sync_file)",
         "store.replace_kept(target, text, kept)",
         "tests/storage/test_power_loss.py::test_a_commit_that_repair_wrote_is_whole",
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "setting-not-synced",
         "the file of a root's settings is replaced by one whose bytes are not on the disk",
-        "storage/durability.py",
+        "storage/store/durability.py",
         'json.dumps({_NAME: value}) + "\\n", sync_file)',
         'json.dumps({_NAME: value}) + "\\n")',
         "tests/storage/test_power_loss.py::test_a_setting_is_the_old_one_or_the_new_one",
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "bundles-file-not-synced",
         "the file of bundles is replaced by one whose bytes are not on the disk",
-        "storage/bundles.py",
+        "storage/topics/bundles.py",
         "layout.store.replace(path, text, sync_file)",
         "layout.store.replace(path, text)",
         "tests/broker/test_split_crashes.py::test_without_power_after_any_sync",
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "bucket-not-synced",
         "a commit of the delay index names files that are not on the disk",
-        "storage/delay_table.py",
+        "storage/delay_index/delay_table.py",
         "                sync_file(self.path / path)",
         "                pass",
         "tests/storage/test_power_loss.py::test_a_bucket_of_the_delay_index_is_not_to_be_made_again",
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "put-overwrites",
         "a commit takes the place of another of the same version",
-        "storage/local_store.py",
+        "storage/store/local_store.py",
         "            os.link(fresh, path)\n        return True",
         "            os.replace(fresh, path)\n        return True",
         "tests/storage/test_locks.py::test_a_fenced_append_that_is_overtaken_leaves_no_file",
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "link-made-all-the-same",
         "a link that was made though the disk said otherwise counts as none",
-        "storage/local_store.py",
+        "storage/store/local_store.py",
         "        if not _is_linked(fresh):\n            raise\n        return True",
         "        raise",
         "tests/storage/test_locks.py::test_a_link_that_was_made_though_it_failed_is_a_commit",
@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "store-put-overwrites",
         "in an object store a commit takes the place of another of the same version",
-        "storage/object_store.py",
+        "storage/store/object_store.py",
         'self._surely(name, content, "create")\n',
         'self._surely(name, content, "overwrite")\n',
         "tests/storage/test_object_store.py::test_of_those_who_put_at_a_time_one_wins",
@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "own-put-taken-for-anothers",
         "a put that got no answer, and took place, is taken for somebody else's",
-        "storage/object_store.py",
+        "storage/store/object_store.py",
         "is_ours = self._holds(key, content)",
         "is_ours = False",
         "tests/storage/test_object_store.py::test_answers_that_do_not_come_neither_lose_nor_double_a_commit",
@@ -136,7 +136,7 @@ MUTANTS = (
     Mutant(
         "append-not-looked-for",
         "an append that raised is tried again though it is in the log",
-        "storage/sure_append.py",
+        "storage/delta/sure_append.py",
         "                version = _patiently(find, wait)\n                if version is None:",
         "                version = None\n                if version is None:",
         "tests/storage/test_sure_append.py::test_a_commit_that_is_there_though_its_sync_failed_is_not_made_again",
@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "late-append-not-looked-for",
         "a try that follows an unclear write does not look whether that took place meanwhile",
-        "storage/sure_append.py",
+        "storage/delta/sure_append.py",
         "more = (lambda: find() is not None,)",
         "more = ()",
         "tests/storage/test_unclear_writes.py::test_a_commit_that_comes_while_its_writer_waits_is_not_made_again",
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "files-of-unclear-commit-removed",
         "the files of a commit that may yet come to be are taken away",
-        "storage/commits.py",
+        "storage/delta/commits.py",
         "if put is None and not is_unclear:",
         "if put is None:",
         "tests/storage/test_unclear_writes.py::test_what_a_commit_names_stays_where_its_writer_is_interrupted",
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "old-version-taken-again",
         "a version that was taken, and cleared from the log, is taken again",
-        "storage/tables.py",
+        "storage/delta/tables.py",
         "            if self._log.is_shortened(self._known):\n                raise",
         "            if False:\n                raise",
         "tests/storage/test_housekeeping.py::test_a_writer_that_slept_between_its_look_and_its_link_takes_no_version_again",
@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "other-life-appended-to",
         "an append goes to the table that was made in the place of a deleted one",
-        "storage/tables.py",
+        "storage/delta/tables.py",
         "if definition.table_id != self.definition.table_id:",
         "if False:",
         "tests/storage/test_locks.py::test_an_append_to_a_topic_deleted_meanwhile_reaches_no_other",
@@ -176,7 +176,7 @@ MUTANTS = (
     Mutant(
         "transaction-twice",
         "a projection is written again by who meets another that wrote it meanwhile",
-        "storage/tables.py",
+        "storage/delta/tables.py",
         "commit.transactions.get(app_id, version - 1) < version",
         "commit.transactions.get(app_id, version - 1) <= version",
         "tests/storage/test_locks.py::test_of_two_that_append_once_at_the_same_time_one_does",
@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "transaction-off-by-one",
         "a projection of the very round that is asked for counts as missing",
-        "storage/tables.py",
+        "storage/delta/tables.py",
         "seen is not None and seen >= version",
         "seen is not None and seen > version",
         "tests/storage/test_tables.py::test_an_append_once_is_there_once",
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "sequence-ids-race",
         "two producers of one name that commit at a time both store what they sent",
-        "storage/tables.py",
+        "storage/delta/tables.py",
         "transactions.keys().isdisjoint(commit.transactions)",
         "True",
         "tests/storage/test_sequence_ids.py::test_those_of_others_are_followed_and_overtake_an_append",
@@ -200,7 +200,7 @@ MUTANTS = (
     Mutant(
         "lock-of-a-removed-file",
         "a lock on a file that somebody has removed meanwhile counts as held",
-        "storage/held_file.py",
+        "storage/processes/held_file.py",
         "if os.fstat(file).st_nlink:",
         "if True:",
         "tests/storage/test_held_files.py::test_a_file_that_somebody_removes_before_it_is_held_is_made_again",
@@ -208,7 +208,7 @@ MUTANTS = (
     Mutant(
         "living-client-taken-for-gone",
         "a process is taken for gone though it holds its lock",
-        "storage/held_file.py",
+        "storage/processes/held_file.py",
         "            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n            if not is_of",
         "            if not is_of",
         "tests/storage/test_held_files.py::test_a_process_is_gone_when_it_has_ended_and_no_sooner",
@@ -216,7 +216,7 @@ MUTANTS = (
     Mutant(
         "fork-holds-locks",
         "a forked child holds on to the locks of its parent, who is never seen to be gone",
-        "storage/held_file.py",
+        "storage/processes/held_file.py",
         "        held.let_go()\n\n\nos.register",
         "        pass\n\n\nos.register",
         "tests/storage/test_held_files.py::test_a_fork_holds_nothing_of_its_parent_s",

@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         "chunks-read-too-late",
         "who starts reads no further back than the run in which a chunked message ends",
-        "storage/chunk_groups.py",
+        "storage/chunks/chunk_groups.py",
         "return min(run.first_position, int(opened[0])) if len(opened) else run.first_position",
         "return run.first_position",
         "tests/broker/test_chunks.py::test_who_asks_for_the_end_of_a_message_alone_finds_where_it_begins",

@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "trimming-takes-the-next-entry",
         "trimming takes the ledger of the first entry that a subscription has not acknowledged",
-        "storage/trimming.py",
+        "storage/upkeep/trimming.py",
         '(row["mark_delete_position"] + 1, key.subscription)',
         '(row["mark_delete_position"] + 2, key.subscription)',
         "tests/storage/test_trimming.py::test_what_every_subscription_has_acknowledged_goes_and_the_newest_ledger_stays",
@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "trimming-takes-letters-to-come",
         "trimming takes messages whose letters wait to be written",
-        "storage/trimming.py",
+        "storage/upkeep/trimming.py",
         "for row in [*latest.letters, *latest.waiting_letters.values()]",
         "for row in [*latest.letters]",
         "tests/broker/test_waiting_letters.py::test_trimming_leaves_messages_whose_letters_wait",
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "trimming-takes-what-is-not-compacted",
         "trimming takes what is not compacted yet",
-        "storage/trimming.py",
+        "storage/upkeep/trimming.py",
         "if compacted_until is None else ledgers.first_behind(compacted_until)",
         "if True else ledgers.first_behind(compacted_until)",
         "tests/client/test_compacted.py::test_what_was_trimmed_is_read_from_the_view",
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "trimming-takes-the-newest",
         "trimming takes the newest ledger",
-        "storage/trimming.py",
+        "storage/upkeep/trimming.py",
         "max(len(ledgers.ledger_ids) - 1, 0)",
         "len(ledgers.ledger_ids)",
         "tests/storage/test_trimming.py::test_what_every_subscription_has_acknowledged_goes_and_the_newest_ledger_stays",
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "trimming-forgets-how-far-it-came",
         "what was trimmed of a partition counts as there again",
-        "storage/trimming.py",
+        "storage/upkeep/trimming.py",
         "max(each.ledger_id, gone[each.partition])",
         "each.ledger_id",
         "tests/storage/test_trimming.py::test_what_was_trimmed_stays_so_whatever_is_trimmed_later",
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "retention-off-by-one-ledger",
         "retention lets one ledger more go than it may",
-        "storage/trimming.py",
+        "storage/upkeep/trimming.py",
         "return next((at for at, (age, size) in each",
         "return next((at + 1 for at, (age, size) in each",
         "tests/storage/test_trimming.py::test_retention_keeps_what_is_acknowledged",
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "retention-counts-without-the-ledger",
         "retention by size does not count the ledger that it judges",
-        "storage/trimming.py",
+        "storage/upkeep/trimming.py",
         "newer = np.cumsum(ledgers.bytes[:count][::-1])[::-1]",
         "newer = np.cumsum(ledgers.bytes[:count][::-1])[::-1] - ledgers.bytes[:count]",
         "tests/storage/test_trimming.py::test_retention_keeps_what_is_acknowledged",
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "waiting-requests-vacuumed",
         "vacuum takes the files of requests that wait for a broker",
-        "storage/upkeep.py",
+        "storage/upkeep/upkeep.py",
         "_waiting_requests(of_requests[0], table) if of_requests else frozenset()",
         "frozenset()",
         "tests/storage/test_upkeep.py::test_the_requests_that_wait_are_not_vacuumed_away",
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "vacuum-looks-once",
         "vacuum takes files that came into the table since it listed them",
-        "storage/upkeep.py",
+        "storage/upkeep/upkeep.py",
         "some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))",
         "some = doomed[first : first + FILES_A_STEP]",
         "tests/storage/test_races.py::test_a_file_that_comes_into_the_table_while_a_vacuum_lists_stays",
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "file-that-came-back-cleared",
         "a file that left the table and came back goes with the commits before",
-        "storage/upkeep.py",
+        "storage/upkeep/upkeep.py",
         'pa.table(open_table(path).get_add_actions())["path"].to_pylist())) if left else set()',
         "[])) if left else set()",
         "tests/storage/test_housekeeping.py::test_files_go_with_the_commits_that_took_them_out",
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "joining-brings-rows-back",
         "joining small files brings back rows that were deleted meanwhile",
-        "storage/joining.py",
+        "storage/upkeep/joining.py",
         "whole = [each for each in written if gone.isdisjoint(file.path for file in each.files)]",
         "whole = list(written)",
         "tests/storage/test_compaction.py::test_joining_goes_behind_what_was_committed_meanwhile",
@@ -134,7 +134,7 @@ MUTANTS = (
     Mutant(
         "joining-races-a-delete",
         "joining small files brings back rows that were deleted a moment before its commit",
-        "storage/tables.py",
+        "storage/delta/tables.py",
         "if self._log.is_shortened(self._known) or not needed.isdisjoint(\n"
         "                    self._log.removed_paths(self._known + 1)\n                ):",
         "if self._log.is_shortened(self._known):",
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "delivered-rounds-cleared",
         "rounds go that delivered what their cursors have not deleted: sinks write it twice",
-        "storage/held_rounds.py",
+        "storage/cursor_ledger/held_rounds.py",
         "return any(position > mark_delete.get(CursorKey(*key), NOBODY) for *key, position in zip(*columns))",
         "return False",
         "tests/storage/test_housekeeping.py::test_rounds_that_delivered_what_was_given_back_since_stay",
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "log-shortened-before-it-is-followed",
         "commits go that the broker has not followed yet",
-        "storage/shortening.py",
+        "storage/upkeep/shortening.py",
         "if each.version <= followed + 1 and",
         "if",
         "tests/storage/test_trust.py::test_no_commit_goes_that_somebody_has_not_followed",
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "checkpoint-trusted-unread",
         "the commits before a checkpoint go that cannot be read",
-        "storage/shortening.py",
+        "storage/upkeep/shortening.py",
         "if is_old and _can_be_read(each.files[0]):",
         "if is_old:",
         "tests/storage/test_trust.py::test_no_commit_goes_for_a_checkpoint_that_cannot_be_read",
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "chosen-checkpoint-removed",
         "a checkpoint goes that somebody chose a moment ago",
-        "storage/checkpoints.py",
+        "storage/delta/checkpoints.py",
         "if successor is None or successor.written > now - CHOSEN_SECONDS",
         "if successor is None",
         "tests/storage/test_housekeeping.py::test_what_was_the_newest_checkpoint_until_just_now_stays",
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "commit-behind-checkpoint-skipped",
         "the first commit behind a checkpoint does not count for deduplication",
-        "storage/sequence_ids.py",
+        "storage/topics/sequence_ids.py",
         "for commit in self._log.commits_that_say(PREFIX.encode(), version, latest):",
         "for commit in self._log.commits_that_say(PREFIX.encode(), version + 1, latest):",
         "tests/storage/test_sequence_ids.py::test_they_outlive_a_log_that_is_shortened",
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "damaged-checkpoint-trusted",
         "a checkpoint that cannot be read stops a producer that deduplicates, though one before it can be",
-        "storage/sequence_ids.py",
+        "storage/topics/sequence_ids.py",
         "for each in reversed(checkpoints(self._table)):",
         "for each in checkpoints(self._table)[-1:]:",
         "tests/storage/test_trust.py::test_sequence_ids_are_read_from_the_newest_checkpoint_that_can_be",
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "repair-forgets-transactions",
         "a commit that repair writes again has lost its transactions: who tries again writes twice",
-        "storage/repair.py",
+        "storage/repair/repair.py",
         "commit_text(adds, self._transactions(version, group))",
         "commit_text(adds, {})",
         "tests/storage/test_trust.py::test_a_commit_that_is_mended_still_says_what_is_not_to_be_written_twice",
@@ -199,7 +199,7 @@ MUTANTS = (
     Mutant(
         "repair-takes-another-round",
         "repair puts the files of another round in the place of a lost one",
-        "storage/repair.py",
+        "storage/repair/repair.py",
         "groups = [group for group in groups if group.identity == wanted]",
         "pass",
         "tests/storage/test_trust.py::test_a_round_that_is_lost_is_not_replaced_by_files_of_another",
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "dead-letter-claimed-twice",
         "a dead letter is sent back by two jobs",
-        "storage/reprocessing.py",
+        "storage/cursor_ledger/reprocessing.py",
         'return open_claims | {row["message_id"] for row in steps["sent"]}',
         'return {row["message_id"] for row in steps["sent"]}',
         "tests/storage/test_trust.py::test_a_letter_is_taken_from_its_claim_on_unless_the_job_drops_it",
@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "deleted-rows-delivered",
         "rows that were deleted from a topic are read as long as their file is there",
-        "storage/topic_files.py",
+        "storage/entries/topic_files.py",
         "if (commit.removed or commit.is_overwrite) and not commit.trimmed:",
         "if False:",
         "tests/tables/test_deletes.py::test_deleted_messages_are_skipped_and_acknowledged",

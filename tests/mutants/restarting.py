@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "retried-publish-counts-again",
         "a publish that is retried is delivered twice",
-        "storage/publishes.py",
+        "storage/ledgers/publishes.py",
         "if all(each in seen_publish_ids for each in publish_ids):",
         "if not publish_ids:",
         "tests/broker/test_restart.py::test_a_publish_that_is_retried_counts_once_whoever_is_the_broker",
@@ -176,7 +176,7 @@ MUTANTS = (
     Mutant(
         "hash-ranges-forgotten",
         "a consumer's row without hash ranges takes those it had",
-        "storage/cursor_ledger.py",
+        "storage/cursor_ledger/cursor_ledger.py",
         '                row["hash_ranges"] = before.get("hash_ranges")',
         "                pass",
         "tests/broker/test_key_shared.py::test_ranges_are_written_as_somebody_comes_or_goes_and_found_by_who_looks_later",
@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "waiting-request-counts-as-done",
         "a request that waits for the delay index may be cleared away",
-        "storage/cursor_ledger.py",
+        "storage/cursor_ledger/cursor_ledger.py",
         "return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])",
         "return consumed",
         "tests/broker/test_whole_state.py::test_a_request_that_waits_for_the_delay_index_is_kept_until_it_is_answered",

@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "fence-skipped-at-the-link",
         "a round goes behind that of another broker who was quicker by a moment",
-        "storage/tables.py",
+        "storage/delta/tables.py",
         "lambda seen: self._check_fence(expected)",
         "lambda seen: True",
         "tests/storage/test_locks.py::test_a_fenced_append_that_is_overtaken_leaves_no_file",
@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "fence-skipped",
         "a round goes behind those of another broker",
-        "storage/tables.py",
+        "storage/delta/tables.py",
         "or any(commit.is_fencing for commit in self._log.commits(expected, self._known))",
         "or False",
         "tests/storage/test_tables.py::test_a_fenced_append_commits_behind_the_version_expected_or_nothing",
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "fence-skipped-in-delay-index",
         "a broker that was taken over changes the delay index of the other",
-        "storage/delay_table.py",
+        "storage/delay_index/delay_table.py",
         "if is_taken_long_ago or self._log.commit(version).is_fencing:",
         "if is_taken_long_ago:",
         "tests/broker/test_delay_index.py::test_a_table_that_somebody_else_changed_is_read_again",
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "lease-never-ends",
         "the lease of a broker that was not heard of for long is held for ever",
-        "storage/lease_file.py",
+        "storage/processes/lease_file.py",
         "said.until > time.time() and ",
         "",
         "tests/broker/test_lease.py::test_a_lease_that_ran_out_is_free",
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "lease-of-a-dead-process",
         "the lease of a process of this machine that has ended is waited for",
-        "storage/lease_file.py",
+        "storage/processes/lease_file.py",
         "(said.host != socket.gethostname() or runs(said.pid))",
         "True",
         "tests/broker/test_lease.py::test_the_lease_of_a_process_that_is_gone_is_free_at_once",
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "lease-not-looked-at",
         "a broker takes the lease that another holds",
-        "storage/lease.py",
+        "storage/processes/lease.py",
         "            if self._is_others(said):\n                return None\n",
         "",
         "tests/broker/test_lease.py::test_a_lease_has_one_holder_until_it_lets_go",
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "lease-of-another-ended",
         "a broker that stops ends the lease of the one that took over from it",
-        "storage/lease.py",
+        "storage/processes/lease.py",
         "if not self._held(said) or self._is_others(said):",
         "if not self._held(said):",
         "tests/broker/test_lease.py::test_a_lease_has_one_holder_until_it_lets_go",
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "lease-not-handed-over",
         "the lease that is given back is nobody's, not of who asked for it",
-        "storage/lease.py",
+        "storage/processes/lease.py",
         'return {**said.wanted, "is_held": True} if said.wanted else',
         "return",
         "tests/broker/test_lease.py::test_a_lease_that_is_wanted_is_the_other_s_when_its_holder_hands_it_over",
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "store-lease-never-ends",
         "in an object store the lease of a broker that is gone is held for ever",
-        "storage/lease_file.py",
+        "storage/processes/lease_file.py",
         "return self._clock() - self._seen[1] < self._seconds()",
         "return True",
         "tests/storage/test_object_store.py::test_a_lease_is_held_until_it_was_the_same_for_long_enough",
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "claim-not-committed",
         "a producer that takes a topic for itself does not say so in the topic's log",
-        "storage/exclusive.py",
+        "storage/topics/exclusive.py",
         "        AppendTable(self._table).append_transaction(_APPLICATION, epoch)\n",
         "",
         "tests/client/test_access_modes.py::test_a_commit_that_is_under_way_lies_before_the_claim_or_is_refused",
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "fenced-producer-goes-on",
         "a producer whose topic was claimed goes on once the one that claimed it has left",
-        "storage/exclusive.py",
+        "storage/topics/exclusive.py",
         "if is_others and (self._is_mine or self._file.is_held(claim)):",
         "if is_others and self._file.is_held(claim):",
         "tests/storage/test_claims.py::test_it_stays_fenced_when_the_other_has_left",

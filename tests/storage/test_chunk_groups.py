@@ -9,10 +9,10 @@ import pytest
 
 from pulsar_spark.protocol.chunk_limits import Group, evictions
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage import chunk_groups
-from pulsar_spark.storage.chunk_groups import STILL_OPEN, ChunkGroups
-from pulsar_spark.storage.chunk_rows import Chunks
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.chunks import chunk_groups
+from pulsar_spark.storage.chunks.chunk_groups import STILL_OPEN, ChunkGroups
+from pulsar_spark.storage.chunks.chunk_rows import Chunks
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 
 MOST, GROUPS = 80, 5
 

@@ -3,10 +3,10 @@
 import pytest
 
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage import needed_runs
-from pulsar_spark.storage.chunk_groups import ChunkGroups
-from pulsar_spark.storage.chunk_runs import ChunkRuns, chunk_runs_of
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.chunks.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunks.chunk_runs import ChunkRuns, chunk_runs_of
+from pulsar_spark.storage.ledgers import needed_runs
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
 from tests.support.model_chunks import Chunk
 from tests.support.spark_engine import SparkEngine, new_engine
 

@@ -3,8 +3,8 @@
 import pytest
 
 from pulsar_spark.errors import ProducerFenced
-from pulsar_spark.storage.exclusive import ExclusiveClaim
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.exclusive import ExclusiveClaim
+from pulsar_spark.storage.topics.topics import create_topic
 
 TOPIC = "persistent://public/default/t"
 

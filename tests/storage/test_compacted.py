@@ -14,8 +14,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker import compaction, compaction_plan
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
-from pulsar_spark.storage import compacted
-from pulsar_spark.storage.compacted import (
+from pulsar_spark.storage.compaction import compacted
+from pulsar_spark.storage.compaction.compacted import (
     DURATION_MS,
     REMOVED,
     CompactedView,
@@ -24,14 +24,14 @@ from pulsar_spark.storage.compacted import (
     make_view,
     replace_rows,
 )
-from pulsar_spark.storage.compacted_entries import CompactedEntries
-from pulsar_spark.storage.compaction_status import ENDED, compacting, compaction_status
-from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.compaction.compacted_entries import CompactedEntries
+from pulsar_spark.storage.compaction.compaction_status import ENDED, compacting, compaction_status
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.entries.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_until
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import create_topic, delete_topic, read_topic
-from pulsar_spark.storage.upkeep import vacuum
+from pulsar_spark.storage.ledgers.ledgers import ledgers_until
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic, read_topic
+from pulsar_spark.storage.upkeep.upkeep import vacuum
 from tests.support.crashes import Crash, crash_at_write
 
 TOPIC = "persistent://public/default/t"
@@ -104,7 +104,7 @@ def test_a_process_that_is_killed_leaves_the_view_and_its_status(layout, send):
 import os, signal, sys
 from pulsar_spark.broker import compaction
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
 compaction.replace_rows = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 layout = Layout(sys.argv[1])
 compaction.compact(layout, read_topic(layout, sys.argv[2]), [-1])

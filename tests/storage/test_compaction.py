@@ -8,12 +8,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake import Field as DeltaField
 
-from pulsar_spark.storage import data_files, joining
-from pulsar_spark.storage.definitions import create_table
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.upkeep import optimize
+from pulsar_spark.storage.delta import data_files
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.upkeep import joining
+from pulsar_spark.storage.upkeep.upkeep import optimize
 from pulsar_spark.table_specs import MESSAGES
 from tests.storage.test_tables import message
 

@@ -5,13 +5,13 @@ import pytest
 
 from pulsar_spark.protocol.delays import whole_ms
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage import delay_merge, delay_segments
-from pulsar_spark.storage.delay_buckets import Bucket, Buckets, Segments
-from pulsar_spark.storage.delay_merge import merge_buckets, write_entries
-from pulsar_spark.storage.delay_notes import Indexed
-from pulsar_spark.storage.delay_segments import Entries, Places
-from pulsar_spark.storage.delay_table import DelayTable
-from pulsar_spark.storage.delayed import Due
+from pulsar_spark.storage.delay_index import delay_merge, delay_segments
+from pulsar_spark.storage.delay_index.delay_buckets import Bucket, Buckets, Segments
+from pulsar_spark.storage.delay_index.delay_merge import merge_buckets, write_entries
+from pulsar_spark.storage.delay_index.delay_notes import Indexed
+from pulsar_spark.storage.delay_index.delay_segments import Entries, Places
+from pulsar_spark.storage.delay_index.delay_table import DelayTable
+from pulsar_spark.storage.delay_index.delayed import Due
 from pulsar_spark.storage.layout import Layout
 
 MS = 1000

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from pulsar_spark.storage import discovery
-from pulsar_spark.storage.discovery import TopicFolders
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics import discovery
+from pulsar_spark.storage.topics.discovery import TopicFolders
+from pulsar_spark.storage.topics.topics import create_topic
 
 NAMESPACE = "public", "default"
 
@@ -111,7 +111,7 @@ def test_a_namespace_made_while_namespaces_are_listed_is_found_however_long_that
         return found
 
     monkeypatch.setattr(layout, "namespaces", find_slowly)
-    monkeypatch.setattr("pulsar_spark.storage.discovery.time.time_ns", lambda: clock() + late[0])
+    monkeypatch.setattr("pulsar_spark.storage.topics.discovery.time.time_ns", lambda: clock() + late[0])
     assert folders.changed() == [("public", "default")]
     folders.seen()
     assert ("public", "other") in folders.changed()

@@ -10,11 +10,11 @@ import pytest
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.delays import DUE_BASE, DUE_LANE, virtual
 from pulsar_spark.protocol.packing import packed
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.due_rows import by_position
-from pulsar_spark.storage.lane_ranges import exact_ranges
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.due_rows import by_position
+from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from pulsar_spark.views.backlog import read_backlog
 from tests.support.requests import On

@@ -9,13 +9,13 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import CorruptState, InvalidConfiguration
-from pulsar_spark.storage.durability import DEFAULT, ENVIRONMENT, read_durability, settings_path, write_durability
-from pulsar_spark.storage.file_statistics import file_statistics
+from pulsar_spark.storage.delta.file_statistics import file_statistics
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.staged_files import StagedFile, staging_folder
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.staged_files import StagedFile, staging_folder
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.storage.store.durability import DEFAULT, ENVIRONMENT, read_durability, settings_path, write_durability
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
 from tests.support.plain_broker import PlainBroker
 from tests.support.power import recorded

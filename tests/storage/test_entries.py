@@ -11,13 +11,13 @@ from deltalake import DeltaTable, write_deltalake
 
 import pulsar_spark as pulsar
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage import message_files
-from pulsar_spark.storage.entries import EntryReader, read_slice
-from pulsar_spark.storage.file_statistics import file_statistics
+from pulsar_spark.storage.delta.file_statistics import file_statistics
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries import message_files
+from pulsar_spark.storage.entries.entries import EntryReader, read_slice
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
 
 

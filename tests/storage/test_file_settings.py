@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from pulsar_spark.storage import staging
-from pulsar_spark.storage.staging import _file_settings
+from pulsar_spark.storage.delta import staging
+from pulsar_spark.storage.delta.staging import _file_settings
 from tests.support.waiting import eventually
 
 MICROS, MILLIS = {"type": "MICROS"}, {"type": "MILLIS"}

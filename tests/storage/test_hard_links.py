@@ -6,9 +6,9 @@ import os
 import pytest
 
 from pulsar_spark.errors import NotARoot
-from pulsar_spark.storage import local_store
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.store import local_store
+from pulsar_spark.storage.topics.topics import prepare_root
 from tests.support.faults import FULL, faults
 from tests.support.plain_broker import PlainBroker
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_spark.storage.held_file import HeldFile, hold, is_let_go, opened
+from pulsar_spark.storage.processes.held_file import HeldFile, hold, is_let_go, opened
 
 pytestmark = pytest.mark.local_disk
 

@@ -25,24 +25,25 @@ from pulsar_spark.errors import (
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.storage import checkpoints, joining, retention, shortening, upkeep
-from pulsar_spark.storage.checkpoints import make_checkpoint
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.definitions import create_table
-from pulsar_spark.storage.examination import examine_root
-from pulsar_spark.storage.housekeeping import Needs, keep_house
-from pulsar_spark.storage.joining import files_of, groups_of, join
-from pulsar_spark.storage.kept_tables import NEEDED, OWN_VERSIONS, kept_tables
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta import checkpoints
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of, open_table
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.ledgers import ledgers_until
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.retention import promised_seconds
-from pulsar_spark.storage.scan import dataset_of, open_table
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.storage.upkeep import unseen_files
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers.ledgers import ledgers_until
+from pulsar_spark.storage.repair.examination import examine_root
+from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.upkeep import joining, retention, shortening, upkeep
+from pulsar_spark.storage.upkeep.housekeeping import Needs, keep_house
+from pulsar_spark.storage.upkeep.joining import files_of, groups_of, join
+from pulsar_spark.storage.upkeep.kept_tables import NEEDED, OWN_VERSIONS, kept_tables
+from pulsar_spark.storage.upkeep.retention import promised_seconds
+from pulsar_spark.storage.upkeep.shortening import shorten
+from pulsar_spark.storage.upkeep.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS
 from pulsar_spark.views.activity import read_activity, round_time
 from tests.support.crashes import Crash, crash_at_write
@@ -568,7 +569,7 @@ def test_checkpoints_cost_in_proportion_to_the_commits_and_few_are_left(tmp_path
     monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 5)
     written = []
     monkeypatch.setattr(
-        "pulsar_spark.storage.commits.start_checkpoint",
+        "pulsar_spark.storage.delta.commits.start_checkpoint",
         lambda table: written.append(make_checkpoint(table)) if table == tmp_path / "t" else None,
     )
     create_table(tmp_path / "t", REQUESTS)

@@ -8,8 +8,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 
 from pulsar_spark.errors import SparkNotStarted
-from pulsar_spark.storage import java_process
-from pulsar_spark.storage.java_process import quiet_start
+from pulsar_spark.storage.spark import java_process
+from pulsar_spark.storage.spark.java_process import quiet_start
 from tests.support.waiting import eventually
 
 

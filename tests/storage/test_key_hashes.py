@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
-from pulsar_spark.storage import data_files
-from pulsar_spark.storage.entries import read_slice
-from pulsar_spark.storage.key_hashes import is_by_hash, read_hashes, unhashed_keys
+from pulsar_spark.storage.delta import data_files
+from pulsar_spark.storage.entries.entries import read_slice
+from pulsar_spark.storage.entries.key_hashes import is_by_hash, read_hashes, unhashed_keys
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
-from pulsar_spark.storage.topics import Topic, create_topic, read_topic
+from pulsar_spark.storage.ledgers.ledgers import ledgers_of_topic
+from pulsar_spark.storage.topics.topics import Topic, create_topic, read_topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 from tests.conftest import START
 from tests.storage.test_entries import published, run

@@ -8,13 +8,13 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes, lane_numbers
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
-from pulsar_spark.storage import key_hashes
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.lane_ranges import exact_ranges, page_ranges, read_held
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.cursor_ledger.lane_ranges import exact_ranges, page_ranges, read_held
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries import key_hashes
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.admin.broker_double import BrokerDouble, number
 from tests.conftest import START

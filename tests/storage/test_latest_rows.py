@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.broker.round_rows import rows_of_round
-from pulsar_spark.storage.committed_rounds import rows_of
-from pulsar_spark.storage.cursor_ledger import (
+from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import (
     HANGS_ON,
     KEYS,
     OF_ONE_ROUND,
@@ -14,8 +14,8 @@ from pulsar_spark.storage.cursor_ledger import (
     concerned,
     read_latest,
 )
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from tests.support.requests import On, request
 from tests.support.spark_engine import new_engine

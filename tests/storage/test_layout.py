@@ -6,12 +6,12 @@ import pytest
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl, TopicNotFound
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.definitions import create_table
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.table_lock import append_lock
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import LOCK, MAX_TABLE_NAME, STAGED, Layout, beside, encode_name
-from pulsar_spark.storage.root import MAX_ROOT_BYTES
-from pulsar_spark.storage.table_lock import append_lock
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, read_topic, resolve_topic
+from pulsar_spark.storage.store.root import MAX_ROOT_BYTES
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
 
 LONGEST = {

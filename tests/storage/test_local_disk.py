@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "pulsar_spark"
-DOOR = {"storage/store", "storage/local_store", "storage/object_path"}
+DOOR = {"storage/store/store", "storage/store/local_store", "storage/store/object_path"}
 OF_THIS_MACHINE = {
     "broker/class_archive",
     "broker/planner",
@@ -28,14 +28,14 @@ OF_THIS_MACHINE = {
     "documentation",
     "frames/split_folder",
     "frames/split_reads",
-    "storage/padded",
+    "storage/store/padded",
     "storage/session",
-    "storage/session_jars",
-    "storage/this_machine",
+    "storage/spark/session_jars",
+    "storage/processes/this_machine",
 }
 """Whose files are this machine's wherever a root lies: what people give and are given, jars, processes, what a plan or
 a broker needs no longer than it runs."""
-OF_LOCAL_DISKS = {"storage/durability", "storage/held_file", "storage/table_lock"}
+OF_LOCAL_DISKS = {"storage/store/durability", "storage/processes/held_file", "storage/delta/table_lock"}
 """What a local disk has and an object store has not: what is written is sure only once it was said so, and the lock on
 a file goes with the process that holds it. In an object store each of them does nothing, or something else."""
 

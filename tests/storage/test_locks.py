@@ -8,13 +8,13 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.storage import tables
-from pulsar_spark.storage.definitions import create_table
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.table_lock import append_lock
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root
+from pulsar_spark.storage.delta import tables
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.table_lock import append_lock
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic, prepare_root
 from pulsar_spark.table_specs import MESSAGES, REQUESTS
 
 ROW = REQUESTS.rows([dict(request_id="r")])

@@ -18,20 +18,23 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import optimize, trim
 from pulsar_spark.errors import BrokerFenced, NewerLayout, NotAllowedError, OlderLayout
 from pulsar_spark.link.request_writer import RequestWriter
-from pulsar_spark.storage import definitions, migrations, shortening, topics
-from pulsar_spark.storage.checkpoints import make_checkpoint
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.definitions import read_definition
-from pulsar_spark.storage.examination import tables_of
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.migrations import Changed, is_behind, migrate_at_start, migrate_root
-from pulsar_spark.storage.repair import repair_root
-from pulsar_spark.storage.retention import FILES_PROPERTY, tell_promise
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, layout_version, prepare_root, read_topic
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta import definitions
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.repair import migrations
+from pulsar_spark.storage.repair.examination import tables_of
+from pulsar_spark.storage.repair.migrations import Changed, is_behind, migrate_at_start, migrate_root
+from pulsar_spark.storage.repair.repair import repair_root
+from pulsar_spark.storage.topics import topics
+from pulsar_spark.storage.topics.topics import create_topic, layout_version, prepare_root, read_topic
+from pulsar_spark.storage.upkeep import shortening
+from pulsar_spark.storage.upkeep.retention import FILES_PROPERTY, tell_promise
+from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS, TABLES, TableSpec
 from tests.support.faults import FULL, READ_ONLY, faults
 from tests.support.first_release import ORDERS, TOPICS, admitted_by_first_release, unpack

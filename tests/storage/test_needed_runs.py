@@ -3,11 +3,11 @@
 import pytest
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage import needed_runs
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.needed_runs import delayed_runs, passed_paths, runs_from
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.ledgers import needed_runs
+from pulsar_spark.storage.ledgers.needed_runs import delayed_runs, passed_paths, runs_from
+from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import LEDGERS
 
 

@@ -13,21 +13,22 @@ import pytest
 from obstore.store import MemoryStore
 
 from pulsar_spark.errors import ConnectError, InvalidConfiguration, InvalidUrl, NotARoot
-from pulsar_spark.storage import held_file, store_calls
-from pulsar_spark.storage import lease as lease_module
-from pulsar_spark.storage.data_files import read_file
-from pulsar_spark.storage.faults import UnclearWrite
+from pulsar_spark.storage.delta.data_files import read_file
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.sure_append import SureAppend
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout, parse_service_url
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.object_path import ObjectPath
-from pulsar_spark.storage.object_store import ObjectStore
-from pulsar_spark.storage.producers import TopicProducers
-from pulsar_spark.storage.store import path_of
-from pulsar_spark.storage.store_lock import FREE, GONE_SECONDS, store_lock
-from pulsar_spark.storage.sure_append import SureAppend
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, list_topics, prepare_root, read_topic
+from pulsar_spark.storage.processes import held_file
+from pulsar_spark.storage.processes import lease as lease_module
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.store import store_calls
+from pulsar_spark.storage.store.faults import UnclearWrite
+from pulsar_spark.storage.store.object_path import ObjectPath
+from pulsar_spark.storage.store.object_store import ObjectStore
+from pulsar_spark.storage.store.store import path_of
+from pulsar_spark.storage.store.store_lock import FREE, GONE_SECONDS, store_lock
+from pulsar_spark.storage.topics.producers import TopicProducers
+from pulsar_spark.storage.topics.topics import create_topic, list_topics, prepare_root, read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.object_store import (
     BUCKET,

@@ -10,13 +10,13 @@ import pytest
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage import partition_ledgers, publish_ids
-from pulsar_spark.storage.actions import AddedFile, Commit
-from pulsar_spark.storage.ledger_rows import ledger_rows, note_rows
-from pulsar_spark.storage.ledgers import by_partition, runs_of
-from pulsar_spark.storage.packed_columns import Flags, Instants, Optional, Texts
-from pulsar_spark.storage.partition_ledgers import PartitionLedgers
-from pulsar_spark.storage.publish_ids import PublishIds
+from pulsar_spark.storage.delta.actions import AddedFile, Commit
+from pulsar_spark.storage.ledgers import partition_ledgers, publish_ids
+from pulsar_spark.storage.ledgers.ledger_rows import ledger_rows, note_rows
+from pulsar_spark.storage.ledgers.ledgers import by_partition, runs_of
+from pulsar_spark.storage.ledgers.packed_columns import Flags, Instants, Optional, Texts
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.ledgers.publish_ids import PublishIds
 from pulsar_spark.table_specs import LEDGERS
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

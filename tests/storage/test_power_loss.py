@@ -9,17 +9,17 @@ import pytest
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
-from pulsar_spark.storage import shortening
-from pulsar_spark.storage.checkpoints import make_checkpoint
-from pulsar_spark.storage.definitions import read_definition
-from pulsar_spark.storage.delay_index import Places
-from pulsar_spark.storage.delay_table import DelayTable
-from pulsar_spark.storage.durability import read_durability, write_durability
+from pulsar_spark.storage.delay_index.delay_index import Places
+from pulsar_spark.storage.delay_index.delay_table import DelayTable
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.store.durability import read_durability, write_durability
+from pulsar_spark.storage.upkeep import shortening
+from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.power import recorded
 from tests.support.spark_engine import new_engine

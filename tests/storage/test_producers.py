@@ -7,9 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from pulsar_spark.storage import producers
-from pulsar_spark.storage.held_file import machine
-from pulsar_spark.storage.producers import FOREIGN_SECONDS, WAITING_SECONDS, TopicProducers, connected
+from pulsar_spark.storage.processes.held_file import machine
+from pulsar_spark.storage.topics import producers
+from pulsar_spark.storage.topics.producers import FOREIGN_SECONDS, WAITING_SECONDS, TopicProducers, connected
 
 
 def there(table, **said) -> tuple[list[str], os.PathLike]:

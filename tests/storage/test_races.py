@@ -6,12 +6,12 @@ import time
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.storage import upkeep
-from pulsar_spark.storage.data_files import file_add
-from pulsar_spark.storage.definitions import create_table
-from pulsar_spark.storage.joining import files_of, join
-from pulsar_spark.storage.scan import dataset_of, open_table
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.data_files import file_add
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.scan import dataset_of, open_table
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.upkeep import upkeep
+from pulsar_spark.storage.upkeep.joining import files_of, join
 from pulsar_spark.table_specs import REQUESTS
 
 pytestmark = pytest.mark.local_disk

@@ -10,15 +10,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
-from pulsar_spark.storage.commits import commit_text
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.durability import settings_path
-from pulsar_spark.storage.examination import named_files
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.ledgers import read_ledgers
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.requests import read_requests
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.requests import read_requests
+from pulsar_spark.storage.delta.commits import commit_text
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.ledgers.ledgers import read_ledgers
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.repair.examination import named_files
+from pulsar_spark.storage.store.durability import settings_path
 from tests.broker.hostile import commit_file
 from tests.broker.test_disk import TOPIC, ask, publish
 from tests.support.requests import On
@@ -166,7 +166,7 @@ def test_a_data_file_is_found_by_the_path_that_its_log_escapes(tmp_path):
 def test_a_lost_data_file_and_a_broken_checkpoint_are_found(engine, admin):
     path = tables(engine)[TOPIC]
     file = json.loads(commit_file(path, 2).read_text().splitlines()[1])["add"]["path"]
-    from pulsar_spark.storage.upkeep import checkpoint
+    from pulsar_spark.storage.upkeep.upkeep import checkpoint
 
     version = checkpoint(path)
     broken = path / "_delta_log" / f"{version:020d}.checkpoint.parquet"

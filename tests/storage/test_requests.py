@@ -1,10 +1,10 @@
 """Reading requests: whole commits, in order, and not too many at a time."""
 
-from pulsar_spark.storage import requests as requests_module
+from pulsar_spark.storage.cursor_ledger import requests as requests_module
+from pulsar_spark.storage.cursor_ledger.requests import read_requests
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.requests import read_requests
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 
 

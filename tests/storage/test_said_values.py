@@ -9,14 +9,14 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage import entries
-from pulsar_spark.storage.actions import ENGINE
-from pulsar_spark.storage.entries import read_slice
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.said_values import MOST_ENTRIES, least_said, said_values
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.storage.delta.actions import ENGINE
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.entries import entries
+from pulsar_spark.storage.entries.entries import read_slice
+from pulsar_spark.storage.entries.said_values import MOST_ENTRIES, least_said, said_values
+from pulsar_spark.storage.ledgers.publishes import number_commit
+from pulsar_spark.storage.topics.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -13,22 +13,22 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.storage import scan
-from pulsar_spark.storage.actions import parse_commit
-from pulsar_spark.storage.checkpoints import make_checkpoint
-from pulsar_spark.storage.compacted import CompactedView
-from pulsar_spark.storage.condition import check_features
-from pulsar_spark.storage.definitions import read_definition
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.topic_files import live_files, trimmed_ledgers
+from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.delta import scan
+from pulsar_spark.storage.delta.actions import parse_commit
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.entries.topic_files import live_files, trimmed_ledgers
+from pulsar_spark.storage.repair.condition import check_features
 
 ENDINGS = 8
 """Opened through Python, every second process of the script below was aborted."""
 PROJECT = Path(__file__).parents[2]
 READ_AND_END = """
 import sys
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.delta.scan import dataset_of
 assert dataset_of(sys.argv[1]).to_table().num_rows == 8000
 """
 
@@ -140,7 +140,7 @@ def test_nobody_opens_or_reads_in_another_way():
         for path in (PROJECT / folder).rglob("*.py")
         if path != Path(__file__) and ".to_pyarrow_" in path.read_text(encoding="utf-8")
     ]
-    assert readers == [PROJECT / "pulsar_spark" / "storage" / "scan.py"]
+    assert readers == [PROJECT / "pulsar_spark" / "storage" / "delta" / "scan.py"]
 
 
 def test_nobody_makes_local_frames_in_another_way():

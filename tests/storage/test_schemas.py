@@ -6,10 +6,10 @@ import pytest
 
 from pulsar_spark.errors import IncompatibleSchema
 from pulsar_spark.protocol.schema_info import SchemaInfo, SchemaType
-from pulsar_spark.storage import schemas
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.schemas import SchemaTable
-from pulsar_spark.storage.topics import create_topic, delete_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics import schemas
+from pulsar_spark.storage.topics.schemas import SchemaTable
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic
 
 
 def avro(number: int) -> SchemaInfo:

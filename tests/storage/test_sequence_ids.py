@@ -7,14 +7,14 @@ import pytest
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.deduplication import app_id, prefix_since
-from pulsar_spark.storage import shortening
-from pulsar_spark.storage.checkpoints import checkpoints, make_checkpoint
+from pulsar_spark.storage.delta.checkpoints import checkpoints, make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.sequence_ids import SequenceIds
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.storage.topics.sequence_ids import SequenceIds
+from pulsar_spark.storage.topics.topics import create_topic
+from pulsar_spark.storage.upkeep import shortening
+from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.table_specs import MESSAGES
 
 HOUR_MS = 60 * 60 * 1000

@@ -11,20 +11,20 @@ from deltalake import DeltaTable
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.split import split_bundle
 from pulsar_spark.errors import CorruptState, LogShortened
-from pulsar_spark.storage import shortening
-from pulsar_spark.storage.bundles import layouts_of
-from pulsar_spark.storage.checkpoints import checkpoints, make_checkpoint
-from pulsar_spark.storage.definitions import read_definition
-from pulsar_spark.storage.housekeeping import Needs, keep_house
-from pulsar_spark.storage.joining import FILES, files_of, join
+from pulsar_spark.storage.delta.checkpoints import checkpoints, make_checkpoint
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.log import FIRST_COMMIT, TableLog
+from pulsar_spark.storage.delta.scan import dataset_of, open_table
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic, read_ledgers
-from pulsar_spark.storage.log import FIRST_COMMIT, TableLog
-from pulsar_spark.storage.migrations import raise_layout
-from pulsar_spark.storage.scan import dataset_of, open_table
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import delete_topic, read_topic
+from pulsar_spark.storage.ledgers.ledgers import ledgers_of_topic, read_ledgers
+from pulsar_spark.storage.repair.migrations import raise_layout
+from pulsar_spark.storage.topics.bundles import layouts_of
+from pulsar_spark.storage.topics.topics import delete_topic, read_topic
+from pulsar_spark.storage.upkeep import shortening
+from pulsar_spark.storage.upkeep.housekeeping import Needs, keep_house
+from pulsar_spark.storage.upkeep.joining import FILES, files_of, join
+from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.table_specs import LAYOUT_VERSION, REQUESTS, SPLIT_LAYOUT_VERSION
 from tests.broker.hostile import commit_file
 from tests.support.requests import On

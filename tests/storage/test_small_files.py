@@ -12,16 +12,16 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.storage.bundles import bundles_of
-from pulsar_spark.storage.checkpoints import last_checkpoint
-from pulsar_spark.storage.durability import read_durability, settings_path, write_durability
-from pulsar_spark.storage.exclusive import _APPLICATION, ExclusiveClaim
+from pulsar_spark.storage.delta.checkpoints import last_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.layout import BUNDLES, Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.producers import connected
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.store.durability import read_durability, settings_path, write_durability
+from pulsar_spark.storage.topics.bundles import bundles_of
+from pulsar_spark.storage.topics.exclusive import _APPLICATION, ExclusiveClaim
+from pulsar_spark.storage.topics.producers import connected
+from pulsar_spark.storage.topics.topics import prepare_root
 from tests.support.object_store import new_root
 from tests.support.plain_broker import PlainBroker
 

@@ -7,13 +7,13 @@ import obstore
 import pytest
 
 from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.sure_append import SureAppend
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.store import store_of
-from pulsar_spark.storage.store_kinds import AZURE, GOOGLE
-from pulsar_spark.storage.sure_append import SureAppend
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, prepare_root
+from pulsar_spark.storage.store.store import store_of
+from pulsar_spark.storage.store.store_kinds import AZURE, GOOGLE
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic, list_topics, prepare_root
 from tests.support.object_store import ABFSS, BUCKET, GS, URLS, asking, messages, new_layout, new_root, published
 from tests.support.s3_proxy import Answer, s3_proxy
 

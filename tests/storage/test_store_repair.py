@@ -8,15 +8,15 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.storage import lease as lease_module
-from pulsar_spark.storage import repair
-from pulsar_spark.storage.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.mending import mend_topic
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, layout_version, prepare_root, read_topic
+from pulsar_spark.storage.processes import lease as lease_module
+from pulsar_spark.storage.processes.lease import BundleLease
+from pulsar_spark.storage.repair import repair
+from pulsar_spark.storage.repair.mending import mend_topic
+from pulsar_spark.storage.topics.topics import create_topic, layout_version, prepare_root, read_topic
 from pulsar_spark.table_specs import LAYOUT_VERSION
 from tests.broker.test_disk import TOPIC, ask
 from tests.storage.test_repair import state, tables

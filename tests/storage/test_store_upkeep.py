@@ -11,21 +11,24 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.admin.upkeep import trim
 from pulsar_spark.broker.housekeeping import TABLES_A_LOOK, Housekeeping
 from pulsar_spark.errors import NotAllowedError, TopicNotFound
-from pulsar_spark.storage import checkpoints, compaction_status, joining, object_store, shortening, upkeep
-from pulsar_spark.storage.checkpoints import make_checkpoint
-from pulsar_spark.storage.compacted import CompactedView
-from pulsar_spark.storage.compaction_status import compacting
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.dropped import drop_table
-from pulsar_spark.storage.housekeeping import keep_house
-from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
+from pulsar_spark.storage.compaction import compaction_status
+from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.compaction.compaction_status import compacting
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta import checkpoints
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.dropped import drop_table
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.partitions import raise_partitions
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.store_lock import store_lock
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, read_topic
+from pulsar_spark.storage.store import object_store
+from pulsar_spark.storage.store.store_lock import store_lock
+from pulsar_spark.storage.topics.partitions import raise_partitions
+from pulsar_spark.storage.topics.topics import create_topic, delete_topic, list_topics, read_topic
+from pulsar_spark.storage.upkeep import joining, shortening, upkeep
+from pulsar_spark.storage.upkeep.housekeeping import keep_house
+from pulsar_spark.storage.upkeep.kept_tables import NEEDED, Kept, kept_tables
+from pulsar_spark.storage.upkeep.shortening import shorten
 from tests.support.object_store import messages, new_layout, published
 from tests.support.plain_broker import PlainBroker
 from tests.support.waiting import eventually, receive_values, send

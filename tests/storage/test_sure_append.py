@@ -5,10 +5,10 @@ import shutil
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.storage.durability import write_durability
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.sure_append import SureAppend
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.sure_append import SureAppend
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.store.durability import write_durability
 from pulsar_spark.table_specs import REQUESTS
 from tests.support.faults import FULL, faults
 

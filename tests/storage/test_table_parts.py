@@ -11,10 +11,10 @@ from deltalake import WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaProtocolError
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.storage import table_parts
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.table_parts import read_parts, term
+from pulsar_spark.storage.delta import table_parts
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.table_parts import read_parts, term
 
 SCHEMA = pa.schema(
     [("text", pa.string()), ("number", pa.int64()), ("count", pa.int32()), ("part", pa.int32()), ("new", pa.bool_())]

@@ -11,14 +11,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
-from pulsar_spark.storage import checkpoints, data_files
-from pulsar_spark.storage.committed_rounds import rows_of
-from pulsar_spark.storage.data_files import read_file
-from pulsar_spark.storage.definitions import create_table, read_definition
-from pulsar_spark.storage.file_statistics import statistics
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
+from pulsar_spark.storage.delta import checkpoints, data_files
+from pulsar_spark.storage.delta.data_files import read_file
+from pulsar_spark.storage.delta.definitions import create_table, read_definition
+from pulsar_spark.storage.delta.file_statistics import statistics
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS
 
 NOON = datetime(2024, 5, 17, 12, 0, 0, 123_456, tzinfo=timezone.utc)

@@ -4,9 +4,9 @@ leaves."""
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulsar_spark.storage import task_files
-from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
-from pulsar_spark.storage.task_files import ByTasks, _write_into
+from pulsar_spark.storage.delta import task_files
+from pulsar_spark.storage.delta.data_files import ROW_GROUP_BYTES
+from pulsar_spark.storage.delta.task_files import ByTasks, _write_into
 
 
 def batch(first: int, rows: int, size: int = 1, partitions: int = 1) -> pa.RecordBatch:

@@ -14,11 +14,11 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli.main import app
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.storage.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.views.dead_letters import count_letters
 from tests.support.plain_broker import PlainBroker
 

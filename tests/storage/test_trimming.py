@@ -9,13 +9,13 @@ from deltalake import DeltaTable
 import pulsar_spark as pulsar
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.storage import trimming
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.topic_files import trimmed_ledgers
-from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.storage.trimming import Trimmed, trim_topic
-from pulsar_spark.storage.whole_ledgers import whole_ledgers
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
+from pulsar_spark.storage.ledgers.whole_ledgers import whole_ledgers
+from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.upkeep import trimming
+from pulsar_spark.storage.upkeep.trimming import Trimmed, trim_topic
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine
 
@@ -219,7 +219,7 @@ def test_a_cursor_moved_back_at_that_very_time_is_moved_behind(engine):
     latest = read_latest(engine.layout)
     engine.round([ON.seek("earliest")], 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pulsar_spark.storage.trimming.read_latest", lambda layout, *kinds: latest)
+        patch.setattr("pulsar_spark.storage.upkeep.trimming.read_latest", lambda layout, *kinds: latest)
         assert trim(engine).trim.first_position == 6
     result = engine.round([ON.flow("A", 9)], 4)
     assert [delivery.position for delivery in result["deliveries"]] == [6, 7, 8, 9]

@@ -8,16 +8,16 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.protocol.deduplication import app_id
-from pulsar_spark.storage import shortening
-from pulsar_spark.storage.checkpoints import checkpoints, make_checkpoint
-from pulsar_spark.storage.data_files import write_files
-from pulsar_spark.storage.definitions import create_table
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.sequence_ids import SequenceIds
-from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.cursor_ledger.reprocessing import Claim, Job, Reprocessing
+from pulsar_spark.storage.delta.checkpoints import checkpoints, make_checkpoint
+from pulsar_spark.storage.delta.data_files import write_files
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.sequence_ids import SequenceIds
+from pulsar_spark.storage.upkeep import shortening
+from pulsar_spark.storage.upkeep.shortening import shorten
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
 from tests.support.requests import On
 from tests.support.spark_engine import SparkEngine, new_engine

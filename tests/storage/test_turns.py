@@ -9,12 +9,12 @@ import threading
 
 import pytest
 
-from pulsar_spark.storage import table_lock
-from pulsar_spark.storage.definitions import create_table
+from pulsar_spark.storage.delta import table_lock
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.table_lock import append_lock, shared_lock, turn
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import TURN, beside
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.table_lock import append_lock, shared_lock, turn
-from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
 
 WRITERS, COMMITS = 8, 5
@@ -66,7 +66,7 @@ def test_who_waits_for_a_turn_is_in_nobody_s_way_who_finds_a_version_free(tmp_pa
 
 _HOLDER = """
 import sys
-from pulsar_spark.storage.table_lock import turn
+from pulsar_spark.storage.delta.table_lock import turn
 with turn(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()

@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from pulsar_spark.storage.exclusive import LEASE_SECONDS, ExclusiveClaim
-from pulsar_spark.storage.faults import UnclearWrite
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.sure_append import SureAppend
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.sure_append import SureAppend
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.storage.store.faults import UnclearWrite
+from pulsar_spark.storage.topics.exclusive import LEASE_SECONDS, ExclusiveClaim
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root
 from tests.support.object_store import asking, messages, new_layout, new_root, published, wait_shortly
 from tests.support.s3_proxy import LOST_BEHIND, PASS, Answer, Asked, s3_proxy
 

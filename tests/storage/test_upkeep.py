@@ -15,20 +15,20 @@ from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.delta_sink import History
 from pulsar_spark.protocol.letters import dead_letter_topic
-from pulsar_spark.storage import upkeep
-from pulsar_spark.storage.committed_rounds import read_round, version_of_round
-from pulsar_spark.storage.cursor_ledger import read_latest
-from pulsar_spark.storage.data_files import place_files
-from pulsar_spark.storage.definitions import create_table
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publish_times import first_published_at, last_published_before
-from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.requests import read_requests
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.staged_files import StagedFile
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, remove_unseen, unseen_files, vacuum
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round, version_of_round
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.cursor_ledger.requests import read_requests
+from pulsar_spark.storage.delta.data_files import place_files
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.staged_files import StagedFile
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.ledgers.publish_times import first_published_at, last_published_before
+from pulsar_spark.storage.ledgers.publishes import number_commit
+from pulsar_spark.storage.topics.topics import read_topic
+from pulsar_spark.storage.upkeep import upkeep
+from pulsar_spark.storage.upkeep.upkeep import broker_tables, checkpoint, optimize, remove_unseen, unseen_files, vacuum
 from pulsar_spark.table_specs import REQUESTS
 from tests.storage.test_trimming import at
 from tests.support.requests import On
@@ -241,7 +241,7 @@ def test_an_optimize_between_a_round_s_check_and_its_commit_fences_nobody(engine
     engine.publish(TOPIC, -1, [1])
     engine.round([ON.subscribe("A"), ON.flow("A", 1)], 0)
     engine.round([ON.flow("A", 1)], 1)
-    from pulsar_spark.storage import tables
+    from pulsar_spark.storage.delta import tables
 
     commit, path = tables.commit, engine.layout.broker_table("cursor_ledger")
 

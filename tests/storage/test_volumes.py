@@ -18,12 +18,13 @@ from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import ConnectError, InvalidConfiguration, InvalidUrl, NotARoot
-from pulsar_spark.storage import object_store, spark_root, volumes
-from pulsar_spark.storage.compacted import CompactedView, make_view
+from pulsar_spark.storage.compaction.compacted import CompactedView, make_view
+from pulsar_spark.storage.delta.scan import folder_of, open_table
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import folder_of, open_table
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.storage.spark import spark_root
+from pulsar_spark.storage.store import object_store, volumes
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root
 from tests.support.object_store import (
     CREDENTIALS,
     DBFS,

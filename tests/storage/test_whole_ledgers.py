@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import prepare_root
-from pulsar_spark.storage.whole_ledgers import NOTHING, whole_ledgers
+from pulsar_spark.storage.ledgers.whole_ledgers import NOTHING, whole_ledgers
+from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import LEDGERS
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

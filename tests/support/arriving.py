@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.topics.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.chunks import chunk
 from tests.support.plain_broker import PlainBroker

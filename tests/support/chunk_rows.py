@@ -7,7 +7,7 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.packing import unpacked_pairs
-from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.entries.entries import read_slice
 from tests.support.model_chunks import Chunk, Chunks
 
 COLUMNS = ["uuid", "chunk_id", "num_chunks_from_msg", "producer_name"]

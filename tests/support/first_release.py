@@ -3,8 +3,8 @@
 import tarfile
 from pathlib import Path
 
+from pulsar_spark.storage.delta.log import TableLog, read_actions
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog, read_actions
 
 ARCHIVE = Path(__file__).parents[1] / "broker" / "first_release" / "root.tar.gz"
 ORDERS, FLIGHTS = "persistent://public/default/orders", "persistent://public/default/flights"
@@ -26,7 +26,7 @@ def admitted_by_first_release(layout: Layout) -> set[int]:
 
 
 def _version(table: Path) -> int:
-    from pulsar_spark.storage.definitions import parse_definition
+    from pulsar_spark.storage.delta.definitions import parse_definition
 
     [found] = [action["metaData"] for action in read_actions(TableLog(table).file(0)) if "metaData" in action]
     return parse_definition(table, found["description"], found["id"]).layout_version

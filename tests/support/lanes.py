@@ -13,7 +13,7 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
 from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner
 from pulsar_spark.protocol.membership import KEY_SHARED
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
 
 
 def lanes_of(*owned: OwnedRange) -> list[LaneHashes]:

@@ -4,9 +4,9 @@ before."""
 from datetime import datetime, timedelta, timezone
 
 from pulsar_spark.protocol.letters import dead_letter_properties, dead_letter_topic
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import find_or_create_topic, read_topic
+from pulsar_spark.storage.topics.topics import find_or_create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 
 TOPIC, SUBSCRIPTION = "persistent://public/default/orders", "billing"

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.storage import object_store, store_bucket, volumes
+from pulsar_spark.storage.delta.log import TableLog
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.storage.store import object_store, store_bucket, volumes
+from pulsar_spark.storage.topics.topics import prepare_root
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.unity_catalog import TOKEN
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pulsar_spark.storage.entries.slices import PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import PositionRange, find_pieces, read_pieces
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import Topic
 
 
 def read_positions(

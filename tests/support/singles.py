@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
-from pulsar_spark.storage.commits import commit_text
-from pulsar_spark.storage.data_files import partition_values
-from pulsar_spark.storage.file_statistics import statistics
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.delta.commits import commit_text
+from pulsar_spark.storage.delta.data_files import partition_values
+from pulsar_spark.storage.delta.file_statistics import statistics
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.topics.topics import Topic
 
 PUBLISHED_MS = 1_700_000_000_000
 

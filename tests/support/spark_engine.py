@@ -31,15 +31,15 @@ from pulsar_spark.protocol.letters import (
 from pulsar_spark.protocol.packing import unpacked, unpacked_pairs
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.committed_rounds import read_round
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of
-from pulsar_spark.storage.lane_ranges import PageRange, exact, read_held
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows, pages_of
+from pulsar_spark.storage.cursor_ledger.lane_ranges import PageRange, exact, read_held
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, prepare_root, resolve_topic
+from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics.topics import create_topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.stats import Observation, partition_stats
 from tests.support import chunk_rows, due_rows

@@ -8,9 +8,9 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import dataset_of
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.plain_broker import PlainBroker
 
 EARLIEST = {"initial_position": pulsar.InitialPosition.Earliest}

@@ -8,9 +8,9 @@ import pytest
 from deltalake import write_deltalake
 
 import pulsar_spark as pulsar
-from pulsar_spark.storage.deletions import DeletedEntries, deletions_of
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.entries.deletions import DeletedEntries, deletions_of
+from pulsar_spark.storage.topics.topics import read_topic
 from tests.support.waiting import eventually
 from tests.tables.conftest import SHARED, receive, receive_all
 

@@ -11,10 +11,10 @@ from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.waiting import eventually
 from tests.tables.conftest import receive, receive_all

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.storage import lost as storage_lost
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.entries import lost as storage_lost
 from tests.support.waiting import eventually
 from tests.tables.conftest import SHARED, receive, receive_all
 

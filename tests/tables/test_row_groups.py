@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.tables import AppendTable
 from pulsar_spark.table_specs import MESSAGES
 from tests.support.waiting import eventually
 from tests.tables.conftest import SHARED

@@ -20,7 +20,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.projections.letters import write_letters
-from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger.committed_rounds import read_round
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.storage.chunk_rows import lost_messages
-from pulsar_spark.storage.chunks import ChunkedMessages
-from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.chunks.chunk_rows import lost_messages
+from pulsar_spark.storage.chunks.chunks import ChunkedMessages
+from pulsar_spark.storage.entries.entries import EntryReader
 
 
 class Whole(NamedTuple):

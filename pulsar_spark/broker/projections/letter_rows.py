@@ -26,9 +26,9 @@ from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, believed_properties
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions, as_array, expanded
-from pulsar_spark.storage.entries import EntryReader
-from pulsar_spark.storage.missing import Missing, lost_error
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.missing import Missing, lost_error
+from pulsar_spark.storage.topics.topics import read_topic
 
 
 def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:

@@ -28,9 +28,9 @@ from pulsar_spark.broker.projections.letter_rows import is_gone, letters_of
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.scan import dataset_of, reading
-from pulsar_spark.storage.tables import AppendTable, is_committed
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey
+from pulsar_spark.storage.delta.scan import dataset_of, reading
+from pulsar_spark.storage.delta.tables import AppendTable, is_committed
 
 LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20

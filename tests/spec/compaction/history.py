@@ -10,9 +10,9 @@ from pulsar_spark.broker import compaction
 from pulsar_spark.broker.compaction_plan import Write
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
-from pulsar_spark.storage.compacted import CompactedView
+from pulsar_spark.storage.compaction.compacted import CompactedView
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.topics.topics import create_topic, read_topic
 from tests.payloads.keys import Keys
 
 TOPIC = "persistent://spec/compaction/t"

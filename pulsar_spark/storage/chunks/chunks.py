@@ -1,0 +1,183 @@
+"""Find the chunks of messages whose ends are known, and join their payloads.
+
+Payloads are read one row group at a time, so memory holds the message and two row groups.
+"""
+
+import io
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.errors import UnreadableMessage
+from pulsar_spark.protocol.chunking import parts_of, wrong_size
+from pulsar_spark.protocol.positions import Positions, ranges_of
+from pulsar_spark.storage.chunks.chunk_rows import SpansOf, read_chunks
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.store.store import AnyPath
+
+_PAYLOAD, _SIZE = "payload", "total_chunk_msg_size"
+_PLACE = ("uuid", "producer_name", "num_chunks_from_msg", "chunk_id")
+
+_AT_ONCE_BYTES = 64 << 20
+
+
+def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
+    """The bytes of each value, empty for null, without the copy that an Arrow scalar makes."""
+    for values in column.chunks:
+        _, ends, held = values.buffers()
+        ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
+        for begin, end, is_there in zip(ends, ends[1:], values.is_valid().to_pylist()):
+            yield held.slice(begin, end - begin) if is_there and end > begin else b""
+
+
+class _Payload:
+    """Joins pieces of a payload; of a large one, memory holds the joined part and few pieces."""
+
+    def __init__(self):
+        self.size, self._pieces, self._begin = 0, [], io.BytesIO()
+
+    def add(self, piece: pa.Buffer | bytes) -> None:
+        """Add the next piece."""
+        self.size += len(piece)
+        self._pieces.append(piece)
+        if self.size - self._begin.tell() > _AT_ONCE_BYTES:
+            self._begin.writelines(self._pieces)
+            self._pieces = []
+
+    def whole(self) -> bytes:
+        """The joined payload."""
+        if not self._begin.tell():
+            return b"".join(self._pieces)
+        self._begin.writelines(self._pieces)
+        return self._begin.getvalue()
+
+
+class PayloadMemory:
+    """Memory for one large payload after another, reused once nobody holds the last one."""
+
+    def __init__(self):
+        self._held, self._last = np.empty(0, np.uint8), lambda: None
+
+    def of(self, size: int) -> np.ndarray:
+        """*size* uninitialised bytes."""
+        if len(self._held) < size or self._last() is not None:
+            self._held = np.frombuffer(pa.allocate_buffer(size), np.uint8)  # NumPy waits for pages of 2 MiB
+        found = self._held[:size]
+        self._last = weakref.ref(found)
+        return found
+
+
+class _Placed:
+    """Joins pieces of a payload in *memory*; first allocates *pieces* times the first one's size, as stated sizes may
+    be lies."""
+
+    def __init__(self, memory: PayloadMemory, pieces: int):
+        self.size, self._memory, self._pieces, self._held = 0, memory, pieces, np.empty(0, np.uint8)
+
+    def add(self, piece: pa.Buffer | bytes) -> None:
+        """Add the next piece."""
+        begin, self.size = self.size, self.size + len(piece)
+        if self.size > len(self._held):
+            held = self._memory.of(max(self._pieces * len(piece) if not begin else 2 * self.size, self.size))
+            held[:begin] = self._held[:begin]
+            self._held = held
+        if self.size > begin:
+            self._held[begin : self.size] = np.frombuffer(piece, np.uint8)
+
+    def whole(self) -> memoryview:
+        """The joined payload, valid until the memory is used again."""
+        return memoryview(self._held)[: self.size]
+
+
+class ChunkedMessages(NamedTuple):
+    """Chunked messages of one topic partition, whose table is *table*."""
+
+    table: AnyPath
+    entries: EntryReader
+    spans_of: SpansOf
+
+    def parts(self, units: Mapping[int, int]) -> dict[int, np.ndarray]:
+        """The positions of the chunks of each message of *units* (first positions by last), in order; empty if some are
+        gone."""
+        spans = Positions((first, last) for last, first in units.items())
+        found = [
+            read_chunks(self.table, run.part(parts[0][0], parts[-1][1]))
+            for run, parts in self.spans_of(list(spans))
+            if run.may_have_chunks
+        ]
+        positions, chunk_ids, num_chunks = (
+            np.concatenate([getattr(each, name) for each in found] or [np.zeros(0, np.int64)])
+            for name in ("positions", "chunk_ids", "num_chunks")
+        )
+        keys = np.concatenate([each.keys[each.groups] for each in found] or [np.zeros(0, np.uint64)])
+        in_order = np.argsort(keys, kind="stable")  # within a group the order of positions stays
+        positions, chunk_ids, num_chunks = positions[in_order], chunk_ids[in_order], num_chunks[in_order]
+        keys, places = keys[in_order], np.argsort(positions)
+        made_of = {}
+        for last, first in units.items():
+            at = np.searchsorted(positions, last, sorter=places)
+            row = places[at] if at < len(places) else -1
+            if row < 0 or positions[row] != last:
+                made_of[last] = np.zeros(0, np.int64)
+                continue
+            begin = np.searchsorted(keys, keys[row])
+            begin += np.searchsorted(positions[begin : row + 1], first)
+            here = slice(begin, row + 1)
+            made_of[last] = positions[here][parts_of(chunk_ids[here], num_chunks[here])]
+        return made_of
+
+    def are_there(self, parts: np.ndarray) -> bool:
+        """Whether no chunk at these positions is deleted; :class:`MessagesLost` if some are lost."""
+        return sum(rows.num_rows for rows in self._read(parts, ())) == len(parts)
+
+    def rows(self, parts: np.ndarray) -> pa.Table:
+        """The rows of the chunks at these positions, as EntryReader.read gives them; :class:`MessagesLost` if some are
+        lost."""
+        return pa.concat_tables(self._read(parts, None))
+
+    def joined(
+        self, parts: np.ndarray, most_bytes: int | None = None, memory: PayloadMemory | None = None
+    ) -> bytes | memoryview | None:
+        """The payload of the chunks at these positions, stored in *memory* if given.
+
+        None if some are deleted, or rewritten so that they form no message. Raises :class:`MessagesLost` if some are
+        lost, :class:`UnreadableMessage` if their size is not the stated one or exceeds *most_bytes*.
+        """
+        payload = _Payload() if memory is None else _Placed(memory, len(parts))
+        found, said, message = 0, set(), None
+        for rows in self._read_ahead(parts, (_PAYLOAD, _SIZE, *_PLACE)):
+            places = zip(*(rows[name].to_pylist() for name in _PLACE))
+            for piece, size, (*of, chunk_id) in zip(_buffers_of(rows[_PAYLOAD]), rows[_SIZE].to_pylist(), places):
+                message = message or (of[0], of[1], len(parts))
+                if (*of, chunk_id) != (*message, found):
+                    return None
+                payload.add(piece)
+                found += 1
+                said.add(size)
+                if wrong := wrong_size(payload.size, said, is_whole=found == len(parts)):
+                    raise UnreadableMessage(wrong)
+                if most_bytes is not None and payload.size > most_bytes:
+                    raise UnreadableMessage(f"its chunks have more than {most_bytes} bytes together")
+        return payload.whole() if found == len(parts) else None
+
+    def _read_ahead(self, parts: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of the chunks, in blocks; a second thread decodes the next one."""
+        blocks = self._read(parts, columns)
+        rows = next(blocks, None)
+        if rows is None or rows.num_rows == len(parts):
+            yield from () if rows is None else (rows,)
+            yield from blocks  # raises for lost chunks after the others
+            return
+        with ThreadPoolExecutor(1) as pool:
+            while rows is not None:
+                following = pool.submit(next, blocks, None)
+                yield rows
+                rows = following.result()
+
+    def _read(self, parts: np.ndarray, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        for run, spans in self.spans_of(ranges_of(parts)):
+            yield from self.entries.rows_of(self.table, run, spans, columns)

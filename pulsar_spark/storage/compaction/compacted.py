@@ -1,0 +1,277 @@
+"""The compacted view of a topic: the latest message of each key up to a horizon, as protocol.compaction defines it.
+
+The view is a table ``_compacted`` in the topic's folder; Delta ignores names with that first letter. It holds whole
+rows as published, with ledger id and position, in order of position; chunked messages are joined, at their last chunk.
+They stay when trimming or DELETE removes the topic's own rows, until a later message has the key.
+
+The horizon of a partition is the last compacted publish commit; later messages are read from the topic. One commit of
+exactly the next version replaces a partition's rows and sets its horizon, so only one of two concurrent compactions
+succeeds. Trimming removes nothing after the horizon of a compacted topic. Removed files stay for :data:`GRACE_SECONDS`;
+a reader that needs one later looks again. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from pulsar_spark.errors import CorruptState, NotAllowedError
+from pulsar_spark.storage.delta.commits import commit, now_micros
+from pulsar_spark.storage.delta.data_files import conform
+from pulsar_spark.storage.delta.definitions import create_table
+from pulsar_spark.storage.delta.file_statistics import group_bounds
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.entries.topic_files import READ_ERRORS, raise_unless_damage
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.topics.topics import Topic
+from pulsar_spark.storage.upkeep.upkeep import remove_unseen
+from pulsar_spark.table_specs import COMPACTED
+
+FOLDER = "_compacted"
+HORIZON = "compacted/"
+"""Transaction of the view's commits: this prefix and the partition. Its version is the last compacted ledger."""
+REMOVED, SUCCEED_TIME_MS, DURATION_MS = "compacted_removed", "compacted_time_ms", "compacted_duration_ms"
+"""Transactions with the number of messages that the last compaction left out, its end and its duration."""
+GRACE_SECONDS = 60 * 60
+IN_PROGRESS = "Compaction already in progress"
+BLOCK_ROWS = 2048
+
+
+class Facts(NamedTuple):
+    """What the commit of a compaction says about it."""
+
+    removed: int
+    duration_ms: int
+
+
+class _File(NamedTuple):
+    path: str
+    partition: int
+    first: int
+    last: int
+    size: int
+    rows: int
+
+
+class CompactedView:
+    """The compacted view of the topic with that table, as of the last look; without rows and with horizons 0 if there
+    is none."""
+
+    def __init__(self, table: AnyPath | str):
+        self.path = path_of(table) / FOLDER
+        self._log = TableLog(self.path)
+        self._opened: DeltaTable | None = None
+        self._said: dict[str, int] = {}
+        self._files: list[_File] = []
+        self._group: tuple[tuple[str, int], pa.Table] | None = None
+        self._bounds: dict[str, list[_Bounds]] = {}
+        self.look()
+
+    def look(self) -> bool:
+        """Look for a newer compaction; whether there was one."""
+        if not (self._log.has(0) if self._opened is None else self._log.has_news(self.version)):
+            return False
+        try:
+            self._opened = open_table(self.path)
+        except (CorruptState, TableNotFoundError) as broken:
+            raise CorruptState(
+                f"{str(self.path)!r}: the compacted view cannot be opened ({broken}): restore it, or remove "
+                "the folder and compact the topic again, without its trimmed messages"
+            ) from broken
+        self._files, self._said, self._bounds = sorted(_files(self._opened), key=lambda file: file[1:3]), {}, {}
+        return True
+
+    @property
+    def version(self) -> int:
+        """The version of the view's table; -1 without one."""
+        return -1 if self._opened is None else self._opened.version()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the topic was ever compacted."""
+        return self.said(SUCCEED_TIME_MS) > 0
+
+    def said(self, transaction: str) -> int:
+        """The value of a transaction in the view's commits; 0 without one."""
+        if transaction not in self._said:
+            opened = self._opened
+            if opened is not None and store_of(self.path).is_lent:  # transaction_version asks the store again
+                opened = open_table(self.path, self.version)
+            found = opened and opened.transaction_version(transaction)
+            self._said[transaction] = found or 0
+        return self._said[transaction]
+
+    def horizon(self, partition: int) -> int:
+        """The last compacted ledger of a partition; 0 without one."""
+        return self.said(f"{HORIZON}{partition}")
+
+    def size(self, partitions: Collection[int]) -> int:
+        """The bytes of the view's files of these partitions."""
+        return sum(file.size for file in self._files if file.partition in partitions)
+
+    def messages(self, partitions: Collection[int]) -> int:
+        """The number of messages in these partitions."""
+        return sum(file.rows for file in self._files if file.partition in partitions)
+
+    def removes(self, partitions: Collection[int]) -> list[dict]:
+        """The ``remove`` actions for the files of these partitions."""
+        return [
+            {"path": file.path, "size": file.size, "partitionValues": _partition(file)}
+            for file in self._files
+            if file.partition in partitions
+        ]
+
+    def rows_between(self, partition: int, spans: Iterable[tuple[int, int]]) -> Iterator[pa.Table]:
+        """The rows at *spans* (first, last; in order), in blocks, in order of position and batch index.
+
+        FileNotFoundError if a file is gone because it left the view long ago: look again.
+        """
+        for first, last in spans:
+            for file in self._files:
+                if file.partition == partition and file.first <= last and file.last >= first:
+                    for rows in self._groups(file, lambda has: has.last >= first and has.first <= last):
+                        positions = rows["position"].to_numpy()
+                        yield from _blocks(rows, *np.searchsorted(positions, [first, last + 1]))
+
+    def rows_behind(self, partition: int, ledger_id: int, position: int = -1) -> Iterator[pa.Table]:
+        """The rows of ledgers from *ledger_id* on, after *position*, in blocks and in order; FileNotFoundError as in
+        :meth:`rows_between`."""
+        for file in self._files:
+            if file.partition == partition and file.last > position:
+                for rows in self._groups(file, lambda has: has.last_ledger_id >= ledger_id):
+                    begin = max(
+                        np.searchsorted(rows["ledger_id"].to_numpy(), ledger_id),
+                        np.searchsorted(rows["position"].to_numpy(), position, "right"),
+                    )
+                    yield from _blocks(rows, begin, rows.num_rows)
+
+    def positions(self, partition: int, first: int, last: int, more: int) -> np.ndarray:
+        """Positions of entries with messages in the view, in order: those at *first*..*last*, and up to *more* after
+        them."""
+        found, behind = [np.empty(0, np.int64)], 0
+        for here in self._positions_from(partition, first):
+            found.append(here)
+            behind += int((here > last).sum())
+            if behind >= more:
+                break
+        there = np.concatenate(found)
+        return there[: int(np.searchsorted(there, last, "right")) + more]
+
+    def _positions_from(self, partition: int, first: int) -> Iterator[np.ndarray]:
+        for file in self._files:
+            if file.partition == partition and file.last >= first:
+                for number, has in enumerate(self._bounds_of(file)):
+                    if has.last >= first:
+                        here = np.unique(self._positions_of(file, number))
+                        yield here[here >= first]
+
+    def _positions_of(self, file: _File, number: int) -> np.ndarray:
+        if self._group is not None and self._group[0] == (file.path, number):
+            return self._group[1]["position"].to_numpy()
+        with self._reading(file) as opened:
+            return opened.read_row_group(number, columns=["position"])["position"].to_numpy()
+
+    def _groups(self, file: _File, is_wanted: Callable[["_Bounds"], bool]) -> Iterator[pa.Table]:
+        """The row groups of a file that may hold wanted rows; the latest stays decoded."""
+        for number, has in enumerate(self._bounds_of(file)):
+            if is_wanted(has):
+                if self._group is None or self._group[0] != (file.path, number):
+                    with self._reading(file) as opened:
+                        rows = conform(opened.read_row_group(number), COMPACTED.schema, _partition(file))
+                    self._group = (file.path, number), rows
+                yield self._group[1]
+
+    def _bounds_of(self, file: _File) -> list["_Bounds"]:
+        if file.path not in self._bounds:
+            with self._reading(file) as opened:
+                each = zip(*(group_bounds(opened.metadata, name) for name in ("position", "ledger_id")))
+                self._bounds[file.path] = [_Bounds(*positions, ledgers[1]) for positions, ledgers in each]
+        return self._bounds[file.path]
+
+    @contextlib.contextmanager
+    def _reading(self, file: _File) -> Iterator[pq.ParquetFile]:
+        """Open a file; FileNotFoundError if it left the view, :class:`CorruptState` if it belongs to it and is
+        unreadable."""
+        try:
+            source = store_of(self.path).parquet(self.path / file.path)
+            with pq.ParquetFile(source, page_checksum_verification=True) as opened:
+                yield opened
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
+            if isinstance(error, FileNotFoundError) and self._log.has_news(self.version):
+                raise
+            raise CorruptState(
+                f"{str(self.path / file.path)!r}, a file of the compacted view, is missing, incomplete or "
+                f"damaged: restore it, or remove the folder {str(self.path)!r} and compact the topic again, "
+                "without its trimmed messages"
+            ) from error
+
+
+class _Bounds(NamedTuple):
+    """First position, last position and last ledger id of a row group."""
+
+    first: int
+    last: int
+    last_ledger_id: int
+
+
+def _files(opened: DeltaTable) -> Iterator[_File]:
+    found = pa.table(opened.get_add_actions(flatten=True))
+    if not found.num_rows:
+        return
+    partitions = "partition.partition"
+    names = ["path", "size_bytes", "num_records", "min.position", "max.position"]
+    for row in found.select([*names, *([partitions] if partitions in found.column_names else [])]).to_pylist():
+        path, size, rows, first, last, partition = *(row[name] for name in names), row.get(partitions, -1)
+        yield _File(unquote(path), int(partition), first, last, size, rows)
+
+
+def _partition(file: _File) -> dict[str, str]:
+    return {"partition": str(file.partition)} if file.partition >= 0 else {}
+
+
+def _blocks(rows: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
+    for at in range(int(begin), int(end), BLOCK_ROWS):
+        yield rows.slice(at, min(BLOCK_ROWS, int(end) - at))
+
+
+def is_in_order(path: AnyPath) -> bool:
+    """Whether the rows of a file are in order of position, which readers rely on."""
+    last = -1
+    with pq.ParquetFile(store_of(path).parquet(path)) as opened:
+        for number in range(opened.num_row_groups):
+            positions = opened.read_row_group(number, columns=["position"])["position"].to_numpy()
+            if positions[0] < last or (np.diff(positions) < 0).any():
+                return False
+            last = positions[-1]
+    return True
+
+
+def make_view(topic: Topic) -> CompactedView:
+    """The view of a topic; creates its table if there is none."""
+    definition = {"topic": str(topic.name), "topic_id": topic.topic_id}
+    by = ("partition",) if topic.partitions else ()
+    create_table(topic.path / FOLDER, COMPACTED, definition, partition_by=by, statistics_of=("position", "ledger_id"))
+    return CompactedView(topic.path)
+
+
+def replace_rows(view: CompactedView, horizons: Mapping[int, int], adds: list[dict], facts: Facts) -> None:
+    """Replace all rows of the partitions of *horizons* by the files of *adds*, in one commit, and delete files that
+    left the view long ago.
+
+    :class:`NotAllowedError` if the view has changed meanwhile.
+    """
+    said = {f"{HORIZON}{partition}": ledger_id for partition, ledger_id in horizons.items()}
+    said |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}
+    if commit(view.path, [view.version + 1], adds, said, view.removes(horizons)) is None:
+        raise NotAllowedError(f"{str(view.path)!r}: {IN_PROGRESS}: another one was faster; try again")
+    for _ in remove_unseen(view.path, time.time() - GRACE_SECONDS, frozenset()):
+        """What left the view long ago goes."""

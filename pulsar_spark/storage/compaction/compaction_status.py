@@ -1,0 +1,158 @@
+"""Whether a compaction of a topic runs, and the outcome of the last: a file in the topic's folder, locked by the
+process.
+
+After a crash the lock is free while the file says "running", which means that the compaction failed. The file decides
+nothing: the commit of the view lets only one compaction through. In object stores, which have no locks, the file names
+the process.
+"""
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.compaction import ERROR, NOT_RUN, RUNNING, SUCCESS
+from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.storage.compaction.compacted import IN_PROGRESS, CompactedView
+from pulsar_spark.storage.delta.commits import now_micros
+from pulsar_spark.storage.processes.held_file import holder, is_let_go, try_hold
+from pulsar_spark.storage.store.object_path import ObjectPath
+from pulsar_spark.storage.store.small_file import keep_aside, parse_object, say_unreadable, text_of, whole_number_of
+from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.topics.topics import Topic
+
+FILE = "_compaction"
+ENDED = "the process that compacted the topic ended early: compact it again"
+_TEXT = 300
+LONGEST_SECONDS = 60 * 60
+"""In object stores, how long a compaction on another machine counts as running."""
+
+
+class CompactionStatus(NamedTuple):
+    """The result of ``pulsar-admin topics compaction-status``; ``failed_time_ms`` is 0 if none failed."""
+
+    status: str
+    last_error: str = ""
+    failed_time_ms: int = 0
+
+
+@contextlib.contextmanager
+def compacting(topic: Topic) -> Iterator[None]:
+    """Hold the topic for a compaction and record the outcome; :class:`NotAllowedError` while another one runs."""
+    with (_compacting if store_of(topic.path).is_local else _compacting_in_store)(topic):
+        yield
+
+
+@contextlib.contextmanager
+def _compacting(topic: Topic) -> Iterator[None]:
+    path = topic.path / FILE
+    if path.exists() and not path.is_file():
+        keep_aside(path)
+    with try_hold(path, alone=True) as (opened, is_mine):
+        if not is_mine:
+            raise _in_progress(topic)
+        before = _said(path, opened)
+        _say(opened, {**before, "status": RUNNING})
+        try:
+            yield
+        except BaseException as failed:
+            _say(opened, _failure(failed))
+            raise
+        _say(opened, {**before, "status": SUCCESS})
+
+
+def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
+    """The status of the last compaction of the topic with that *view*."""
+    done = SUCCESS if view.is_made else NOT_RUN
+    try:
+        is_free, said = (_now if store_of(topic.path).is_local else _now_in_store)(topic)
+    except FileNotFoundError:
+        return CompactionStatus(done)
+    failed_time_ms = said.get("time_ms", 0)
+    if not is_free:
+        return CompactionStatus(RUNNING, "", failed_time_ms)
+    if said.get("status") == RUNNING:
+        return CompactionStatus(ERROR, ENDED, failed_time_ms)
+    if said.get("status") == ERROR:
+        return CompactionStatus(ERROR, said.get("error", ""), failed_time_ms)
+    return CompactionStatus(done, "", failed_time_ms)
+
+
+def _now(topic: Topic) -> tuple[bool, dict]:
+    """Whether no compaction runs now, and the file's content."""
+    path = topic.path / FILE
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    with try_hold(path, alone=False) as (opened, is_free):
+        return is_free, _said(path, opened)
+
+
+@contextlib.contextmanager
+def _compacting_in_store(topic: Topic) -> Iterator[None]:
+    path, mine, before = topic.path / FILE, {**holder(), "run": uuid.uuid4().hex}, {}
+
+    def begin(content: bytes | None) -> str:
+        before.update(_parsed(path, content or b"{}"))
+        if before.get("status") == RUNNING and not _is_over(path):
+            raise _in_progress(topic)
+        return json.dumps({"time_ms": before.get("time_ms", 0), **mine, "status": RUNNING})
+
+    def ended(said: dict) -> None:
+        text = json.dumps({**mine, **said})
+        path.store.change(path, lambda now: text if _parsed(path, now or b"{}").get("run") == mine["run"] else None)
+
+    path.store.change(path, begin)
+    try:
+        yield
+    except BaseException as failed:
+        ended(_failure(failed))
+        raise
+    ended({"time_ms": before.get("time_ms", 0), "status": SUCCESS})
+
+
+def _now_in_store(topic: Topic) -> tuple[bool, dict]:
+    path = topic.path / FILE
+    said = _parsed(path, path.read_bytes())
+    return said.get("status") != RUNNING or _is_over(path), said
+
+
+def _is_over(path: ObjectPath) -> bool:
+    """Whether a compaction recorded as running has lost its process, or was recorded too long ago."""
+    return is_let_go(path) or path.stat().st_mtime + LONGEST_SECONDS < time.time()
+
+
+def _in_progress(topic: Topic) -> NotAllowedError:
+    return NotAllowedError(f"topic {str(topic.name)!r}: {IN_PROGRESS}; wait for it: topics compaction-status")
+
+
+def _failure(failed: BaseException) -> dict:
+    text = f"{type(failed).__name__}: {failed}".partition("\n")[0][:_TEXT]
+    return {"status": ERROR, "error": text, "time_ms": now_micros() // 1000}
+
+
+def _said(path: AnyPath, opened: int) -> dict:
+    return _parsed(path, os.pread(opened, 1 << 16, 0) or b"{}")
+
+
+def _parsed(path: AnyPath, content: bytes) -> dict:
+    """The file's content; empty if a full disk cut it off, or if another program wrote it."""
+    try:
+        said = parse_object(content)
+        for name in {"status", "error"} & said.keys():
+            text_of(said, name)
+        if "time_ms" in said:
+            whole_number_of(said, "time_ms", 0, MAX_LONG)
+        return said
+    except ValueError as why:
+        say_unreadable(path, content, why, "the state of the topic's last compaction is unknown")
+        return {}
+
+
+def _say(opened: int, said: dict) -> None:
+    text = json.dumps(said).encode()
+    os.pwrite(opened, text, 0)
+    os.ftruncate(opened, len(text))

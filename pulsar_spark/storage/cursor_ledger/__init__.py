@@ -1,0 +1,1 @@
+"""The broker's tables of requests and rounds: reading their rows, and appending rounds."""

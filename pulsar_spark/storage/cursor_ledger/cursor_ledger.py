@@ -1,0 +1,305 @@
+"""The ``cursor_ledger`` table: one commit per round; the latest row of each fact is the state.
+
+Readers follow rounds by version. A snapshot is a round that holds every latest row again, so a new reader starts at the
+newest one. :data:`KEYS` says which row replaces which; CURSOR_LEDGER has the columns. A round's commit names the
+clients that it concerns (:func:`concerned`), so that other clients need not open its file.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.errors import LogShortened
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.delays import DUE_LANE
+from pulsar_spark.protocol.hash_ranges import Axis
+from pulsar_spark.protocol.lanes import HashRange, LaneHashes
+from pulsar_spark.storage.cursor_ledger.committed_rounds import SNAPSHOT, Round, rows_by_part, since, since_snapshot
+from pulsar_spark.storage.cursor_ledger.range_rows import facts_and_ranges, ranges_by_place
+from pulsar_spark.storage.cursor_ledger.set_aside import REQUEST, SetAside, set_aside_of
+from pulsar_spark.storage.delta.actions import Commit
+from pulsar_spark.storage.delta.python_rows import python_rows, uncollected
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.store.store import AnyPath
+
+
+class CursorKey(NamedTuple):
+    """Names a cursor: a subscription on one partition of a topic, by the topic's id."""
+
+    topic_id: str
+    partition: int
+    subscription: str
+
+
+class WaitingKey(NamedTuple):
+    """Names a waiting letter: the round after which it was first tried, and its number in that round."""
+
+    round: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.round}-{self.number}"
+
+
+MOST_IDS, MOST_CONCERNED = 10_000, 256
+"""A round that concerns more names nobody, and everybody reads it."""
+_CURSOR = CursorKey._fields
+KEYS: dict[str, tuple[str, ...]] = {
+    "round": (),
+    "topic": ("topic_id", "partition"),
+    "promotion": ("topic_id", "partition", "first"),
+    "cursor": _CURSOR,
+    "consumer": (*_CURSOR, "consumer_id"),
+    "page": (*_CURSOR, "page"),
+    "range": (*_CURSOR, "page"),
+    "policy": ("topic", "properties"),
+    "letterless": _CURSOR,
+    "waiting_letter": ("delivery_round", "join_order"),
+    "waiting_request": ("requests_version", "first"),
+    "set_aside": ("status", "requests_version", "first", "last", "request_id", "topic", "partition", "subscription"),
+}
+"""The columns that identify a fact of each kind; its latest row wins. A page's row also replaces the page's ranges. A
+consumer's row without hash ranges keeps the previous ones. Of a policy's properties only the name counts. SetAside.id
+identifies entries that are set aside."""
+
+OF_ONE_ROUND = ("letter", "reply", "housekeeping")
+"""Kinds of rows that say what a round did, and nothing about the state after it."""
+
+HANGS_ON: dict[str, tuple[str, ...]] = {
+    "round": (),
+    "topic": (),
+    "promotion": ("topic",),
+    "cursor": ("topic",),
+    "consumer": ("cursor", "topic"),
+    "page": ("cursor", "topic"),
+    "range": ("page", "cursor", "topic"),
+    "policy": (),
+    "letter": (),
+    "letterless": ("cursor", "topic"),
+    "waiting_letter": (),
+    "waiting_request": (),
+    "set_aside": ("topic",),
+}
+"""For each kind, the kinds whose removal removes its facts too; they are read with it."""
+
+
+class LatestRows:
+    """The latest row of every fact up to a round; rounds are applied in order.
+
+    With *kinds* (of :data:`KEYS`) it has only facts of these kinds and of those in :data:`HANGS_ON`. Its round is then
+    the newest one at the first reading, and later the last one with such facts.
+    """
+
+    def __init__(self, *kinds: str):
+        self.kinds = None if not kinds else {"round", *kinds, *(name for kind in kinds for name in HANGS_ON[kind])}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.round = self.version = 0
+        self.round_row: dict | None = None
+        self.topics: dict[tuple[str, int], dict] = {}
+        self.promotions: dict[tuple[str, int, int], dict] = {}
+        """By topic id, partition and the number that each begins with."""
+        self.cursors: dict[CursorKey, dict] = {}
+        self.consumers: dict[CursorKey, dict[str, dict]] = {}
+        self.pages: dict[CursorKey, dict[int, Sequence[Range]]] = {}
+        self.lanes: dict[CursorKey, dict[int, LaneHashes]] = {}
+        """Of pages that are of a lane, the lane's hashes: their ranges mean the entries with one of these, and count
+        them."""
+        self.policies: dict[tuple[str, str], str] = {}
+        self.owners: dict[str, str] = {}
+        """Ids of the topics with policies, by name."""
+        self.set_aside: dict[str, SetAside] = {}
+        self.letters: list[dict] = []
+        """Letters the latest round asks for; they may not be written yet."""
+        self.waiting_letters: dict[WaitingKey, dict] = {}
+        self.waiting_requests: dict[tuple[int, int], dict] = {}
+        """By the version of the requests table that holds each, and its row there."""
+        self.letterless: dict[CursorKey, dict] = {}
+
+    def catch_up(self, path: AnyPath, columns: list[str] | None = None) -> None:
+        """Apply the rounds after the last one that was applied, from the table at *path*.
+
+        Starts at the newest snapshot the first time, or if the next rounds are no longer kept. *columns* limits what is
+        read; it must contain those of the wanted kinds.
+        """
+        read = partial(_read_round, path, kinds=self.kinds, columns=columns)
+        wanted = self.kinds and self.kinds - {"round"}
+        if self.version:
+            try:
+                self._take_in(since(path, read, self.version, wanted))
+                return
+            except LogShortened:
+                self._begin()
+        self._take_in(since_snapshot(path, read, wanted))
+
+    def _take_in(self, rounds: Iterable[tuple[int, Round | None]]) -> None:
+        for version, found in rounds:
+            if found is None:
+                self.version, self.letters = version, []
+            elif found.facts.num_rows:
+                self._apply_round(found)
+                self.version = version
+
+    def apply(self, rows: pa.Table) -> None:
+        """Apply the rows of the next round."""
+        self._apply_round(_round_of([rows]))
+
+    def _apply_round(self, found: Round) -> None:
+        self.letters = []
+        facts = python_rows(found.facts)
+        for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # others depend on these
+            self._apply_row(row)
+        for key, page, of_page in found.ranges:
+            if key in self.cursors:
+                held = self.pages[key].get(page)
+                self.pages[key][page] = [*held, *of_page] if held else of_page
+
+    def numbered_until(self, topic_id: str) -> int:
+        """The last version of a topic's table that a broker has numbered; 0 for none."""
+        return min((row["ledger_id"] for (known, _), row in self.topics.items() if known == topic_id), default=0)
+
+    @property
+    def requests_done(self) -> int:
+        """The version of the requests table up to which all requests are finished; 0 for none."""
+        consumed = self.round_row["requests_version"] if self.round_row else 0
+        return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])
+
+    def ranges(self, key: CursorKey) -> list[Range]:
+        """All ranges of a cursor, by page; :attr:`lanes` says which entries those of a lane mean."""
+        return [held for page in self.pages[key].values() for held in page]
+
+    def _apply_row(self, row: dict) -> None:
+        kind = row["kind"]
+        if kind == "round":
+            self.round, self.round_row = row["round"], row
+        elif kind == "letter":
+            self.letters.append(row)
+        elif kind == "policy":
+            for name, value in row["properties"]:
+                _replace(self.policies, (row["topic"], name), row, value)
+            if row["topic_id"]:
+                self.owners[row["topic"]] = row["topic_id"]
+        elif kind == "set_aside":
+            entry = set_aside_of(row)
+            _replace(self.set_aside, entry.id, row, entry)
+        elif kind in KEYS:
+            self._apply_fact(kind, row, tuple(row[name] for name in KEYS[kind]))
+
+    def _apply_fact(self, kind: str, row: dict, key: tuple) -> None:
+        if kind == "topic":
+            _replace(self.topics, key, row, row)
+            if row["is_removed"]:
+                self._remove_topic(row["topic_id"])
+        elif kind == "promotion":
+            _replace(self.promotions, key, row, row)
+        elif kind == "waiting_letter":
+            _replace(self.waiting_letters, WaitingKey(*key), row, row)
+        elif kind == "waiting_request":
+            _replace(self.waiting_requests, key, row, row)
+        else:
+            self._apply_fact_of_cursor(kind, row, CursorKey(*key[:3]), key[3:])
+
+    def _apply_fact_of_cursor(self, kind: str, row: dict, cursor: CursorKey, key: tuple) -> None:
+        if kind == "letterless":
+            self.letterless[cursor] = row
+        elif kind == "cursor" and row["is_removed"]:
+            for facts in (self.cursors, self.consumers, self.pages, self.lanes, self.letterless):
+                facts.pop(cursor, None)
+        elif kind == "cursor":
+            self.cursors[cursor] = row
+            self.consumers.setdefault(cursor, {})
+            self.pages.setdefault(cursor, {})
+            self.lanes.setdefault(cursor, {})
+        elif cursor in self.cursors and kind == "consumer":
+            before = self.consumers[cursor].get(*key)
+            if before and row.get("hash_ranges") is None:
+                row["hash_ranges"] = before.get("hash_ranges")
+            _replace(self.consumers[cursor], *key, row, row)
+        elif cursor in self.cursors:
+            _replace(self.pages[cursor], *key, row, [])
+            self.lanes[cursor].pop(*key, None)
+            if row.get("lane") not in (None, DUE_LANE) and not row["is_removed"]:
+                self.lanes[cursor][key[0]] = lane_hashes(row)
+
+    def _remove_topic(self, topic_id: str) -> None:
+        self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
+        self.promotions = {key: row for key, row in self.promotions.items() if key[0] != topic_id}
+        for facts in (self.cursors, self.consumers, self.pages, self.lanes, self.letterless):
+            for key in [key for key in facts if key.topic_id == topic_id]:
+                del facts[key]
+        self.set_aside = {
+            name: entry
+            for name, entry in self.set_aside.items()
+            if entry.status == REQUEST or entry.topic_id != topic_id
+        }
+
+
+def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
+    """Set the fact of a key, or remove it if the row says so."""
+    facts.pop(key, None)
+    if not row["is_removed"]:
+        facts[key] = fact
+
+
+def concerned(rows: pa.Table) -> list[str] | None:
+    """The names that the *rows* of one round concern; None if there are too many.
+
+    These are clients, by :func:`concerned_name` of their consumers and requests; kinds of facts; and ``snapshot`` for a
+    snapshot.
+    """
+    is_older = pc.fill_null(pc.not_equal(rows["delivery_round"], rows["round"]), False)
+    is_new = pc.invert(is_older)
+    ids = [*rows["consumer_id"].filter(is_new).chunks, *rows["request_id"].chunks]
+    found = pc.unique(pa.chunked_array(ids, pa.string()).drop_null())
+    if len(found) > MOST_IDS:
+        return None
+    names = set(map(concerned_name, found.to_pylist()))
+    if len(names) > MOST_CONCERNED:
+        return None
+    kinds = [*pc.unique(rows["kind"]).to_pylist(), *([SNAPSHOT] if pc.any(rows["is_snapshot"]).as_py() else ())]
+    return sorted(names.union(kinds))
+
+
+def concerned_name(name: str) -> str:
+    """The name of the client in a consumer's or request's id: the text before the last hyphen, or the whole id without
+    one."""
+    return name.rpartition("-")[0] or name
+
+
+def lane_hashes(row: dict) -> LaneHashes:
+    """The hashes of the lane that a page's row belongs to."""
+    of_axis = dict(row["properties"])
+    axis = Axis(int(of_axis["axis_size"]), int(of_axis["axis_start"]))
+    return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
+
+
+def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
+    """The rows of a round; ranges are packed part by part, because unpacked millions need much memory."""
+    return _round_of(rows_by_part(path, commit, kinds, columns))
+
+
+def _round_of(tables: Iterable[pa.Table]) -> Round:
+    facts, pages = [], []
+    for rows in tables:
+        of_part, ranges = facts_and_ranges(rows)
+        facts.append(of_part)
+        pages += pages_of(ranges)
+    return Round(pa.concat_tables(facts), pages)
+
+
+def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:
+    """Cursor, page and ranges (by position) from rows of kind ``range``; ranges of large pages are packed."""
+    for (*key, page), ranges in ranges_by_place(rows, (*_CURSOR, "page")):
+        yield CursorKey(*key), page, ranges
+
+
+@uncollected()
+def read_latest(layout: Layout, *kinds: str) -> LatestRows:
+    """The state after the latest committed round, of all kinds or only *kinds*; empty for a bundle without rounds."""
+    latest = LatestRows(*kinds)
+    latest.catch_up(layout.broker_table("cursor_ledger"))
+    return latest

@@ -1,0 +1,78 @@
+"""Read the ``requests`` table commit by commit, without a JVM.
+
+An unreadable commit becomes one without rows, with the reason, and reading continues. So do missing versions before
+existing ones: commits come in order, so nobody will write them.
+"""
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.delta.data_files import read_added
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.table_specs import REQUESTS
+
+MOST_COMMITS = 1000
+MOST_ROWS = 20_000
+"""Commits read at a time, and rows after which no further one is, so that a broker that was away long works
+through them in rounds of a few seconds."""
+
+
+class RequestCommit(NamedTuple):
+    """The rows of a commit, in order; none for an OPTIMIZE. ``failure`` says why versions up to ``until`` cannot be
+    read.
+    """
+
+    version: int
+    rows: pa.Table
+    failure: Exception | None = None
+    until: int | None = None
+
+    @property
+    def last_version(self) -> int:
+        return self.version if self.until is None else self.until
+
+
+def read_requests(path: AnyPath, *, after: int) -> list[RequestCommit]:
+    """Whole commits above version *after*, in order, within :data:`MOST_COMMITS` and :data:`MOST_ROWS`, but at least
+    one.
+    """
+    log, found, rows, version = TableLog(path), [], 0, after
+    while len(found) < MOST_COMMITS and (not found or rows <= MOST_ROWS):
+        if not log.has(version + 1):
+            gap = _gap(log, version)
+            if gap is None:
+                break
+            found.append(gap)
+        else:
+            found.append(read_request_commit(path, version + 1))
+        rows += found[-1].rows.num_rows
+        version = found[-1].last_version
+    if len(found) > 1 and rows > MOST_ROWS:
+        found.pop()
+    return found
+
+
+def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
+    """One existing commit. Faults of the machine, such as too many open files, are raised."""
+    try:
+        return RequestCommit(version, read_added(path, TableLog(path).commit(version), REQUESTS.schema))
+    except Exception as failure:  # whatever is in the files: it is recorded, and asked of people
+        if is_fault_of_disk(failure):
+            raise
+        return RequestCommit(version, REQUESTS.schema.empty_table(), failure)
+
+
+def _gap(log: TableLog, version: int) -> RequestCommit | None:
+    """The missing versions after *version*, if later ones exist."""
+    later = log.next_there(version + 2)
+    if later is None or log.has(version + 1):
+        return None
+    failure = CorruptState(
+        f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are missing from the log although "
+        f"{later} exists: restore them if possible"
+    )
+    return RequestCommit(version + 1, REQUESTS.schema.empty_table(), failure, later - 1)

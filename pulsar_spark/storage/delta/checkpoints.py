@@ -1,0 +1,152 @@
+"""When to write a checkpoint of a table's log, and which older ones to remove.
+
+The next checkpoint is due when the commits since the last one amount to a fixed share of its size, so their total cost
+grows with the number of commits. These stay: the newest, those that were so until recently, older ones at growing
+distances, and the one where the log begins. Source: the Delta protocol, "Checkpoints", "Last Checkpoint File".
+"""
+
+import logging
+import re
+import threading
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
+from pulsar_spark.storage.store.small_file import parse_object, read_small
+from pulsar_spark.storage.store.store import AnyPath
+
+CHECKPOINT_EVERY = 100
+"""Least distance in versions; only multiples of it start a checkpoint, so that one of many writers does."""
+SHARE, SHARE_BYTES = 8, 4 * 1024
+"""A checkpoint is due when the last one has at most so many actions, or bytes, for each commit since then."""
+CHOSEN_SECONDS = 6 * 60 * 60
+"""How long a checkpoint stays after a newer one: a frame of Spark opened earlier may read it only when it is
+executed."""
+APART_SECONDS = 24 * 60 * 60
+"""Distance between older checkpoints. From four times this age on, the distance is at most half the age."""
+_FILE = re.compile(r"([0-9]{20})\.checkpoint(\.[0-9]{10}\.[0-9]{10})?\.parquet")
+_checkpointing = forks.module_lock()
+log = logging.getLogger(__name__)
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint in the log, in one file or several, and the time it was written."""
+
+    version: int
+    files: tuple[AnyPath, ...]
+    written: float
+
+
+def checkpoints(table: AnyPath) -> list[Checkpoint]:
+    """The checkpoints in the table's log, by version; those removed meanwhile are left out."""
+    found: dict[int, list[AnyPath]] = {}
+    with suppress(FileNotFoundError):
+        for file in TableLog(table).folder.iterdir():
+            if match := _FILE.fullmatch(file.name):
+                found.setdefault(int(match[1]), []).append(file)
+    each = []
+    for version, files in sorted(found.items()):
+        with suppress(FileNotFoundError):
+            each.append(Checkpoint(version, tuple(sorted(files)), max(file.stat().st_mtime for file in files)))
+    return each
+
+
+def is_due(table: AnyPath, version: int) -> bool:
+    """Whether a checkpoint is to be made after the commit of *version*."""
+    if version % CHECKPOINT_EVERY:
+        return False
+    last, size, size_in_bytes = _last_checkpoint(table)
+    commits = version - last
+    return commits * SHARE >= size or 0 < size_in_bytes <= commits * SHARE_BYTES
+
+
+def checkpoint_behind(table: AnyPath, followed: int, version: int) -> None:
+    """Start a checkpoint if one is due after version *followed* and up to *version*; for tables whose writers make
+    none."""
+    latest = version - version % CHECKPOINT_EVERY
+    if latest > followed and is_due(table, latest):
+        start_checkpoint(table)
+
+
+def last_checkpoint(table: AnyPath) -> tuple[int, int]:
+    """Version of the latest checkpoint and its number of actions; 0 and 0 if there is none or its file is
+    unreadable."""
+    return _last_checkpoint(table)[:2]
+
+
+def _last_checkpoint(table: AnyPath) -> tuple[int, int, int]:
+    """Version, actions and bytes of the latest checkpoint; 0 for what is unknown."""
+    try:
+        said = parse_object(read_small(TableLog(table).folder / "_last_checkpoint"))
+        return int(said["version"]), int(said["size"]), int(said.get("sizeInBytes") or 0)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return 0, 0, 0
+
+
+def start_checkpoint(table: AnyPath) -> None:
+    """Make a checkpoint on a thread that the process waits for at its end: killing native code would crash it."""
+    try:
+        threading.Thread(target=_try, args=(table,), name=f"checkpoint {table.name}", daemon=False).start()
+    except RuntimeError:  # the interpreter is ending and starts no threads: the next checkpoint will do
+        log.info("no checkpoint of %s: the process is ending", table)
+
+
+def _try(table: AnyPath) -> None:
+    """Make one checkpoint at a time; log a failure."""
+    with _checkpointing:
+        try:
+            if TableLog(table).exists():
+                make_checkpoint(table)
+        except (CorruptState, DeltaError, OSError) as failed:
+            log.warning("no checkpoint of %s at present (it only makes opening faster): %s", table, failed)
+
+
+def make_checkpoint(table: AnyPath) -> int:
+    """Write a checkpoint of the table's current version, remove unneeded ones, and return the version."""
+    opened = open_table(table)
+    opened.create_checkpoint()
+    if is_durable(table):
+        for file in TableLog(table).folder.glob(f"{opened.version():020d}.checkpoint*.parquet"):
+            sync_file(file)
+        sync_folder(TableLog(table).folder)
+    remove_checkpoints(table)
+    return opened.version()
+
+
+def remove_checkpoints(table: AnyPath) -> list[int]:
+    """Remove unneeded checkpoints; their versions. After a crash the next call removes the rest."""
+    found, gone = checkpoints(table), []
+    newest = last_checkpoint(table)[0]
+    kept = _kept(found, time.time()) | {TableLog(table).earliest()}
+    for each in found:
+        if each.version < newest and each.version not in kept:
+            gone.append(each.version)
+            for file in each.files:
+                file.unlink(missing_ok=True)
+    return gone
+
+
+def _kept(found: list[Checkpoint], now: float) -> set[int]:
+    """The versions of checkpoints that were the newest until recently, and of the first in each stretch of time.
+
+    Stretches begin at multiples of their length, which doubles with age, so the first of a long one was first in a
+    short one.
+    """
+    chosen = {
+        each.version
+        for each, successor in zip(found, [*found[1:], None])
+        if successor is None or successor.written > now - CHOSEN_SECONDS
+    }
+    firsts: dict[tuple[int, int], int] = {}
+    for each in found:
+        days_old = max(0.0, now - each.written) / APART_SECONDS
+        doubled = max(int(days_old).bit_length() - 2, 0)
+        firsts.setdefault((doubled, int(each.written // (APART_SECONDS << doubled))), each.version)
+    return chosen | set(firsts.values())

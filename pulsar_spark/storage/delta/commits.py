@@ -1,0 +1,151 @@
+"""Write one commit to a Delta log: data files first, then the commit file, put in place only if that version is free.
+
+A file system's hard link or a store's conditional put does this atomically, so no lock is needed (design 3.4, rule 5);
+if another writer took the version, the commit gets the next one. A crash before leaves files that no commit names,
+which ``maintain vacuum`` removes. A crash or error after leaves the commit. So after an error, a writer looks for its
+rows in the log before it writes them again.
+
+``deltalake`` is not used, because its append reads the table's whole file list. Tables that need a later version than
+:data:`WRITER_VERSION` are refused. Source: the Delta protocol, "Delta Log Entries", "Actions".
+"""
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+
+from pulsar_spark.storage.delta.actions import ENGINE
+from pulsar_spark.storage.delta.checkpoints import is_due, start_checkpoint
+from pulsar_spark.storage.delta.data_files import remove_files
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.store.durability import is_durable, sync_file, sync_folder
+from pulsar_spark.storage.store.faults import UnclearWrite
+from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.topics.announcements import announce
+
+WRITER_VERSION = 4
+
+
+def commit(
+    table: AnyPath,
+    versions: Iterable[int],
+    adds: list[dict],
+    transactions: dict[str, int],
+    removes: Sequence[dict] = (),
+    *,
+    metadata: dict | None = None,
+    metadata_operation: str = "ADD COLUMNS",
+    is_rearranged: bool = False,
+    concerns: Sequence[str] | None = None,
+    held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    makes_checkpoint: bool = True,
+) -> int | None:
+    """Put a commit in place as the first free one of *versions*; that version, None if all are taken.
+
+    Each version is requested only after the one before turned out to be taken.
+
+    *removes* are path, size and partitionValues of files that leave the table. *is_rearranged* means that *adds* holds
+    the same rows as *removes*, so no data changes. *metadata* is the table's new ``metaData`` action,
+    *metadata_operation* the name of that change. *concerns* names the readers that the rows concern (see Commit). The
+    commit file is put in place inside *held*. Without *makes_checkpoint*, another program makes the table's
+    checkpoints.
+
+    If no commit is made, the files of *adds* are removed. After an error there is no commit, with two exceptions: a
+    failure to sync the log's folder at the end, and :class:`UnclearWrite` or an interrupt, which also leave the files,
+    because the commit may still come.
+    """
+    log, is_synced = TableLog(table), is_durable(table)
+    text = commit_text(
+        adds, transactions, removes, metadata, is_rearranged, concerns, metadata_operation=metadata_operation
+    )
+    put, is_unclear = None, False
+    try:
+        put = store_of(table).put_in_first_free(
+            map(log.file, versions), text, log.folder, held, sync_file if is_synced else None
+        )
+    except (UnclearWrite, KeyboardInterrupt):  # the call may have succeeded before the interrupt
+        is_unclear = True
+        raise
+    finally:
+        if put is None and not is_unclear:
+            remove_files(table, adds)
+    if put is None:
+        return None
+    version = int(put.name[:20])
+    announce(table)
+    if is_synced:
+        sync_folder(log.folder)
+    if makes_checkpoint and is_due(table, version):
+        start_checkpoint(table)
+    return version
+
+
+def commit_text(
+    adds: list[dict],
+    transactions: dict[str, int],
+    removes: Sequence[dict] = (),
+    metadata: dict | None = None,
+    is_rearranged: bool = False,
+    concerns: Sequence[str] | None = None,
+    *,
+    metadata_operation: str = "ADD COLUMNS",
+) -> str:
+    """The content of a commit file, one action a line; the first states the number of files, to detect a file that was
+    cut off."""
+    if metadata is not None:
+        operation = {"operation": metadata_operation, "operationParameters": {}}
+    elif removes:
+        operation = {"operation": "OPTIMIZE" if is_rearranged else "DELETE", "operationParameters": {}}
+    else:
+        operation = {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    actions = [
+        {
+            "commitInfo": {
+                "timestamp": now_micros() // 1000,
+                **operation,
+                "isBlindAppend": not removes and metadata is None,
+                "engineInfo": ENGINE,
+                "txnId": str(uuid.uuid4()),
+                "operationMetrics": {"numFiles": str(len(adds) + len(removes))},
+                **({} if concerns is None else {"concerns": list(concerns)}),
+            }
+        }
+    ]
+    actions += [
+        {"txn": {"appId": app_id, "version": number, "lastUpdated": now_micros() // 1000}}
+        for app_id, number in transactions.items()
+    ]
+    actions += [] if metadata is None else [{"metaData": metadata}]
+    actions += [{"add": add | {"dataChange": not is_rearranged}} for add in adds]
+    actions += [
+        {
+            "remove": {
+                **remove,
+                "deletionTimestamp": now_micros() // 1000,
+                "dataChange": not is_rearranged,
+                "extendedFileMetadata": True,
+            }
+        }
+        for remove in removes
+    ]
+    return "\n".join(map(json.dumps, actions)) + "\n"
+
+
+def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | None = "broken") -> None:
+    """Replace a commit's text in one step: a crash leaves the old or the new one.
+
+    The old one stays beside it under a hidden name with *keep_as* in it, unless that is None. Local callers hold the
+    table's lock. In an object store, raises OSError and replaces nothing if another program replaced it meanwhile.
+    """
+    log, store = TableLog(table), store_of(table)
+    target = log.file(version) if version else log.first_commit()
+    kept = None if keep_as is None else target.with_name(f".{target.name}.{keep_as}-{time.time_ns()}")
+    store.replace_kept(target, text, kept, sync_file)
+    if store.is_local:
+        sync_folder(log.folder)
+
+
+def now_micros() -> int:
+    """The machine's clock, in microseconds since 1970."""
+    return time.time_ns() // 1000

@@ -1,0 +1,78 @@
+"""Delete tables in one visible step, and create tables where one was deleted.
+
+On a disk the folder is renamed first, under a lock. An object store has no rename: there the first commit is replaced
+by one that says the table is dropped, and from then on it is no table. The other files go next, and that commit last,
+all under a lock. A crash in between leaves no table; the next deletion or creation removes the rest, including commits
+that arrive late.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+
+from pulsar_spark.storage.delta.log import FIRST_COMMIT, TableLog
+from pulsar_spark.storage.delta.table_lock import append_lock
+from pulsar_spark.storage.layout import LOCK, beside
+from pulsar_spark.storage.store.object_path import ObjectPath
+from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.store.store_lock import store_lock
+
+OPERATION = "DROP TABLE"
+_A_CALL = 1000
+
+
+def is_dropped(first: list[dict] | None) -> bool:
+    """Whether the actions of a table's first commit say that it is dropped."""
+    return bool(first) and first[0].get("commitInfo", {}).get("operation") == OPERATION
+
+
+def drop_table(table: AnyPath) -> None:
+    """Delete a table so that nobody sees half of it.
+
+    If there is none, raises FileNotFoundError on a disk and does nothing in a store.
+    """
+    if not isinstance(table, ObjectPath):
+        store_of(table).drop_folder(table, partial(append_lock, table))
+        return
+    with store_lock(beside(table, LOCK)) as renew:
+        log = TableLog(table)
+        said = json.dumps({"commitInfo": {"operation": OPERATION, "table": str(table)}}) + "\n"
+        while (first := log.first_actions()) is not None and not is_dropped(first):
+            table.store.change(log.first_commit(), lambda first: None if first is None else said)
+        _remove_rest(table, renew)
+
+
+def is_rest(table: str | os.PathLike) -> bool:
+    """Whether the folder has remains of a deleted table in a store."""
+    return not store_of(table).is_local and _has_rest(TableLog(table))
+
+
+def create_where_nothing_is(table: ObjectPath, first_commit: bytes) -> bool:
+    """Create the table by its first commit; False if there is one already."""
+    log = TableLog(table)
+    if not _has_rest(log):
+        return table.store.put_if_absent(log.file(0), first_commit)
+    with store_lock(beside(table, LOCK)) as renew:
+        if _has_rest(log):
+            _remove_rest(table, renew)
+        return table.store.put_if_absent(log.file(0), first_commit)
+
+
+def _has_rest(log: TableLog) -> bool:
+    """Whether the log is that of a deleted table."""
+    first = log.first_actions()
+    if first is None:
+        return log.latest() >= 0 and not (log.folder / "_last_checkpoint").exists()
+    return is_dropped(first)
+
+
+def _remove_rest(table: ObjectPath, renew: Callable[[], None]) -> None:
+    """Remove all files in the folder, the commit that says the table is dropped last."""
+    last = [table / f"_delta_log/{name}" for name in (FIRST_COMMIT, f"{0:020d}.json")]
+    names = [path for name in table.store.below(table) if (path := table / name) not in last]
+    for first in range(0, len(names), _A_CALL):
+        renew()
+        table.store.remove(names[first : first + _A_CALL])
+    renew()
+    table.store.remove(last)

@@ -1,0 +1,233 @@
+"""Follow a table's Delta log commit by commit, without a JVM and without opening the table.
+
+A reader at version v checks whether ``v + 1`` exists, so an idle topic costs one look. Checkpoints are not read: a
+reader that starts anew, or whose next commits are gone (see shortening), opens the table (see tables) or a projection.
+The first commit, which identifies the table, is kept under another name. Source: the Delta protocol, sections "Delta
+Log Entries" and "Actions".
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from itertools import chain
+
+from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
+from pulsar_spark.storage.delta.actions import Commit, parse_actions, parse_commit
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+
+FIRST_COMMIT = ".first_commit.json"
+"""The first commit of a table whose log begins later; nobody else reads it."""
+_NEAR = 62
+"""How many versions are asked for one by one where a later one is looked for."""
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class TableLog:
+    """The log of one table, by path. Holds no state but the path; safe to share."""
+
+    def __init__(self, table: str | os.PathLike):
+        self.folder = path_of(table) / "_delta_log"
+        self._store = store_of(self.folder)
+        self._has = self._store.has
+        self._commits = f"{self.folder}/".replace("%", "%%") + "%020d.json"
+
+    def file(self, version: int) -> AnyPath:
+        """The path of a commit's file, whether it exists or not."""
+        return self.folder / f"{version:020d}.json"
+
+    def exists(self) -> bool:
+        return self.folder.is_dir()
+
+    def life(self) -> tuple | None:
+        """A value that tells the table from another created in its place: the stamp of its first commit, for a stat or
+        two.
+
+        None if another program's log clean-up removed that file; FileNotFoundError without a table, as :meth:`versions`
+        raises it.
+        """
+        for name in (f"{0:020d}.json", FIRST_COMMIT):
+            try:
+                return self._store.stamp(f"{self.folder}/{name}")
+            except OSError as error:
+                if error.errno not in _NO_FOLDER:
+                    raise
+                missing = error
+        if not self.exists():
+            raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from missing
+        return None
+
+    def first_commit(self) -> AnyPath:
+        """The path of the first commit in the log, or else of its copy, which need not exist."""
+        return self.file(0) if self.has(0) else self.folder / FIRST_COMMIT
+
+    def first_actions(self) -> list[dict] | None:
+        """The first commit's actions; None if there is none, ValueError or TypeError as :func:`read_actions` raises
+        them.
+        """
+        for file in (self.file(0), self.folder / FIRST_COMMIT):
+            with contextlib.suppress(FileNotFoundError):
+                return read_actions(file)
+        return None
+
+    def keep_first_commit(self) -> None:
+        """Copy the first commit, if in the log, so that it survives clean-up. The caller holds the table alone."""
+        if not self.has(0):
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._store.keep_as(self.file(0), self.folder / FIRST_COMMIT)
+
+    def has(self, version: int) -> bool:
+        """Does the commit of a version exist? A broker calls this for its topics at each look."""
+        return self._has(self._commits % version)
+
+    def latest(self, known: int = -1) -> int:
+        """The highest version, at least *known*; -1 without a table. Cheap if few commits follow *known*."""
+        if self._store.lists_from_a_name and known > 0:
+            return self._latest_listed(known)
+        if known < 0 or not self.has(known):
+            try:
+                known = max(self.versions(), default=-1)
+            except OSError as error:
+                if error.errno not in _NO_FOLDER:
+                    raise
+                return -1
+        while known >= 0 and self.has(known + 1):
+            known += 1
+        return known
+
+    def _latest_listed(self, known: int) -> int:
+        """:meth:`latest` by one list from *known* on, in a store that can do that."""
+        listed = self._listed_from(known)
+        if known not in listed:
+            return max(self.versions(), default=-1) if self.exists() else -1
+        while known + 1 in listed:
+            known += 1
+        return known
+
+    def _listed_from(self, first: int) -> list[int]:
+        """Existing versions from *first* on in a store: one call if they are few."""
+        return _versions(self._store.names_behind(self.folder, self.file(first - 1).name))
+
+    def next_there(self, first: int) -> int | None:
+        """The lowest existing version from *first* on, or None. A local disk is probed in growing steps, which costs
+        less than a list of the log.
+        """
+        if not self._store.is_local:
+            return min(self._listed_from(first), default=None)
+        reach = chain(range(first, first + _NEAR), (first + (1 << power) for power in range(7, 16)))
+        beyond = next((found for found in reach if self.has(found)), None)
+        return None if beyond is None else next(found for found in range(first, beyond + 1) if self.has(found))
+
+    def versions(self) -> list[int]:
+        """Versions whose commit files exist, in no order; FileNotFoundError without a table, also if one of its folders
+        is a file or a dead link.
+        """
+        try:
+            names = self._store.names(self.folder)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or self.exists():
+                raise
+            raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from error
+        return _versions(names)
+
+    def written(self) -> dict[int, float]:
+        """When each existing commit file was written, in seconds since 1970, by version."""
+        found = {name: seen.st_mtime for name, seen in self._store.below(self.folder).items() if "/" not in name}
+        return {int(name[:20]): at for name, at in found.items() if _versions([name])}
+
+    def earliest(self) -> int:
+        """The lowest version in the log, 0 unless clean-up removed earlier ones; -1 without a table."""
+        try:
+            return min(self.versions(), default=-1)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER:
+                raise
+            return -1
+
+    def is_shortened(self, known: int) -> bool:
+        """Are commits after *known* gone, so that their reader must begin elsewhere? Costs a stat or two if they are
+        not.
+        """
+        return not self.has(known + 1) and self._begins_behind(known)
+
+    def has_news(self, known: int) -> bool:
+        """Is or was there a commit after version *known*?"""
+        return self.has(known + 1) or self._begins_behind(known)
+
+    def _begins_behind(self, known: int) -> bool:
+        return not self.has(known) and self.earliest() > known + 1
+
+    def commit(self, version: int) -> Commit:
+        """The commit of one version; :class:`CorruptState` if it is missing or unreadable."""
+        try:
+            text = self.file(version).read_bytes()
+        except FileNotFoundError as missing:
+            raise CorruptState(
+                f"{str(self.folder.parent)!r}: commit {version} is missing from the log: it was deleted "
+                f"before it was read; {DOCTOR}"
+            ) from missing
+        return parse_commit(version, text, self.folder.parent)
+
+    def may_remove(self, version: int) -> bool:
+        """May a commit remove files? Only its bytes are searched; FileNotFoundError if it is gone."""
+        return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
+
+    def commits_that_say(self, text: bytes, after: int, until: int) -> Iterator[Commit]:
+        """Commits above *after*, up to *until*, that contain the bytes *text*, in order; FileNotFoundError if one is
+        gone.
+        """
+        for version in range(after + 1, until + 1):
+            said = self.file(version).read_bytes()
+            if text in said:
+                yield parse_commit(version, said, self.folder.parent)
+
+    def removed_paths(self, version: int) -> Iterator[str]:
+        """Paths, as written, of all files that the existing commit of *version* removes."""
+        return (action["remove"]["path"] for action in read_actions(self.file(version)) if "remove" in action)
+
+    def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
+        """Commits above *after*, in order, up to *until* or the latest; :class:`LogShortened` if the next ones are
+        gone.
+        """
+        version = after + 1
+        while until is None or version <= until:
+            if not self.has(version):
+                if version == after + 1 and self._begins_behind(after):
+                    raise LogShortened(
+                        f"{str(self.folder.parent)!r}: commits {version} to {self.earliest() - 1} are no "
+                        "longer in the log: begin again with the table's present version"
+                    )
+                return
+            try:
+                commit = self.commit(version)
+            except CorruptState:
+                if self.has(version):
+                    raise
+                continue  # the log was shortened meanwhile
+            yield commit
+            version += 1
+
+    def commits_from_the_end(self) -> Iterator[Commit]:
+        """Commits still in the log, latest first, without the one that created the table."""
+        for version in range(self.latest(), max(self.earliest(), 1) - 1, -1):
+            yield self.commit(version)
+
+    def last_append(self) -> int:
+        """The last version that added rows and removed none; 0 if the log has none."""
+        return next(
+            (commit.version for commit in self.commits_from_the_end() if commit.added and not commit.removed), 0
+        )
+
+    def commits_left(self, after: int) -> Iterator[Commit]:
+        """Commits above *after* that are still in the log, in order."""
+        return self.commits(max(after, self.earliest() - 1) if self.is_shortened(after) else after)
+
+
+def _versions(names: list[str]) -> list[int]:
+    return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
+
+
+def read_actions(path: AnyPath) -> list[dict]:
+    """The actions of a commit's file; ValueError or TypeError with the cause if it is no commit."""
+    return parse_actions(path.read_bytes())

@@ -1,0 +1,175 @@
+"""Open Delta tables and read their rows without a JVM.
+
+Arrow datasets are imported on use: they load pandas, which most clients never need.
+"""
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import fs
+
+from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.repair.broken_log import check_log, empty_commit
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.volumes import named
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset, Expression
+
+_GAP = "found gap"
+_LISTINGS = 20
+_LOOK_BACK = 10_000
+
+
+def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTable:
+    """The table at a path, in its latest or a given version; :class:`CorruptState` with the cause if it cannot be
+    opened, TableNotFoundError without one.
+
+    A list of the log made during commits may have a gap, which ``deltalake`` takes for a broken log: the list is
+    repeated. It also skips empty commits with their files; these are reported.
+    """
+    forks.use()
+    place, options = store_of(path).delta(path_of(path))
+    for _ in range(_LISTINGS):
+        try:
+            opened = DeltaTable(place, version=version, storage_options=options)
+        except TableNotFoundError:
+            raise
+        except DeltaError as error:
+            if _GAP in str(error):
+                gap = error
+                continue
+            raise _cannot_open(path, error) from error
+        empty = empty_commit(path_of(path), opened.version())
+        if empty is not None:
+            TableLog(path).commit(empty)  # which says so
+        return opened
+    raise _cannot_open(path, gap) from gap
+
+
+def check_opens(path: str | os.PathLike) -> None:
+    """:class:`CorruptState` if a table's log is broken, before Spark reads it. Features that only Spark knows are no
+    fault.
+    """
+    try:
+        open_table(path)
+    except CorruptState:
+        check_log(path_of(path))
+
+
+def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
+    """The error to raise if ``deltalake`` cannot open a table; disk faults stay as they are."""
+    if is_fault_of_disk(error):
+        return error
+    try:
+        check_log(path_of(path))
+    except CorruptState as broken:
+        return broken
+    if _GAP in str(error):
+        return OSError(errno.EAGAIN, "other writers commit faster than the log can be listed", str(path))
+    return CorruptState(f"{str(path)!r}: the table cannot be opened ({str(error).partition(chr(10))[0]}); {DOCTOR}")
+
+
+@contextlib.contextmanager
+def reading(table: str | os.PathLike) -> Iterator[None]:
+    """Turn errors of the block that a broken log or data file causes into :class:`CorruptState`, which names it. Disk
+    faults, and a missing file that is no longer the table's, are raised as they are.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if is_fault_of_disk(error):
+            raise
+        check_there(table)
+        try:
+            fault = _fault_of_files(path_of(table), error)
+        except TableNotFoundError:  # it was deleted meanwhile
+            fault = None
+        if fault is None:
+            raise
+        raise CorruptState(f"{str(table)!r}: {fault}; {DOCTOR}") from error
+
+
+def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
+    named_files = pa.table(open_table(table).get_add_actions(flatten=True)).select(["path", "size_bytes"])
+    sizes = dict(zip(map(unquote, named_files["path"].to_pylist()), named_files["size_bytes"].to_pylist()))
+    found = store_of(table).sizes(table, sizes)
+    for name, size in sizes.items():
+        if name not in found:
+            return f"data file {name!r} is missing"
+        if found[name] != size:
+            return f"data file {name!r} has {found[name]} bytes instead of {size}"
+    if not isinstance(error, OSError) or (error.errno is None and store_of(table).is_local):
+        return f"a data file cannot be read: {str(error).partition(chr(10))[0]}"
+    return None
+
+
+def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
+    """The table in its latest readable version, before any commit that is broken or has unknown requirements.
+    :class:`CorruptState` if none is readable, TableNotFoundError without a table.
+    """
+    try:
+        return open_table(path)
+    except CorruptState:
+        log = TableLog(path)
+        latest = log.latest()
+        for version in range(max(log.earliest(), 1, latest - _LOOK_BACK), latest + 1):
+            try:
+                is_readable = log.commit(version).asks_for is None
+            except CorruptState:
+                is_readable = False
+            if not is_readable:
+                return open_table(path, version - 1)
+        raise
+
+
+def metadata_of(opened: DeltaTable) -> dict:
+    """The ``metaData`` action of an open table, for its next one."""
+    found = opened.metadata()
+    return {
+        "id": str(found.id),
+        "name": found.name,
+        "description": found.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(json.loads(opened.schema().to_json())),
+        "partitionColumns": found.partition_columns,
+        "createdTime": found.created_time,
+        "configuration": dict(found.configuration),
+    }
+
+
+def folder_of(opened: DeltaTable) -> str:
+    """The folder of an open table, as files are named by."""
+    uri = named(opened.table_uri)
+    return fs.FileSystem.from_uri(uri)[1] if store_of(uri).is_local else uri.rstrip("/")
+
+
+def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
+    """The rows of an open table, or of the latest version at a path; filters skip files by statistics.
+
+    Arrow opens local files itself: ``to_pyarrow_dataset`` opens them through Python, where threads may abort the
+    process at its end (apache/arrow issue 34314).
+    """
+    opened = table if isinstance(table, DeltaTable) else open_table(table)
+    if not store_of(named(opened.table_uri)).is_local:
+        return opened.to_pyarrow_dataset()
+    filesystem, folder = fs.FileSystem.from_uri(opened.table_uri)
+    return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(folder, filesystem))
+
+
+def read_rows(path: str | os.PathLike, columns: list[str] | None = None, only: "Expression | None" = None) -> pa.Table:
+    """*columns* of a table's latest rows, filtered by *only*."""
+    with reading(path):
+        return dataset_of(path).to_table(columns=columns, filter=only)

@@ -1,0 +1,91 @@
+"""Files written for a table before a commit takes them in: moved from beside it, or, in a store, left in place within
+it.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from pulsar_spark.storage.delta.file_statistics import staged_statistics
+from pulsar_spark.storage.layout import STAGED, beside
+from pulsar_spark.storage.store.store import AnyPath, store_of
+
+STAGED_WITHIN, _UNDER_WAY = "publish-", "/_temporary"
+"""In a store the files of a publish lie in a folder of the table that begins so."""
+
+
+class StagedFile(NamedTuple):
+    """A file outside a table, or within it in a store; *name* is its path in the table. *taken* collects files that
+    stay in place.
+    """
+
+    source: AnyPath
+    name: str
+    statistics: dict
+    taken: set[AnyPath] | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.statistics["numRecords"]
+
+    @property
+    def place(self) -> str:
+        """Its name with only the folders of partitions."""
+        *folders, name = self.name.split("/")
+        return "/".join([*(folder for folder in folders if "=" in folder), name])
+
+
+class StagedFolder:
+    """A folder of files for one commit; files that it does not take are deleted with the folder."""
+
+    def __init__(self, table: AnyPath):
+        self._store, unique, self._taken = store_of(table), uuid.uuid4().hex, set()
+        self._within = "" if self._store.is_local else f"{STAGED_WITHIN}{unique}/"
+        self.path: AnyPath = staging_folder(table) / unique if self._store.is_local else table / self._within
+
+    def file(self, place: str, footer: pq.FileMetaData | None = None) -> StagedFile:
+        """The file at *place* in the folder; its *footer* may be passed."""
+        source = self.path / place
+        found = staged_statistics(footer or self._store.footer(source))
+        return StagedFile(source, self._within + place, found, self._taken)
+
+    def files(self) -> Iterator[StagedFile]:
+        """All its Parquet files, by name."""
+        return (self.file(name) for name in sorted(self._store.below(self.path)) if name.endswith(".parquet"))
+
+    def remove(self) -> None:
+        """Delete the files that no commit has taken."""
+        self._store.remove_folder(self.path, self._taken)
+
+
+def staging_folder(table: str | os.PathLike) -> AnyPath:
+    """The folder beside the table where files are staged."""
+    return beside(table, STAGED)
+
+
+def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
+    """Folders with staged, uncommitted files, and their last change. In a store finished files count as the table's;
+    the folders are those of running tasks.
+    """
+    if store_of(table).is_local:
+        return {
+            folder: max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
+            for folder in staging_folder(table).glob("*")
+        }
+    found: dict[AnyPath, float] = {}
+    for name, seen in store_of(table).below(table).items():
+        folder, under_way, _ = name.partition(_UNDER_WAY)
+        if under_way and folder.startswith(STAGED_WITHIN):
+            of = table / f"{folder}{under_way}"
+            found[of] = max(found.get(of, 0.0), seen.st_mtime)
+    return found
+
+
+def remove_staged(table: AnyPath) -> None:
+    """Delete what a crash staged for a table without writers. In a store only unfinished files are deleted."""
+    store = store_of(table)
+    for folder in [staging_folder(table)] if store.is_local else staged_folders(table):
+        store.remove_folder(folder)

@@ -1,0 +1,138 @@
+"""Files that a Spark job writes for a table, outside of it (in a store: within) and without its lock; one commit takes
+them in (:meth:`AppendTable.append_staged`). Spark's writer or the tasks (see task_files) write them.
+
+On a local disk Delta's own writer would hold the lock that every append needs during the whole write. It also collects
+statistics by row; here footers give them. Files that a crash leaves are unread, and ``maintain vacuum`` removes them.
+"""
+
+import contextlib
+import errno
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_spark.storage.delta.staged_files import StagedFile, StagedFolder
+from pulsar_spark.storage.delta.task_files import ByTasks, write_task_files
+from pulsar_spark.storage.store.store import AnyPath
+
+_TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
+_FILE_SETTINGS = {
+    # What Delta's writer sets too: instants of any year, with statistics.
+    _TIMESTAMP_TYPE: "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    # What lies in the folder in the end are files of tasks that were done, once each. Platforms have other protocols,
+    # with which those of lost tasks lie beside them.
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+}
+_OPTIONS = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
+"""With the second one a task that is lost while its files are moved leaves some of them there."""
+_SORTED = {"spark.sql.maxConcurrentOutputFileWriters": "0"}
+"""As it is by default: a task writes a file at a time, in the order that the frame's rows have, whatever the session
+says."""
+_writing = threading.Condition()
+_held: dict[object, dict[str, "_Held"]] = {}
+"""What is set for writers, by session of the JVM, of which Python may have several objects, and by name."""
+_waiting: dict[object, deque[object]] = {}
+"""Who waits to write, by session, the first in front."""
+
+
+class _Held(NamedTuple):
+    """A setting: its value, the one before, and how many writers use it."""
+
+    value: str
+    before: str | None
+    writers: int
+
+
+@contextlib.contextmanager
+def staged(
+    rows: DataFrame,
+    table: AnyPath,
+    partition_by: tuple[str, ...],
+    options: Mapping[str, str] = MappingProxyType({}),
+    *,
+    are_ms: bool = False,
+    by_tasks: ByTasks | None = None,
+) -> Iterator[list[StagedFile]]:
+    """Run *rows* and write them, with *options* of Spark's writer; files that were not moved into the table are deleted
+    after the block.
+
+    No rows make no file. Tasks sort rows by partition, unless they are in order. *are_ms* writes timestamps in
+    milliseconds. *by_tasks* lets tasks write, unsorted, with constants left out of *rows* (see task_files).
+    FileNotFoundError if the driver does not see the tasks' files.
+    """
+    folder = StagedFolder(table)
+    try:
+        if by_tasks is not None:
+            names = write_task_files(rows, folder.path, partition_by, by_tasks)
+            found = map(folder.file, names)
+        else:
+            settings = _FILE_SETTINGS | ({_TIMESTAMP_TYPE: "TIMESTAMP_MILLIS"} if are_ms else {})
+            with _file_settings(rows.sparkSession, settings | (_SORTED if partition_by else {})):
+                rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder.path))
+            found = list(folder.files())
+            if not found and not partition_by:  # of no rows, too, Spark writes a file
+                raise FileNotFoundError(errno.ENOENT, "a file that a task wrote is missing", str(folder.path))
+        yield [file for file in found if file.rows]
+    finally:
+        folder.remove()
+
+
+@contextlib.contextmanager
+def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set session-wide settings until the last writer that uses them is done.
+
+    A writer that needs other values waits, and later ones queue after it, so that overlapping writers cannot starve it.
+    """
+    session = getattr(spark, "_jsparkSession", spark)
+    with _writing:
+        _await_turn(session, settings)
+        held = _held.setdefault(session, {})
+        before = {name: spark.conf.get(name, None) for name in settings if name not in held}
+        for name in before:
+            spark.conf.set(name, settings[name])
+        for name, value in settings.items():  # behind what may fail: what is noted of nobody would be waited for
+            known = held.get(name) or _Held(value, before[name], 0)
+            held[name] = known._replace(writers=known.writers + 1)
+    try:
+        yield
+    finally:
+        with _writing:
+            for name in settings:
+                held[name] = held[name]._replace(writers=held[name].writers - 1)
+            done = {name: held.pop(name).before for name in settings if not held[name].writers}
+            if not held:
+                del _held[session]
+            _writing.notify_all()  # nobody gets in before this is left, and whoever waits is told if Spark is gone
+            for name, value in done.items():
+                _set_back(spark, name, value)
+
+
+def _await_turn(session: object, settings: Mapping[str, str]) -> None:
+    """Wait until earlier writers have begun and *settings* fit those in use."""
+    line, me = _waiting.setdefault(session, deque()), object()
+    line.append(me)
+    try:
+        _writing.wait_for(lambda: line[0] is me and _fits(_held.get(session, {}), settings))
+    finally:
+        line.remove(me)
+        if not line:
+            del _waiting[session]
+        _writing.notify_all()
+
+
+def _fits(held: Mapping[str, _Held], settings: Mapping[str, str]) -> bool:
+    return all(name not in held or held[name].value == value for name, value in settings.items())
+
+
+def _set_back(spark: SparkSession, name: str, before: str | None) -> None:
+    if before is None:
+        spark.conf.unset(name)
+    else:
+        spark.conf.set(name, before)

@@ -1,0 +1,91 @@
+"""A table's inter-process lock, in a file beside it: held alone, or shared by appends. An object store has none:
+writers there replace only what they have read.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+
+from pulsar_spark.errors import OperationNotSupported
+from pulsar_spark.storage.layout import LOCK, TURN, beside
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.store import store_of
+
+TURN_SECONDS = 0.5
+"""So long a turn is waited for: who has it may be stopped, or on a disk that hangs."""
+_LOOK_SECONDS = 0.0005, 0.008
+"""Between two looks whether it is free, at first and at most."""
+
+
+@contextlib.contextmanager
+def append_lock(table: str | os.PathLike) -> Iterator[None]:
+    """Hold the lock alone, so that nobody appends. :class:`OperationNotSupported` in an object store."""
+    if not store_of(table).is_local:
+        raise OperationNotSupported(f"{str(table)!r} lies in an object store, where a table cannot be locked")
+    with _locked(table, fcntl.LOCK_EX):
+        yield
+
+
+@contextlib.contextmanager
+def lock_where_there_is_one(table: str | os.PathLike) -> Iterator[None]:
+    """:func:`append_lock`, but nothing in an object store, for callers that replace only what they have read."""
+    with append_lock(table) if store_of(table).is_local else contextlib.nullcontext():
+        yield
+
+
+@contextlib.contextmanager
+def shared_lock(table: str | os.PathLike) -> Iterator[None]:
+    """Share the lock, so that nobody holds it alone. Nothing in an object store."""
+    if not store_of(table).is_local:
+        yield
+        return
+    with _locked(table, fcntl.LOCK_SH):
+        yield
+
+
+@contextlib.contextmanager
+def turn(table: str | os.PathLike) -> Iterator[None]:
+    """Wait for a turn to append, at most :data:`TURN_SECONDS`; without it versions are only taken more often. Nothing
+    in an object store.
+    """
+    if not store_of(table).is_local:
+        yield
+        return
+    with _opened(table, TURN) as lock:
+        deadline, (pause, longest) = time.monotonic() + TURN_SECONDS, _LOOK_SECONDS
+        while not _is_taken_now(lock) and time.monotonic() < deadline:
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+        yield
+
+
+def _is_taken_now(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
+    """Hold the lock beside the table, alone or shared."""
+    with _opened(table, LOCK) as lock:
+        fcntl.flock(lock, kind)
+        yield
+
+
+@contextlib.contextmanager
+def _opened(table: str | os.PathLike, suffix: str) -> Iterator[int]:
+    """A lock file beside the table, unlocked in the end even if a forked process has it open."""
+    lock = beside(table, suffix)
+    check_there(lock)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        yield opened
+    finally:
+        fcntl.flock(opened, fcntl.LOCK_UN)
+        os.close(opened)

@@ -1,0 +1,258 @@
+"""Append to tables without a JVM.
+
+An append whose version is taken tries the next; ``append_fenced`` commits exactly the next version or nothing. After a
+collision writers take turns, or all but one would fail again and again. See commits for how, data_files for the
+content.
+
+Deletion, trimming, and Spark commits on a local disk are not safe by put-if-absent alone: they hold the table's
+inter-process lock alone (:func:`append_lock`). An append shares it for the instant of its link, and checks then that
+the table is still the one it opened.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from pulsar_spark.errors import BrokerFenced, NewerLayout
+from pulsar_spark.storage.delta.actions import HOUSEKEEPING
+from pulsar_spark.storage.delta.commits import commit
+from pulsar_spark.storage.delta.data_files import place_files, write_files
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.staged_files import StagedFile
+from pulsar_spark.storage.delta.table_lock import shared_lock, turn
+from pulsar_spark.storage.store.store import AnyPath, path_of
+
+
+def is_committed(path: str | os.PathLike, app_id: str, version: int) -> bool:
+    """Has the table a commit of *app_id* with this or a higher transaction *version*?"""
+    return _has_transaction(open_table(path), app_id, version)
+
+
+def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
+    seen = table.transaction_version(app_id)
+    return seen is not None and seen >= version
+
+
+class AppendTable:
+    """A handle for appending to one table from one thread at a time.
+
+    ``check`` raises if :meth:`append` must not go on; it is called for each version tried. *makes_checkpoints* is false
+    if another process makes them (see checkpoints).
+    """
+
+    def __init__(
+        self, path: str | os.PathLike, check: Callable[[], None] = lambda: None, *, makes_checkpoints: bool = True
+    ):
+        self.path, self._check, self._makes_checkpoints = str(path), check, makes_checkpoints
+        self._folder: AnyPath = path_of(path)
+        self.definition = read_definition(path)
+        self._log = TableLog(path)
+        self._life = self._log.life()
+        self._is_partitioned = bool(self.definition.properties.get("partitions"))
+        self._known = -1
+
+    def append(self, rows: pa.Table, is_there: Callable[[], bool] = lambda: False) -> int | None:
+        """Append *rows* in one commit, unless ``check`` raises, and return its version. None if *is_there* says that an
+        earlier try wrote them.
+        """
+
+        def goes_on(seen: int) -> bool:
+            self._check()
+            return not is_there()
+
+        self._update()
+        if not goes_on(self._known):
+            return None
+        return self._commit(write_files(self._folder, rows, self._is_partitioned), {}, goes_on)
+
+    def append_transaction(self, app_id: str, version: int) -> int:
+        """Commit only that *app_id* has reached *version*; returns the table version."""
+        self._update()
+        return self._commit([], {app_id: version})
+
+    def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
+        """Append *rows* unless a commit of *app_id* with this or a higher *version* exists; returns the table version,
+        else None.
+        """
+        if self._is_committed(app_id, version):
+            return None
+        adds = write_files(self._folder, rows, self._is_partitioned)
+        return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+
+    def append_behind(
+        self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
+    ) -> int | None:
+        """Append *rows*, unless ``check`` raises, with *transactions* chosen from version *known*; returns the version.
+        None if another writer has committed one of these since, or *is_there* finds the rows.
+        """
+        self._check_life()
+        self._check()
+        adds = write_files(self._folder, rows, self._is_partitioned)
+        return self._commit_behind(known, adds, transactions, is_there)
+
+    def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
+        """Move *files* into the table with *transactions*, as in :meth:`append_behind`; if it returns None, the files
+        are deleted.
+        """
+        self._check_life()
+        return self._commit_behind(known, place_files(self._folder, files), transactions)
+
+    def _commit_behind(
+        self, known: int, adds: list[dict], transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
+    ) -> int | None:
+        def are_ours(seen: int) -> bool:
+            self._check()
+            return (
+                not is_there()
+                and not self._log.is_shortened(seen)
+                and all(
+                    transactions.keys().isdisjoint(commit.transactions)
+                    for commit in self._log.commits(seen, self._known)
+                )
+            )
+
+        self._known = known
+        return self._commit(adds, transactions, are_ours)
+
+    def append_staged(
+        self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None
+    ) -> int | None:
+        """Move *files* into the table with one commit and return its version. None without files, or if a commit of
+        *app_id* with this or a higher *version* exists.
+        """
+        if not files or (app_id is not None and self._is_committed(app_id, version)):
+            return None
+        self._update()
+        adds = place_files(self._folder, files)
+        if app_id is None:
+            return self._commit(adds, {})
+        return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+
+    def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
+        """Append *rows* directly after version *expected*; returns the new version.
+
+        :class:`BrokerFenced` if another writer has appended since, or a newer release migrated the root. Commits that
+        change no data may lie between. *concerns* names all that the rows concern, if known.
+        """
+        try:
+            self._update()
+            self._check_fence(expected)
+            adds = write_files(self._folder, rows, self._is_partitioned, is_sparse=True)
+            return self._commit(adds, {}, lambda seen: self._check_fence(expected), concerns)
+        except NewerLayout as newer:
+            raise BrokerFenced(f"a newer release wrote the root: {newer}") from newer
+
+    def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
+        """Replace files of the table's *version* by *adds* with the same rows; without *adds* the rows go, as
+        housekeeping. Returns the version; None, with *adds* deleted, if one of the files was removed since.
+        """
+        needed, self._known = {remove["path"] for remove in removes}, version
+
+        def versions() -> Iterator[int]:
+            while True:
+                if not self._log.has_news(self._known):
+                    yield self._known + 1
+                if self._log.is_shortened(self._known) or not needed.isdisjoint(
+                    self._log.removed_paths(self._known + 1)
+                ):
+                    return
+                self._known += 1
+
+        said = {} if adds else {HOUSEKEEPING: version}
+        return commit(self._folder, versions(), adds, said, removes, is_rearranged=bool(adds), held=self._shared)
+
+    def _check_fence(self, expected: int) -> bool:
+        if (
+            self._known < expected
+            or self._log.is_shortened(expected)
+            or any(commit.is_fencing for commit in self._log.commits(expected, self._known))
+        ):
+            raise BrokerFenced(
+                f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle"
+            )
+        return True
+
+    def _is_committed(self, app_id: str, version: int) -> bool:
+        """Whether :func:`is_committed` holds so far; :meth:`_is_new` looks at later commits."""
+        self._update()
+        table = open_table(self.path)
+        self._known = table.version()
+        return _has_transaction(table, app_id, version)
+
+    def _is_new(self, seen: int, app_id: str, version: int) -> bool:
+        if self._log.is_shortened(seen):
+            return not _has_transaction(open_table(self.path), app_id, version)
+        commits = self._log.commits(seen, self._known)
+        return all(commit.transactions.get(app_id, version - 1) < version for commit in commits)
+
+    def _append(
+        self, rows: pa.Table, transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True
+    ) -> int:
+        self._update()
+        return self._commit(write_files(self._folder, rows, self._is_partitioned), transactions, goes_on)
+
+    def _commit(
+        self,
+        adds: list[dict],
+        transactions: dict[str, int],
+        goes_on: Callable[[int], bool] = lambda seen: True,
+        concerns: Sequence[str] | None = None,
+    ) -> int | None:
+        """Commit and return the version; whenever the next version is taken, *goes_on*, given the last known one,
+        decides whether to try again (None if not).
+        """
+
+        def versions() -> Iterator[int]:
+            yield self._known + 1
+            with turn(self.path):
+                while True:
+                    seen, self._known = self._known, self._log.latest(self._known)
+                    if not goes_on(seen):
+                        return
+                    yield self._known + 1
+
+        with contextlib.closing(versions()) as free:
+            version = commit(
+                self._folder,
+                free,
+                adds,
+                transactions,
+                concerns=concerns,
+                held=self._shared,
+                makes_checkpoint=self._makes_checkpoints,
+            )
+        self._known = self._known if version is None else version
+        return version
+
+    @contextlib.contextmanager
+    def _shared(self) -> Iterator[None]:
+        """Share the table's lock, and check that the table is the one that was opened. FileExistsError if versions
+        after the known one have left the log.
+        """
+        with shared_lock(self.path):
+            self._check_life()
+            if self._log.is_shortened(self._known):
+                raise FileExistsError(f"{self.path!r}: another writer took version {self._known + 1} long ago")
+            yield
+
+    def _update(self) -> None:
+        """Catch up with the log; FileNotFoundError if the table was deleted, even if it was created again."""
+        self._check_life()
+        self._known = self._log.latest(self._known)
+
+    def _check_life(self) -> None:
+        """Notice that a migration changed the table's first commit; :class:`NewerLayout` if its version is too high for
+        this release.
+        """
+        now = self._log.life()
+        if now == self._life or None in (now, self._life):
+            return
+        definition = read_definition(self.path)
+        if definition.table_id != self.definition.table_id:
+            raise FileNotFoundError(f"table {self.path!r} was deleted and created again since it was opened")
+        self.definition, self._life = definition, now

@@ -1,0 +1,1 @@
+"""Reading entries by position: which files hold them, their rows, and those that are gone."""

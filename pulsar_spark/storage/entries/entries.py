@@ -1,0 +1,302 @@
+"""Read entries: the rows at given positions of a run.
+
+A run names its file, so no table is opened, and row groups without wanted positions are skipped. If rows were removed
+or rewritten, or the file is gone, the table's current files are searched. Deleted and lost messages are reported after
+the rows. Spark reads large amounts instead (storage.slices).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.protocol.positions import as_array, expanded
+from pulsar_spark.storage.entries.message_files import (
+    ENTRY_COLUMNS,
+    Damaged,
+    EntryIds,
+    RowGroups,
+    Rows,
+    in_order,
+    taken,
+)
+from pulsar_spark.storage.entries.missing import Missing, Present, is_trimmed, lost_error, missing_of
+from pulsar_spark.storage.entries.said_values import MOST_ENTRIES, Values, said_values
+from pulsar_spark.storage.entries.topic_files import (
+    READ_ERRORS,
+    files_of,
+    partition_of,
+    raise_unless_damage,
+    read_where,
+)
+from pulsar_spark.table_specs import MESSAGES
+
+BLOCK_ROWS = 2048
+CACHED_BYTES = 16 * 1024 * 1024
+_AT_ONCE = 8
+"""Files that are read at once."""
+
+
+class EntryReader:
+    """Reads entries for one or several consumers and readers; *cached_bytes* of decoded row groups are kept.
+    Thread-safe."""
+
+    def __init__(self, cached_bytes: int = 0, block_rows: int = BLOCK_ROWS):
+        self._groups, self._block_rows = RowGroups(cached_bytes), block_rows
+
+    def forget(self) -> None:
+        """Drop the decoded row groups."""
+        self._groups.forget()
+
+    def read(
+        self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table | Missing]:
+        """The messages of *run*, or of *spans* of its positions, in order of position and batch index; then what is
+        missing.
+
+        *spans* are positions first..last, in order and without overlaps. Blocks have ``entry_id``, ``batch_index``,
+        *columns* (by default all but publish id and partition) and ``position``, null if the run is not numbered.
+        :class:`CorruptState` if the published file does not hold what the run says.
+        """
+        wanted, search, present = entry_ids_of(run, spans), _Search(table, run, columns), Present()
+        if wanted.count:
+            yield from self._blocks(search, wanted, present)
+            missing = _check(wanted, present, search)
+            if missing is not None:
+                yield missing
+
+    def there(self, table, run: Run, columns: Sequence[str], *, as_published: bool = False) -> Iterator[pa.Table]:
+        """The blocks of a run that can be read, whatever is missing; *as_published* as in :func:`read_slice`."""
+        wanted = entry_ids_of(run, None)
+        yield from self._blocks(_Search(table, run, columns, as_published), wanted, Present())
+
+    def _blocks(self, search: "_Search", wanted: EntryIds, present: Present) -> Iterator[pa.Table]:
+        for rows in self._rows(search, wanted):
+            places, size = wanted.rows_in(rows.entry_ids), self._block_rows
+            if isinstance(places, np.ndarray):
+                blocks = (places[at : at + size] for at in range(0, len(places), size))
+            else:
+                blocks = (slice(at, min(at + size, places.stop)) for at in range(places.start, places.stop, size))
+            for at in blocks:
+                yield _block(search.run, rows, at, search.names, present)
+
+    def rows_of(
+        self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The blocks of :meth:`read`, ignoring deleted messages; finally :class:`MessagesLost` if some are lost."""
+        for rows in self.read(table, run, spans, columns):
+            if not isinstance(rows, Missing):
+                yield rows
+            elif rows.is_lost:
+                raise lost_error(table, run, rows)
+
+    def _rows(self, search: "_Search", wanted: EntryIds) -> Iterator:
+        """The rows of *wanted*, and perhaps others around them, in order."""
+        run = search.run
+        if search.as_published or search.holders == [run.path]:
+            groups = self._groups.read(f"{search.table}/{run.path}", wanted, search.columns)
+            try:
+                rows = next(groups, None)
+            except READ_ERRORS as error:
+                raise_unless_damage(error)
+            else:
+                while rows is not None:
+                    if not isinstance(rows, Damaged):
+                        yield rows
+                    elif search.is_published_file():
+                        search.lost.append(run.path)
+                    else:
+                        yield from self._elsewhere(search, wanted.cut(rows.first, rows.last))
+                    rows = next(groups, None)
+                return
+        yield from self._elsewhere(search, wanted)
+
+    def _elsewhere(self, search: "_Search", wanted: EntryIds) -> Iterator:
+        """The rows of *wanted* in the files that hold them now."""
+        run, search.is_elsewhere = search.run, True
+        if not wanted.count:
+            return
+
+        def read(holder: str) -> tuple[str, list]:
+            path = f"{search.table}/{holder}"
+            return holder, list(self._groups.read_of_publish(path, run.publish_id, wanted, search.columns))
+
+        found, lost = read_where(search.table, run.path, run.publish_id, search.holders, read)
+        search.lost += lost
+        search.lost += [holder for holder, parts in found if any(isinstance(part, Damaged) for part in parts)]
+        if rows := [part for _, parts in found for part in parts if not isinstance(part, Damaged)]:
+            yield in_order(_once(_possible(pa.concat_tables(rows), run.batch_size)))
+
+
+class _Search:
+    """A search for a run's rows: whether other files than the published one were read, and which are lost."""
+
+    def __init__(self, table, run: Run, columns: Sequence[str] | None, as_published: bool = False):
+        self.table, self.run, self.as_published = table, run, as_published
+        self.columns = ENTRY_COLUMNS if columns is None else tuple(columns)
+        self.names = [name for name in ENTRY_COLUMNS if name in ("entry_id", "batch_index", *self.columns)]
+        self.is_elsewhere = False
+        self.lost: list[str] = []
+
+    @cached_property
+    def holders(self) -> list[str]:
+        """The files that hold the rows, as far as the log tells."""
+        return files_of(self.table).holders(self.run.path, self.run.publish_id, self.run.ledger_id)
+
+    def is_published_file(self) -> bool:
+        """Whether the published file belongs to the table at this moment."""
+        return files_of(self.table).holders_now(self.run.path, self.run.publish_id) == [self.run.path]
+
+
+_SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
+
+
+def is_in_table(table, run: Run) -> bool:
+    """Whether the published file is still in the table, with no row removed or rewritten."""
+    return files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]
+
+
+def are_as_published(table, runs: Sequence[Run]) -> list[bool]:
+    """:func:`is_in_table` for each of *runs*."""
+    return files_of(table).are_as_published([(run.path, run.ledger_id) for run in runs])
+
+
+def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
+    """``position`` and *columns* of the entries of *runs*, one row each, in order of position.
+
+    Values are those of the entry's first message, null for deleted and lost entries. Meant for what a round must know
+    about entries, not for payloads. Columns that commits state for small files are not read from the files; several
+    other files are read at once, and the last row groups stay decoded.
+
+    *as_published* reads what the producer wrote, whatever was deleted since, until VACUUM removes the file.
+    """
+    runs, schema = list(runs), _slice_schema(columns)
+    said = _said(table, runs, columns, as_published)
+    others = _from_files(table, [run for run, values in zip(runs, said) if values is None], columns, as_published)
+    found = [schema.empty_table()]
+    for is_said, members in groupby(zip(runs, said), lambda member: member[1] is not None):
+        together = list(members)
+        found += [_repeated(schema, *zip(*together))] if is_said else [next(others) for _ in together]
+    return pa.concat_tables(found)
+
+
+def are_missing(table, runs: Iterable[Run]) -> np.ndarray:
+    """Which entries of *runs*, in order, are deleted or lost; opens their files."""
+    found = [rows["entry_id"] for rows in _from_files(table, list(runs), ["entry_id"], as_published=False)]
+    return np.concatenate([np.empty(0, bool), *(column.is_null().to_numpy() for column in found)])
+
+
+def _slice_schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([("position", pa.int64()), *(MESSAGES.schema.field(name) for name in columns)])
+
+
+def _said(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> list[Values | None]:
+    """For each run the values that its commit states for all its rows; None if it does not, or they no longer hold."""
+    few = [number for number, run in enumerate(runs) if run.entries <= MOST_ENTRIES]
+    if few and not as_published:
+        are_so = are_as_published(table, [runs[number] for number in few])
+        few = [number for number, is_so in zip(few, are_so) if is_so]
+    found: list[Values | None] = [None] * len(runs)
+    for number, values in zip(few, said_values(table, [runs[number] for number in few], columns)):
+        found[number] = values
+    return found
+
+
+def _repeated(schema: pa.Schema, runs: Sequence[Run], values: Sequence[Values]) -> pa.Table:
+    """The entries of *runs*, each with constant *values*."""
+    entries = np.array([run.entries for run in runs])
+    firsts = np.array([run.first_position for run in runs])
+    of_run = pa.array(np.repeat(np.arange(len(runs)), entries))
+    said = [pa.array(column, field.type) for column, field in zip(zip(*values), list(schema)[1:])]
+    columns = [pa.array(expanded(firsts, firsts + entries - 1)), *(column.take(of_run) for column in said)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _from_files(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> Iterator[pa.Table]:
+    """The entries of each of *runs*, read from files."""
+
+    def read(run: Run) -> pa.Table:
+        return _entries_of(table, run, columns, as_published).cast(_slice_schema(columns))
+
+    if len(runs) < 2:
+        yield from map(read, runs)
+        return
+    with ThreadPoolExecutor(_AT_ONCE, "slices") as pool:
+        yield from pool.map(read, runs)
+
+
+def _entries_of(table, run: Run, columns: Sequence[str], as_published: bool) -> pa.Table:
+    blocks = list(_SLICES.there(table, run, columns, as_published=as_published))
+    positions = np.arange(run.first_position, run.first_position + run.entries)
+    if not blocks:
+        rows = MESSAGES.schema.empty_table().select(columns).append_column("position", pa.array([], pa.int64()))
+    else:
+        rows = pa.concat_tables(blocks)
+    there = rows.column("position").to_numpy()
+    if len(there) != len(positions) or (there != positions).any():
+        at = np.searchsorted(there, positions, "left")
+        is_there = np.append(there, -1)[np.minimum(at, len(there))] == positions
+        rows = rows.take(pa.array(at, mask=~is_there))
+    return rows.select(columns).add_column(0, "position", pa.array(positions))
+
+
+def entry_ids_of(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
+    """The entries of *run*, or of *spans* of its positions."""
+    if spans is None:
+        return EntryIds.between(run.first_entry_id, run.last_entry_id)
+    firsts, lasts = as_array(spans) - run.to_position
+    return EntryIds(firsts, lasts).cut(run.first_entry_id, run.last_entry_id)
+
+
+def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
+    """Some of the rows, copied if they would keep much more in memory."""
+    table = rows.table if rows.table.num_columns == len(names) else rows.table.select(names)
+    block, entry_ids = taken(table, places), rows.entry_ids[places]
+    if isinstance(places, slice) and rows.table.num_rows > 4 * block.num_rows:
+        block, entry_ids = block.take(pa.array(np.arange(block.num_rows))), entry_ids.copy()
+    present.add(entry_ids, block.column("batch_index"))
+    if run.first_position == NO_POSITION:
+        return block.append_column("position", pa.nulls(len(entry_ids), pa.int64()))
+    return block.append_column("position", pa.array(entry_ids + run.to_position))
+
+
+def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | None:
+    """What is missing; :class:`CorruptState` if files from which nothing was removed have another number of
+    messages."""
+    table, run = search.table, search.run
+    found, expected = present.messages, wanted.count * run.batch_size
+    if found == expected or (not run.batch_size and not present.gaps(wanted)):
+        return None
+    if search.is_elsewhere or search.lost:
+        return missing_of(table, run, wanted, present, search.lost)
+    if not is_trimmed(table, run):
+        first, last = int(wanted.firsts[0]), int(wanted.lasts[-1])
+        raise CorruptState(
+            f"{str(table)!r}: publish commit {run.ledger_id} should have {expected or 'messages'} messages in entries "
+            f"{first} to {last} of partition {partition_of(run.path)}, found {found}; {DOCTOR}"
+        )
+    return None
+
+
+def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
+    """The rewritten rows whose batch index is possible in their entry."""
+    index, is_outside = rows["batch_index"], batch_size == 1
+    if not batch_size or (is_outside and index.null_count == rows.num_rows):
+        return rows
+    inside = pc.and_(pc.greater_equal(index, 0), pc.less(index, batch_size))
+    return rows.filter(pc.fill_null(inside, is_outside))
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """*rows* of one publish without copies: the first of each entry and batch index."""
+    if rows.num_rows < 2:
+        return rows
+    places = rows.select(["entry_id", "batch_index"]).append_column("row", pa.array(np.arange(rows.num_rows)))
+    kept = places.group_by(["entry_id", "batch_index"]).aggregate([("row", "min")])["row_min"]
+    return rows if len(kept) == rows.num_rows else rows.take(kept.sort())

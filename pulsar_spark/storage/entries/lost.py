@@ -1,0 +1,96 @@
+"""Lost messages of a topic: published, never removed from its table, and their file is missing, incomplete or
+damaged.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.message_files import is_sound
+from pulsar_spark.storage.entries.missing import Missing
+from pulsar_spark.storage.entries.topic_files import files_of, is_there, live_files
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers.needed_runs import passed_paths, runs_from
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import Topic
+from pulsar_spark.table_specs import LEDGERS
+
+
+class LostEntries(NamedTuple):
+    """A stretch of lost entries, by position and by the entry ids of their publish commit."""
+
+    partition: int
+    first_position: int
+    last_position: int
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    messages: int
+    path: str
+
+
+def find_missing(table: str | os.PathLike, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
+    """What the table lacks of *run*, or of its ordered, disjoint *spans* (first, last position); nothing is read if the
+    file is as published.
+    """
+    return None if is_as_published(table, run) else _missing(table, run, (), spans)
+
+
+def is_as_published(table: str | os.PathLike, run: Run) -> bool:
+    """Is the file of *run* still the table's, with a Parquet file's end?"""
+    holders = files_of(table).holders(run.path, run.publish_id, run.ledger_id)
+    return holders == [run.path] and is_there(f"{table}/{run.path}")
+
+
+def _missing(
+    table: str | os.PathLike, run: Run, columns: tuple[str, ...] | None, spans: Iterable[tuple[int, int]] | None = None
+) -> Missing | None:
+    found = EntryReader().read(table, run, spans, columns)
+    return next((rows for rows in found if isinstance(rows, Missing)), None)
+
+
+def lost_entries_of(
+    layout: Layout, topic: Topic, partitions: list[int], since: Mapping[int, int] = MappingProxyType({})
+) -> list[LostEntries]:
+    """Lost entries of *partitions*, as far as numbered, by position; with *since*, runs that reach beyond that
+    position. Files are read, because only that shows damage inside.
+    """
+    path, firsts = (
+        layout_of(layout, topic.name).broker_table(LEDGERS.name),
+        {each: since.get(each, -1) + 1 for each in partitions},
+    )
+    live = set(live_files(topic.path))
+    if since:
+        live -= passed_paths(path, topic.topic_id, firsts, live)
+    sound = {each for each in live if is_sound(f"{topic.path}/{each}")}
+    if live == sound:
+        return []
+    return [
+        lost
+        for partition, first in firsts.items()
+        for run in runs_from(path, topic.topic_id, partition, first).runs
+        if run.path not in sound
+        for lost in _lost_of(topic, partition, run)
+    ]
+
+
+def _lost_of(topic: Topic, partition: int, run: Run) -> list[LostEntries]:
+    missing = _missing(topic.path, run, None)
+    if missing is None or not missing.is_lost:
+        return []
+    return [
+        LostEntries(
+            partition,
+            first + run.to_position,
+            last + run.to_position,
+            run.ledger_id,
+            first,
+            last,
+            (last - first + 1) * run.batch_size,
+            missing.lost,
+        )
+        for first, last in missing.entries
+    ]

@@ -1,0 +1,275 @@
+"""Which files hold the rows of a publish now: asked before any file of a topic is read.
+
+A run of ``ledgers`` names the published file, which nearly always is still the table's. But DELETE, UPDATE, MERGE and
+RESTORE replace files. So the log is followed for commits that remove, and publishes before the latest of them are
+looked up in the table's present files. OPTIMIZE and trimming change no row, so they matter only once a file is gone.
+
+Rows are lost if the table's file is missing or is no whole Parquet file, or if bytes of their pages changed. Rows that
+no file of the table has were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
+"""
+
+import contextlib
+import errno
+import os
+import threading
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from pulsar_spark.errors import DOCTOR, CorruptState, TopicNotFound
+from pulsar_spark.storage.delta.actions import TRIMMED
+from pulsar_spark.storage.delta.data_files import partition_values
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes, open_table
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import path_of, store_of
+
+MOST_LOOKS = 5000
+"""Commits that are looked through for removes; where there are more, the table is opened instead."""
+_REMEMBERED = 1024
+_known: OrderedDict[str, "TopicFiles"] = OrderedDict()
+_lock = forks.module_lock()
+T = TypeVar("T")
+
+READ_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What opening or reading a data file raises: ask :func:`is_damage` what it means."""
+_FOOTER = b"PAR1"
+
+
+class _Snapshot(NamedTuple):
+    """The files of one table version, with bounds of their publish ids (null if unknown)."""
+
+    version: int
+    paths: pa.Array
+    lowest: pa.Array
+    highest: pa.Array
+
+    def holds(self, path: str) -> bool:
+        return pc.index(self.paths, path).as_py() >= 0
+
+    def hold(self, paths: Sequence[str]) -> list[bool]:
+        """Whether the version has each of *paths*."""
+        return pc.is_in(pa.array(paths, pa.string()), self.paths).to_pylist()
+
+    def files_with(self, publish_id: str, partition: str | None) -> list[str]:
+        """The files that may hold rows of a publish."""
+        may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
+        found = self.paths.filter(
+            pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))
+        ).to_pylist()
+        return [path for path in found if partition_values(path).get("partition") == partition]
+
+
+class TopicFiles:
+    """The files of one topic's table; safe for threads."""
+
+    def __init__(self, table: str | os.PathLike):
+        self._table, self._log = path_of(table), TableLog(table)
+        self._lock = threading.Lock()
+        self._forget()
+
+    def holders(self, path: str, publish_id: str, ledger_id: int) -> list[str]:
+        """The files that now hold what publish commit *ledger_id* wrote to file *path*: usually that one; others or
+        none after changes.
+        """
+        with self._lock:
+            self._follow(ledger_id)
+            if bisect_right(self._removing, ledger_id) == len(self._removing):
+                return [path]
+            return self._holders(path, publish_id, self._removing[-1])
+
+    def are_as_published(self, files: Sequence[tuple[str, int]]) -> list[bool]:
+        """For each of *files* (path, publish commit): is it still the table's, with nothing removed or rewritten?"""
+        if not files:
+            return []
+        with self._lock:
+            self._follow(min(ledger_id for _, ledger_id in files))
+            last = self._removing[-1] if self._removing else -1
+            found = [ledger_id >= last for _, ledger_id in files]
+            older = [number for number, is_newer in enumerate(found) if not is_newer]
+            if older:
+                snapshot = self._snapshot_of(last)
+                for number, is_held in zip(older, snapshot.hold([files[number][0] for number in older])):
+                    found[number] = is_held
+            return found
+
+    def holders_now(self, path: str, publish_id: str) -> list[str]:
+        """The present holders of those rows, for a *path* that is missing; if it is among them, it is lost."""
+        with self._lock:
+            self._follow(self._log.latest())
+            return self._holders(path, publish_id, self._seen)
+
+    def _holders(self, path: str, publish_id: str, version: int) -> list[str]:
+        snapshot = self._snapshot_of(version)
+        return (
+            [path] if snapshot.holds(path) else snapshot.files_with(publish_id, partition_values(path).get("partition"))
+        )
+
+    def _snapshot_of(self, version: int) -> _Snapshot:
+        """The files of the table in *version* or a later one."""
+        if self._snapshot is None or self._snapshot.version < version:
+            self._snapshot = _snapshot(self._table, self._seen)
+        return self._snapshot
+
+    def _forget(self) -> None:
+        self._life: tuple[int, int] | None = None
+        self._from = self._seen = -1
+        self._removing: list[int] = []
+        self._snapshot: _Snapshot | None = None
+
+    def _follow(self, ledger_id: int) -> None:
+        """Learn all commits after *ledger_id* that remove, up to the latest."""
+        try:
+            life = self._log.life()
+        except FileNotFoundError as gone:
+            check_there(self._table)
+            raise TopicNotFound(f"the topic at {str(self._table)!r} was deleted") from gone
+        if self._from < 0 or (life != self._life and None not in (life, self._life)):
+            self._forget()
+            self._from = self._seen = ledger_id
+        self._life = life
+        if ledger_id < self._from:
+            self._look(range(ledger_id + 1, self._from + 1))
+            self._from = ledger_id
+        if self._log.has_news(self._seen):
+            self._seen = self._look(range(self._seen + 1, self._log.latest(self._seen) + 1))
+
+    def _look(self, versions: range) -> int:
+        """Note which commits of *versions* remove rows, and return the last readable one. A commit that log clean-up
+        took counts as one.
+        """
+        if len(versions) > MOST_LOOKS:
+            insort(self._removing, versions[-1])
+            return versions[-1]
+        for version in versions:
+            try:
+                if not self._log.may_remove(version):
+                    continue
+                commit = self._log.commit(version)
+            except FileNotFoundError:
+                insort(self._removing, version)
+                continue
+            except CorruptState:
+                return version - 1
+            if (commit.removed or commit.is_overwrite) and not commit.trimmed:
+                insort(self._removing, version)
+        return versions[-1]
+
+
+def files_of(table: str | os.PathLike) -> TopicFiles:
+    """This process's cached view of the files of the topic at *table*."""
+    with _lock:
+        found = _known.get(str(table))
+        if found is None:
+            found = _known[str(table)] = TopicFiles(table)
+        _known.move_to_end(str(table))
+        while len(_known) > _REMEMBERED:
+            _known.popitem(last=False)
+        return found
+
+
+def read_where(
+    table: str | os.PathLike, path: str, publish_id: str, holders: list[str], read: Callable[[str], T]
+) -> tuple[list[T], list[str]]:
+    """What *read* gives for each of *holders*, or of the present holders if one is damaged (see :func:`is_damage`); and
+    the lost files.
+    """
+    found, lost = _read_each(holders, read)
+    if lost:
+        found, lost = _read_each(files_of(table).holders_now(path, publish_id), read)
+    return found, lost
+
+
+def _read_each(holders: list[str], read: Callable[[str], T]) -> tuple[list[T], list[str]]:
+    found, lost = [], []
+    for holder in holders:
+        try:
+            found.append(read(holder))
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
+            lost.append(holder)
+    return found, lost
+
+
+def is_damage(error: BaseException) -> bool:
+    """Does an error of reading a data file mean that its bytes are gone or no Parquet, for good? Faults of the disk do
+    not.
+
+    Arrow raises an OSError without a number for pages that are broken or have a wrong checksum.
+    """
+    if isinstance(error, FileNotFoundError):
+        return True
+    is_of_bytes = not isinstance(error, OSError) or error.errno is None
+    return isinstance(error, READ_ERRORS) and is_of_bytes and not is_fault_of_disk(error)
+
+
+def raise_unless_damage(error: BaseException) -> None:
+    """Raise *error* unless it means that the file is damaged."""
+    if not is_damage(error):
+        raise error
+
+
+def is_there(file: str | os.PathLike) -> bool:
+    """Does a data file exist, with a Parquet file's last bytes?"""
+    try:
+        return store_of(file).last_bytes(file, len(_FOOTER)) == _FOOTER
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False  # shorter than a footer
+
+
+def partition_of(path: str) -> int:
+    """The partition of a topic's file, by its folder; -1 without one."""
+    return int(partition_values(path).get("partition", -1))
+
+
+def live_files(table: str | os.PathLike) -> list[str]:
+    """Paths of all files in the table's present version."""
+    return _snapshot(table, None).paths.to_pylist()
+
+
+def trimmed_ledgers(table: str | os.PathLike, partitions: Iterable[int]) -> dict[int, int]:
+    """The last ledger that trimming took from each of *partitions*; 0 if none is gone."""
+    with _opening(table):
+        delta = open_as_far_as_it_goes(table)
+    return {partition: delta.transaction_version(f"{TRIMMED}{partition}") or 0 for partition in partitions}
+
+
+@contextlib.contextmanager
+def _opening(table: str | os.PathLike) -> Iterator[None]:
+    try:
+        yield
+    except TableNotFoundError as gone:
+        check_there(table)
+        raise TopicNotFound(f"the topic at {str(table)!r} was deleted") from gone
+    except DeltaError as broken:
+        if is_fault_of_disk(broken):
+            raise
+        raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken}); {DOCTOR}") from broken
+
+
+def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
+    with _opening(table):
+        opened = open_as_far_as_it_goes(table) if version is None else open_table(table, version)
+        files = pa.table(opened.get_add_actions(flatten=True))
+    unknown = pa.nulls(files.num_rows, pa.string())
+    lowest, highest = (
+        files[f"{bound}.publish_id"].combine_chunks().cast(pa.string())
+        if f"{bound}.publish_id" in files.column_names
+        else unknown
+        for bound in ("min", "max")
+    )
+    return _Snapshot(
+        opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()), lowest, highest
+    )

@@ -1,0 +1,323 @@
+"""The runs of one topic partition in memory, from some position on; earlier ones are read when needed.
+
+A broker needs the runs that no cursor has passed. Earlier runs are not loaded, and are dropped as cursors move on. A
+seek back, a new subscription from the earliest message or a trimming reads them all again.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.ledgers.packed_columns import Column, Flags, Instants, Optional, Texts, numbers
+
+FEW = 1024
+"""Fewer runs than that are not let go of."""
+_OTHERS = dict.fromkeys(("publish_id", "path"), Texts)
+_OTHERS |= dict.fromkeys(("min_publish_time", "max_publish_time"), Instants)
+_OTHERS |= dict.fromkeys(("has_delayed", "has_chunks", "has_keys", "has_encoded"), Flags)
+_OTHERS |= dict.fromkeys(("delayed_after", "chunks_from"), Optional)
+"""Fields of a run beside its numbers, and in what they are kept."""
+
+
+class Past(NamedTuple):
+    """Summary of the runs that are not in memory, up to the last position that may be a chunk, or delayed."""
+
+    runs: int = 0
+    end_position: int = 0
+    last_ledger_id: int = -1
+    messages: int = 0
+    last_chunk_position: int = -1
+    last_delayed_position: int = -1
+
+
+NOTHING = Past()
+
+
+class Stretches(NamedTuple):
+    """Runs as columns. ``delayed_after`` is the instant after which a deliver time is waited for, or the largest long
+    if none is.
+    """
+
+    firsts: np.ndarray
+    lasts: np.ndarray
+    batch_sizes: np.ndarray
+    has_delayed: np.ndarray
+    may_have_chunks: np.ndarray
+    delayed_after: np.ndarray
+
+    def of(self, positions: np.ndarray) -> np.ndarray:
+        """The index of the run of each of *positions*."""
+        return np.searchsorted(self.firsts, positions, "right") - 1
+
+
+class PartitionLedgers:
+    """The runs of one topic partition by position, in packed columns of some 230 bytes a run, with sums that turn
+    positions into messages.
+
+    Positions ascend as (ledger id, entry id) do, so lookups are binary searches. Indexes count the runs of *past* too;
+    *read* gives the rows below a position.
+    """
+
+    def __init__(self, past: Past = NOTHING, read: Callable[[int], pa.Table] | None = None):
+        self._past, self._read = past, read
+        self._numbers = {name: array("q") for name in ("first_position", "entries", "batch_size", "ledger_id")}
+        self._numbers |= {name: array("q") for name in ("first_entry_id", "bytes", "messages_before")}
+        self._others: dict[str, Column] = {name: made() for name, made in _OTHERS.items()}
+        self._firsts, self._ledger_ids = self._numbers["first_position"], self._numbers["ledger_id"]
+        self._columns = [self._numbers[name] if name in self._numbers else self._others[name] for name in Run._fields]
+        self.last_delayed_position = past.last_delayed_position
+        """Behind it there are no entries that wait for their deliver time (protocol.delays)."""
+        self.last_chunk_position = past.last_chunk_position
+        """Behind it there are no chunks (protocol.chunking); -1 where there are none at all."""
+        self._chunk_runs = array("q")
+        """Indexes of the runs that may have chunks."""
+
+    def __len__(self) -> int:
+        return self._past.runs + len(self._firsts)
+
+    def __getitem__(self, index: int) -> Run:
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        at = self._at(index % len(self))
+        return Run(*(column[at] for column in self._columns))
+
+    def _at(self, index: int) -> int:
+        """The place in memory of a run's index."""
+        if index < self._past.runs:
+            self.recall()
+        return index - self._past.runs
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """All runs, in order."""
+        return _Runs(self)
+
+    @property
+    def end_position(self) -> int:
+        """Position the next entry gets."""
+        return self._firsts[-1] + self._numbers["entries"][-1] if self._firsts else self._past.end_position
+
+    @property
+    def last_ledger_id(self) -> int:
+        """The last publish commit with entries here, -1 for none."""
+        return self._ledger_ids[-1] if self._firsts else self._past.last_ledger_id
+
+    def add(self, run: Run) -> None:
+        """Append the next run; a known one is skipped."""
+        if run.first_position < self.end_position:
+            return
+        if run.first_position > self.end_position:
+            raise CorruptState(
+                f"ledger {run.ledger_id}: positions {self.end_position} to {run.first_position - 1} are missing: "
+                "rebuild the ledgers table"
+            )
+        self._numbers["messages_before"].append(self.messages_before(run.first_position))
+        for column, value in zip(self._columns, run):
+            column.append(value or 0 if type(column) is array else value)
+        if run.delayed_after is not None:
+            self.last_delayed_position = run.last_position
+        if run.may_have_chunks:
+            self._chunk_runs.append(len(self) - 1)
+            self.last_chunk_position = run.last_position
+
+    def extend(self, rows: pa.Table) -> None:
+        """Append the runs of this partition's *rows*, as :meth:`add` does, but at once if none is missing or double."""
+        end, messages_before, count = self.end_position, self.messages_before(self.end_position), len(self)
+        rows = rows.filter(pc.greater_equal(rows["first_position"], end)).sort_by("first_position")
+        columns = {name: rows.column(name).combine_chunks() for name in Run._fields}
+        known = {name: numbers(columns[name]) for name in self._numbers if name in columns}
+        ends = known["first_position"] + known["entries"]
+        if (known["first_position"] != np.concatenate([[end], ends[:-1]])).any():
+            for run in _runs(rows):
+                self.add(run)
+            return
+        messages = known["entries"] * known["batch_size"]
+        known["messages_before"] = np.cumsum(messages) - messages + messages_before
+        for name, column in self._numbers.items():
+            column.frombytes(known[name].astype(np.int64).tobytes())
+        for name, column in self._others.items():
+            column.extend(columns[name])
+        delayed = np.flatnonzero(columns["delayed_after"].is_valid().to_numpy(zero_copy_only=False))
+        if len(delayed):
+            self.last_delayed_position = int(ends[delayed[-1]]) - 1
+        may_have_chunks = pc.fill_null(columns["has_chunks"], False).to_numpy(zero_copy_only=False)
+        chunks = np.flatnonzero(may_have_chunks & (known["batch_size"] == 1))
+        self._chunk_runs.extend((chunks + count).tolist())
+        if len(chunks):
+            self.last_chunk_position = int(ends[chunks[-1]]) - 1
+
+    # What is not in memory
+
+    @property
+    def begins_at(self) -> int:
+        """The first position whose run is in memory."""
+        return self._past.end_position
+
+    @property
+    def held(self) -> int:
+        """The number of runs in memory."""
+        return len(self._firsts)
+
+    def let_go(self, position: int, read: Callable[[int], pa.Table]) -> None:
+        """Drop the runs that end before *position*, unless they are few; *read* gives the rows below a position."""
+        count = bisect_right(self._firsts, position) - (position < self.end_position)
+        if count < max(FEW, len(self._firsts) // 2):
+            return
+        end = self._firsts[count - 1] + self._numbers["entries"][count - 1]
+        gone = bisect_left(self._chunk_runs, self._past.runs + count)
+        last_chunk = self[self._chunk_runs[gone - 1]].last_position if gone else self._past.last_chunk_position
+        past = Past(self._past.runs + count, end, self._ledger_ids[count - 1], self.messages_before(end), last_chunk)
+        for column in self._numbers.values():
+            del column[:count]
+        for column in self._others.values():
+            column.let_go(count)
+        del self._chunk_runs[:gone]
+        self._past, self._read = past, read
+
+    def recall(self) -> None:
+        """Read all runs that are not in memory."""
+        if not self._past.runs:
+            return
+        before = PartitionLedgers()
+        before.extend(self._read(self._past.end_position))
+        if (len(before), before.end_position) != self._past[:2]:
+            raise CorruptState(
+                f"{len(before)} runs of a topic partition end at position {before.end_position}, there were "
+                f"{self._past.runs} up to {self._past.end_position}: {DOCTOR}"
+            )
+        for name, column in self._numbers.items():
+            column[:0] = before._numbers[name]
+        for name, column in self._others.items():
+            column.put_before(before._others[name])
+        self._chunk_runs[:0] = before._chunk_runs
+        self._past = NOTHING
+
+    # What is looked up
+
+    def chunk_runs(self, first: int) -> Iterator[Run]:
+        """Whole runs, from position *first* on, that may have chunks."""
+        if first <= self._past.last_chunk_position:
+            self.recall()
+        first = max(first, self._past.end_position)
+        at = bisect_left(self._chunk_runs, max(self.index_of(first), 0))
+        if at < len(self._chunk_runs) and self[self._chunk_runs[at]].last_position < first:
+            at += 1
+        return (self[index] for index in self._chunk_runs[at:])
+
+    def index_of(self, position: int) -> int:
+        """Index of the run that holds *position*, or of the last before it; -1 before the first."""
+        if position < 0:
+            return -1
+        if position < self._past.end_position:
+            self.recall()
+        return self._past.runs + bisect_right(self._firsts, position) - 1
+
+    def index_of_entry(self, ledger_id: int, entry_id: int) -> int:
+        """Index of the run that holds the entry, or of the last before it."""
+        if ledger_id <= self._past.last_ledger_id:
+            self.recall()
+        first, last = bisect_left(self._ledger_ids, ledger_id), bisect_right(self._ledger_ids, ledger_id)
+        return self._past.runs + bisect_right(self._numbers["first_entry_id"], entry_id, first, last) - 1
+
+    def first_behind(self, ledger_id: int) -> int:
+        """Position of the first entry of a later ledger; else the end position."""
+        if ledger_id < self._past.last_ledger_id:
+            self.recall()
+        at = bisect_right(self._ledger_ids, ledger_id)
+        return self._firsts[at] if at < len(self._firsts) else self.end_position
+
+    def overlapping(self, first: int, last: int) -> Iterator[Run]:
+        """The runs that hold positions *first*..*last*."""
+        for index in range(max(self.index_of(first), 0), len(self)):
+            if self._firsts[self._at(index)] > last:
+                return
+            yield self[index]
+
+    def parts(self, first: int, last: int) -> Iterator[Run]:
+        """Runs cut to positions *first*..*last*; :class:`CorruptState` if one is not numbered."""
+        self._check_numbered(first, last)
+        return (run.part(first, last) for run in self.overlapping(first, last))
+
+    def _check_numbered(self, first: int, last: int) -> None:
+        if first < 0 or last >= self.end_position:
+            missing = first if first < 0 or first >= self.end_position else self.end_position
+            raise CorruptState(f"position {missing} is in no ledger: {DOCTOR}")
+
+    def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
+        """The runs that hold positions of the ordered, disjoint *spans* (first, last), each with its parts of them."""
+        run, until, end, parts = None, -1, self.end_position - 1, []
+        for first, last in spans:
+            last = min(last, end)
+            while first <= last:
+                if run is None or first > until:
+                    if parts:
+                        yield run, parts
+                    run, parts = next(self.overlapping(first, first)), []
+                    until = run.last_position
+                parts.append((first, min(last, until)))
+                first = until + 1
+        if parts:
+            yield run, parts
+
+    def stretches(self, first: int, last: int) -> Stretches:
+        """Runs cut to positions *first*..*last*, as columns; :class:`CorruptState` if one is not numbered."""
+        self._check_numbered(first, last)
+        begin, end = (self._at(max(self.index_of(each), 0)) for each in (first, last))
+        here = slice(begin, end + 1 if last >= first else begin)
+        firsts, entries, sizes = (
+            np.frombuffer(self._numbers[name][here], np.int64) for name in ("first_position", "entries", "batch_size")
+        )
+        others = {name: self._others[name] for name in ("has_delayed", "has_chunks", "delayed_after")}
+        return Stretches(
+            np.maximum(firsts, first),
+            np.minimum(firsts + entries - 1, last),
+            sizes,
+            others["has_delayed"].part(here.start, here.stop),
+            others["has_chunks"].part(here.start, here.stop) & (sizes == 1),
+            others["delayed_after"].part(here.start, here.stop, MAX_LONG),
+        )
+
+    def batch_sizes(self, positions: np.ndarray) -> np.ndarray:
+        """Messages in the entry at each of *positions*, which are numbered, in any order."""
+        if len(positions) and positions.min() < self._past.end_position:
+            self.recall()
+        indexes = np.searchsorted(np.frombuffer(self._firsts, np.int64), positions, "right") - 1
+        return np.frombuffer(self._numbers["batch_size"], np.int64)[indexes]
+
+    def messages_before(self, position: int) -> int:
+        """Messages of all entries below *position*."""
+        if position == self._past.end_position:
+            return self._past.messages
+        index = self.index_of(position - 1)
+        if index < 0:
+            return 0
+        at = self._at(index)
+        entries = min(position - self._firsts[at], self._numbers["entries"][at])
+        return self._numbers["messages_before"][at] + entries * self._numbers["batch_size"][at]
+
+
+class _Runs(Sequence):
+    """The runs of a partition, each made on access."""
+
+    def __init__(self, ledgers: PartitionLedgers):
+        self._ledgers = ledgers
+
+    def __len__(self) -> int:
+        return len(self._ledgers)
+
+    def __getitem__(self, index: int | slice) -> Run | list[Run]:
+        if isinstance(index, slice):
+            return [self._ledgers[at] for at in range(*index.indices(len(self)))]
+        return self._ledgers[index]
+
+
+def _runs(rows: pa.Table) -> Iterator[Run]:
+    yield from (Run(*fields) for fields in zip(*(rows.column(name).to_pylist() for name in Run._fields)))

@@ -1,0 +1,66 @@
+"""When entries were published, by statistics of their runs, or by rows if these are not enough."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.entries.entries import EntryReader
+from pulsar_spark.storage.entries.missing import Missing
+from pulsar_spark.storage.ledgers.partition_ledgers import PartitionLedgers
+from pulsar_spark.storage.store.store import AnyPath
+
+_STATISTICS_UNIT = timedelta(milliseconds=1)
+
+
+def first_published_at(table: AnyPath, ledgers: PartitionLedgers, instant: datetime) -> int:
+    """Position of the first entry published at or after *instant*; else the end position."""
+    found = (first_of_run_published_at(table, run, instant) for run in ledgers.runs)
+    return next((position for position in found if position is not None), ledgers.end_position)
+
+
+def first_of_run_published_at(table: AnyPath, run: Run, instant: datetime) -> int | None:
+    """Position of the first entry of *run* published at or after *instant*; else None.
+
+    Statistics have milliseconds, so runs within one before *instant* are read too.
+    """
+    if run.max_publish_time is None or run.max_publish_time + _STATISTICS_UNIT < instant:
+        return None
+    return min((position for position, published in _publish_times(table, run) if published >= instant), default=None)
+
+
+def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: datetime, behind: int = -1) -> int:
+    """Position of the last entry after *behind* published before *instant*; else -1."""
+    for run in reversed(ledgers.runs):
+        if run.last_position <= behind:
+            return -1
+        if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
+            return run.last_position
+        if run.min_publish_time is not None and run.min_publish_time < instant:
+            early = [position for position, published in _publish_times(table, run) if published < instant]
+            if early:
+                return max(early)
+    return -1
+
+
+def is_published_before(table: AnyPath, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
+    """Was the entry at *position* published before *instant*? Its file is read only if statistics do not tell."""
+    run = ledgers.runs[ledgers.index_of(position)]
+    if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
+        return True
+    return (
+        run.min_publish_time is not None
+        and run.min_publish_time < instant
+        and any(published < instant for _, published in _publish_times(table, run.part(position, position)))
+    )
+
+
+def _publish_times(table: AnyPath, run: Run) -> Iterator[tuple[int, datetime]]:
+    """(position, publish time) of the run's entries; lost ones have the run's latest time."""
+    for rows in EntryReader().read(table, run, columns=["publish_time"]):
+        if isinstance(rows, Missing):
+            for entry_id in (entry_id for stretch in rows.whole for entry_id in stretch) if rows.is_lost else ():
+                yield entry_id + run.to_position, run.max_publish_time
+            continue
+        for position, published in zip(rows["position"].to_pylist(), rows["publish_time"].to_pylist()):
+            if published is not None:
+                yield position, published

@@ -1,0 +1,231 @@
+"""Files that a process keeps locked while it runs.
+
+The system releases the lock when the process ends, however it ends. So another process on that machine can tell for
+certain, whatever a clock says. The file names the machine (host and boot) and the process. A file of an ended process
+is removed only under its lock. A forked child closes its copies at once, or else they would keep the lock.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from pulsar_spark.storage.processes.held_object import HeldObject
+from pulsar_spark.storage.processes.this_machine import runs
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.object_path import ObjectPath
+from pulsar_spark.storage.store.small_file import parse_object, process_id_of, read_small
+from pulsar_spark.storage.store.store import AnyPath, store_of
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Read-only is enough for a lock, and allows remounting the file system read-only."""
+NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+"""Errors of file systems without locks."""
+_held: weakref.WeakSet = weakref.WeakSet()
+_process = uuid.uuid4().hex
+"""Identifies this process; a process id alone can be reused, for example in a restarted container."""
+
+
+@lru_cache
+def machine() -> dict[str, str]:
+    """This machine until it reboots."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    with contextlib.suppress(OSError):
+        return {"host": socket.gethostname(), "boot": boot.read_text().strip()}
+    return {"host": socket.gethostname(), "boot": f"{uuid.getnode():x}"}
+
+
+class HeldFile:
+    """A file, locked until :meth:`end`; it names the process and has *more* content.
+
+    If the lock cannot be held, there is no file.
+    """
+
+    def __init__(self, path: Path, more: dict | None = None):
+        self._path, self._file = path, None
+        try:
+            check_there(self._path)
+            self._path.parent.mkdir(exist_ok=True)
+            self._hold(more or {})
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+        if self._file is None or not _is_locked(self._path):
+            self._path.unlink(missing_ok=True)
+            self.let_go()
+        _held.add(self)
+
+    @property
+    def path(self) -> Path:
+        """The file's path."""
+        return self._path
+
+    def _hold(self, more: dict) -> None:
+        """Take the lock, then write the content; try again if another process removed the file in between."""
+        while self._file is None:
+            file = os.open(self._path, _FLAGS | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if os.fstat(file).st_nlink:
+                    self._path.write_text(json.dumps({**machine(), "pid": os.getpid(), "process": _process, **more}))
+                    self._file = file
+            finally:
+                if self._file is None:
+                    os.close(file)
+
+    def touch(self) -> bool:
+        """Set the file's time; False if the file is gone."""
+        try:
+            if self._file is None or not os.fstat(self._file).st_nlink:
+                return False
+            os.utime(self._file)
+            return True
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        """Remove the file; a second call does nothing."""
+        if self._file is not None:
+            self._path.unlink(missing_ok=True)
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close the file without removing it, as the end of the process does."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+def hold(place: AnyPath, more: dict | None = None) -> HeldFile | HeldObject:
+    """A held file, or in an object store an object without a lock."""
+    if isinstance(place, ObjectPath):
+        return HeldObject(place, {**holder(), **(more or {})})
+    return HeldFile(place, more)
+
+
+def holder() -> dict[str, str | int]:
+    """Identifies this process in an object store."""
+    return {**machine(), "process": _process, "pids": _numbers(), "pid": os.getpid()}
+
+
+@lru_cache
+def _numbers() -> str:
+    """The PID namespace: containers on one machine number their processes separately."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _forked() -> None:
+    global _process
+    _process = uuid.uuid4().hex
+    for held in list(_held):
+        held.let_go()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def is_let_go(path: AnyPath | None, do: Callable[[Path], None] = lambda path: None) -> bool:
+    """Whether the process that held the file has certainly ended; then calls *do* under the lock.
+
+    False for a file of this process, of another machine, or that cannot be opened. In an object store, a process of
+    this machine has ended if no process has its number.
+    """
+    if path is None:
+        return False
+    if not store_of(path).is_local:
+        return _has_ended(path, do)
+    with opened(path) as file:
+        if file is None:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not is_of_another_process_here(os.read(file, 4096)):
+                return False
+            do(path)
+            return True
+        except OSError:
+            return False
+
+
+def _has_ended(path: ObjectPath, do: Callable[[ObjectPath], None]) -> bool:
+    try:
+        content = read_small(path)
+        said = parse_object(content) if is_of_another_process_here(content) else {}
+        has_ended = bool(said) and said.get("pids") == _numbers() and not runs(said["pid"])
+        if has_ended:
+            do(path)
+    except OSError:
+        return False
+    return has_ended
+
+
+@contextlib.contextmanager
+def opened(path: Path | None) -> Iterator[int | None]:
+    """The file at *path*, open for reading; None if it cannot be opened."""
+    try:
+        file = os.open(path, _FLAGS) if path else None
+    except OSError:
+        file = None
+    try:
+        yield file
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+@contextlib.contextmanager
+def try_hold(path: Path, *, alone: bool) -> Iterator[tuple[int, bool]]:
+    """An open file, and whether its lock was free.
+
+    *alone* takes an exclusive lock for writing and creates the file; otherwise the lock is shared, for reading. Without
+    locks in the file system it counts as free.
+    """
+    flags, kind = (os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) if alone else (os.O_RDONLY, fcntl.LOCK_SH)
+    file = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        yield file, _is_granted(file, kind)
+    finally:
+        os.close(file)
+
+
+def _is_granted(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    return True
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether locks work here: some file systems grant every lock to everybody."""
+    file = os.open(path, _FLAGS)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+
+
+def is_of_another_process_here(content: bytes) -> bool:
+    """Whether the content names this machine and another process; on NFS a process shares all its locks with itself."""
+    try:
+        said = parse_object(content)
+        is_of_this_one = process_id_of(said) == os.getpid() and said.get("process", _process) == _process
+        return {name: said.get(name) for name in ("host", "boot")} == machine() and not is_of_this_one
+    except ValueError:
+        return False

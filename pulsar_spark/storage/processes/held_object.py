@@ -1,0 +1,47 @@
+"""Objects that a process keeps in an object store while it runs, as :class:`~.held_file.HeldFile` does on a disk.
+
+They have no locks. Only on its own machine is it certain that a process ended; others see whether the object is
+renewed.
+"""
+
+import contextlib
+import json
+import os
+import uuid
+
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.store.object_path import ObjectPath
+
+
+class HeldObject:
+    """An object with content *said*, from its creation until :meth:`end`."""
+
+    def __init__(self, path: ObjectPath, said: dict):
+        self.path, self._said, self._opened_under = path, {**said, "pid": os.getpid()}, forks.generation
+        self._known: dict[str, str] | None = None
+        self._is_ended = not self._say()
+
+    def touch(self) -> bool:
+        """Renew the object; False if it is gone."""
+        try:
+            return self._is_mine and self._say()
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        """Remove the object; does nothing the second time or in a forked child."""
+        is_mine, self._is_ended = self._is_mine, True
+        if is_mine:
+            with contextlib.suppress(OSError):  # others see that it is not renewed
+                self.path.unlink()
+
+    @property
+    def _is_mine(self) -> bool:
+        return not self._is_ended and self._opened_under == forks.generation
+
+    def _say(self) -> bool:
+        content = json.dumps({**self._said, "sign": uuid.uuid4().hex}).encode()
+        if not self.path.store.put_over(self.path, content, self._known):
+            return False
+        self._known = self.path.store.known(self.path)
+        return True

@@ -1,0 +1,117 @@
+"""The lease of a bundle: which broker serves it, as a file renewed every few seconds (see lease_file).
+
+It only shows which broker is alive; the fenced commit of a round keeps brokers apart. A broker that wants the bundle
+writes so into the file, which the holder reads at renewal. A holder that hands over ends its round and passes the lease
+on, so no third broker gets it; one that does not, renews without the wish.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.processes.lease_file import LeaseFile
+
+LEASE_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
+
+
+class Holder(NamedTuple):
+    """The holder of a lease, or a broker's sign that it is present; ``until`` is Unix time, unused in an object
+    store.
+    """
+
+    broker_id: str
+    host: str
+    pid: int
+    until: float
+    wanted: dict | None = None
+    """By which broker, with its ``host`` and ``pid``, it is wanted next. The file has it only then: releases that do
+    not know it read such a file as none."""
+
+
+class BundleLease:
+    """One broker's view of the lease of its bundle."""
+
+    def __init__(self, layout: Layout, broker_id: str):
+        self.path = layout.bundle_folder() / "lease.json"
+        self.broker_id = broker_id
+        self.is_wanted = False
+        """Was it wanted by another when it was renewed, and was that left there?"""
+        self._file = LeaseFile(self.path, Holder, lambda: LEASE_SECONDS)
+
+    def holder(self) -> Holder | None:
+        """The live holder, or None."""
+        return self._held(self._file.read())
+
+    def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
+        """The live holder for a first look: in an object store this waits to see whether the lease is renewed."""
+        holder = first = self.holder()
+        while holder is not None and holder == first and not self._file.is_told_at_once:
+            pause(_LOOK_SECONDS)
+            holder = self.holder()
+        return holder
+
+    def take(self, *, hands_over: bool = False) -> bool:
+        """Take or renew the lease; False if another broker holds it. If this broker *hands_over*, another's wish stays
+        in it.
+        """
+
+        def taken(said: Holder | None) -> dict | None:
+            self.is_wanted = False
+            if self._is_others(said):
+                return None
+            wanted = said.wanted if hands_over and self._held(said) else None
+            self.is_wanted = wanted is not None
+            return {**self._said(is_held=True), **({"wanted": wanted} if wanted else {})}
+
+        return self._file.change(taken)
+
+    def let_go(self) -> None:
+        """End this broker's lease, or pass it to the broker that wants it."""
+
+        def ended(said: Holder | None) -> dict | None:
+            if not self._held(said) or self._is_others(said):
+                return None
+            return {**said.wanted, "is_held": True} if said.wanted else self._said(is_held=False)
+
+        self._file.change(ended)
+
+    def ask(self) -> bool:
+        """Write into the holder's lease that this broker wants it; False if there is no holder, or another asked
+        first.
+        """
+        me = {"broker_id": self.broker_id, "host": socket.gethostname(), "pid": os.getpid()}
+
+        def asked(said: Holder | None) -> dict | None:
+            if not self._is_others(said) or said.wanted not in (None, me):
+                return None
+            return {**said._asdict(), "wanted": me, "is_held": True}
+
+        return self._file.change(asked)
+
+    def withdraw(self) -> None:
+        """Withdraw that wish."""
+
+        def withdrawn(said: Holder | None) -> dict | None:
+            if not self._is_others(said) or not self.is_asked(said):
+                return None
+            return {name: value for name, value in said._asdict().items() if name != "wanted"} | {"is_held": True}
+
+        self._file.change(withdrawn)
+
+    def is_asked(self, holder: Holder) -> bool:
+        """Does the lease still have this broker's wish?"""
+        return holder.wanted is not None and holder.wanted.get("broker_id") == self.broker_id
+
+    def _held(self, said: Holder | None) -> Holder | None:
+        return said if self._file.is_held(said) else None
+
+    def _is_others(self, said: Holder | None) -> bool:
+        holder = self._held(said)
+        return holder is not None and holder.broker_id != self.broker_id
+
+    def _said(self, *, is_held: bool) -> dict:
+        return {"broker_id": self.broker_id, "is_held": is_held}

@@ -1,0 +1,131 @@
+"""A file with the holder of something: machine, process, and end of the lease (Unix time).
+
+The holder renews it by replacing it whole. On a local disk decisions are made under a lock, and a holder here whose
+process is gone has ended. In an object store clocks are not compared: a holder is gone once it says so, or if nothing
+changes for a lease's length by the reader's clock.
+
+An unreadable file counts as an ended lease, is logged, and is kept under another name by the next holder (see
+small_file).
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.storage.processes.this_machine import runs
+from pulsar_spark.storage.store.away import check_there
+from pulsar_spark.storage.store.small_file import (
+    keep_aside,
+    parse_object,
+    process_id_of,
+    read_small,
+    say_unreadable,
+    text_of,
+    whole_number_of,
+)
+from pulsar_spark.storage.store.store import AnyPath, store_of
+
+Said = TypeVar("Said", bound=NamedTuple)
+LAST_INSTANT = 253_402_300_799
+"""The end of the year 9999, in seconds since 1970."""
+FARTHEST_SECONDS = 24 * 60 * 60
+"""Clocks of machines differ by less: where they are compared, a lease that ends later than that is unreadable."""
+
+
+class LeaseFile(Generic[Said]):
+    """The file at *path* with the fields of *kind*, among them ``host``, ``pid`` and ``until``. A lease lasts
+    *seconds()* from its renewal.
+    """
+
+    def __init__(
+        self, path: AnyPath, kind: type[Said], seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
+    ):
+        self.path, self._kind, self._seconds, self._clock = path, kind, seconds, clock
+        self._store = store_of(path)
+        self._seen: tuple[Said, float] | None = None
+        self.is_told_at_once = self._store.is_local
+        """Does one look tell whether a holder is there, by a clock and by its process?"""
+
+    def read(self) -> Said | None:
+        """The content, alive or not; None if missing or unreadable."""
+        try:
+            return self._parsed(read_small(self.path))[0]
+        except FileNotFoundError:
+            return None
+
+    def is_held(self, said: Said | None) -> bool:
+        """Is the lease *said* still alive?"""
+        if said is None or said.until == 0:
+            return False
+        if self._store.is_local:
+            return said.until > time.time() and (said.host != socket.gethostname() or runs(said.pid))
+        if self._seen is None or self._seen[0] != said:
+            self._seen = said, self._clock()
+        return self._clock() - self._seen[1] < self._seconds()
+
+    def change(self, decide: Callable[[Said | None], dict[str, Any] | None]) -> bool:
+        """Replace the content by what *decide* makes of it: the fields without ``host``, ``pid`` and ``until``, and
+        ``is_held``. False, and no change, if that is None.
+        """
+
+        def text(content: bytes | None) -> str | None:
+            found, is_readable = (None, True) if content is None else self._parsed(content)
+            said = decide(found)
+            if said is None:
+                return None
+            if not is_readable:
+                keep_aside(self.path)
+            return self._text(said)
+
+        check_there(self.path)
+        return self._store.change(self.path, text)
+
+    def _parsed(self, content: bytes) -> tuple[Said | None, bool]:
+        """The content, and whether it is readable."""
+        try:
+            return self._fields(parse_object(content)), True
+        except ValueError as why:
+            say_unreadable(self.path, content, why, "it is treated as an ended lease")
+            return None, False
+
+    def _fields(self, said: dict[str, Any]) -> Said:
+        """The kind's fields; a newer release's others are ignored."""
+        given: dict[str, Any] = {}
+        for name, of_type in self._kind.__annotations__.items():
+            if name in self._kind._field_defaults:
+                if said.get(name) is not None:
+                    given[name] = _holder_of(said[name], name)
+            elif of_type is str:
+                given[name] = text_of(said, name)
+            elif name == "until":
+                given[name] = self._until(said)
+            elif name == "pid":
+                given[name] = process_id_of(said)
+            else:
+                most = LAST_INSTANT * 1000 if name.endswith("_ms") else MAX_LONG
+                given[name] = whole_number_of(said, name, 0, most)
+        return self._kind(**given)
+
+    def _until(self, said: dict[str, Any]) -> float:
+        value = said.get("until")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_INSTANT:
+            raise ValueError(f"'until' is {value!r:.60}, not an instant")
+        if self._store.is_local and value > time.time() + max(self._seconds(), FARTHEST_SECONDS):
+            raise ValueError(f"'until' is {value!r:.60}, longer than a lease lasts")
+        return value
+
+    def _text(self, said: dict[str, Any]) -> str:
+        is_held = said.pop("is_held")
+        of_here = {"host": socket.gethostname(), "pid": os.getpid(), **said}
+        return json.dumps(of_here | {"until": time.time() + self._seconds() if is_held else 0.0})
+
+
+def _holder_of(said: object, name: str) -> dict[str, Any]:
+    """A broker named in a field other than the holder."""
+    if not isinstance(said, dict):
+        raise ValueError(f"{name!r} is {said!r:.60}, not an object")
+    return {"broker_id": text_of(said, "broker_id"), "host": text_of(said, "host"), "pid": process_id_of(said)}

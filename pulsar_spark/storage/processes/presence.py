@@ -1,0 +1,121 @@
+"""Signs of life of a client's process: a file that the process holds and touches.
+
+``<bundle>/clients/<client id>`` (see storage.held_file) shows on the client's machine, at once, that its process is
+gone. From another machine only the lease shows it: an idle client touches its file, which needs no commit, and a broker
+that sees another time on it renews the lease by its own clock. Without file locks there is no file, and an idle client
+sends a request.
+
+The file is made before the client's first request and removed with the client, or by the broker if the client was
+killed. In an object store a touch replaces an object, and a broker lists all in one call.
+"""
+
+import contextlib
+import os
+import re
+import time
+
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.processes.held_file import hold, is_let_go, is_of_another_process_here, opened
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.topics import layout_version
+
+SIGNS_SINCE = 2
+"""The layout of a root from which on its brokers look for signs of life here."""
+FOREIGN_SECONDS = 24 * 60 * 60
+"""How long the file of a client of another machine, or of an earlier boot, is kept: longer than any lease."""
+
+_CLIENT_ID = re.compile("[0-9A-Za-z-]{1,100}")
+
+
+def presence_folder(layout: Layout) -> AnyPath:
+    """The folder of a bundle's client files."""
+    return layout.bundle_folder() / "clients"
+
+
+class Presence:
+    """A client's file. If it cannot be held there is none, and only the lease counts."""
+
+    def __init__(self, layout: Layout, client_id: str):
+        self._layout = layout
+        self._held = hold(presence_folder(layout) / client_id)
+        self.path = self._held.path
+
+    def touch(self) -> bool:
+        """Give a sign of life; False if nobody would see it: there is no file, or the root's brokers are of the first
+        release.
+        """
+        try:
+            return layout_version(self._layout) >= SIGNS_SINCE and self._held.touch()
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        """Remove the file. A second call does nothing."""
+        self._held.end()
+
+    def let_go(self) -> None:
+        """Close the file, as the end of the process would."""
+        self._held.let_go()
+
+
+def all_signs(layout: Layout) -> dict[str, str]:
+    """:func:`last_sign` of all clients of a root in an object store: one call for a thousand."""
+    return layout.store.stamps(presence_folder(layout))
+
+
+def last_sign(layout: Layout, client_id: str) -> int | str | None:
+    """A value that changes with each sign of life; None without a file. The file is opened, because network file
+    systems may cache attributes of closed ones.
+    """
+    if not layout.store.is_local:
+        return all_signs(layout).get(client_id)
+    with opened(_path_of(layout, client_id)) as file:
+        return None if file is None else os.fstat(file).st_mtime_ns
+
+
+def is_gone(layout: Layout, client_id: str) -> bool:
+    """Is the client's process surely gone? False for a client of another machine or without a file. The file stays
+    until :func:`remove_gone`, so that a broker's successor finds it too.
+    """
+    return is_let_go(_path_of(layout, client_id))
+
+
+def remove_gone(layout: Layout, client_id: str) -> None:
+    """Remove the file of a client that is gone, after the tables record that."""
+    is_let_go(_path_of(layout, client_id), lambda path: path.unlink(missing_ok=True))
+
+
+def is_watched(layout: Layout, client_id: str) -> bool:
+    """Can :func:`is_gone` ever become true for the client?"""
+    path = _path_of(layout, client_id)
+    try:
+        return layout.store.is_local and path is not None and is_of_another_process_here(path.read_bytes())
+    except OSError:
+        return False
+
+
+def remove_old(layout: Layout, client_id: str) -> None:
+    """Remove a client's old file if no process here can judge it."""
+    path = _path_of(layout, client_id)
+    with contextlib.suppress(OSError):
+        if (
+            path
+            and path.stat().st_mtime + FOREIGN_SECONDS < time.time()
+            and not (layout.store.is_local and is_of_another_process_here(path.read_bytes()))
+        ):
+            path.unlink()
+
+
+def present_clients(layout: Layout) -> list[str]:
+    """The clients that have a file, alive or gone."""
+    try:
+        return sorted(layout.store.names(presence_folder(layout)))
+    except FileNotFoundError:
+        return []
+
+
+def _path_of(layout: Layout, client_id: str) -> AnyPath | None:
+    """A client's file; None for an id that cannot be a file name."""
+    return (
+        presence_folder(layout) / client_id if isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id) else None
+    )

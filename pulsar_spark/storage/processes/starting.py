@@ -1,0 +1,124 @@
+"""The sign of a starting broker: its process, since when, and what it does.
+
+A start, or a restart of the query, takes seconds to minutes. The sign is a lease beside that of the root's first
+bundle, renewed by a thread, and ends with its process. It names one of several starting brokers, and says nothing about
+serving: the bundle's lease does.
+"""
+
+import datetime
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.errors import NotARoot
+from pulsar_spark.protocol.durations import shown_seconds
+from pulsar_spark.storage.layout import DEFAULT_BUNDLE, Layout
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.processes.lease import LEASE_SECONDS
+from pulsar_spark.storage.processes.lease_file import LeaseFile
+from pulsar_spark.storage.processes.this_machine import runs
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.topics.topics import prepare_root
+
+RENEW_SECONDS = LEASE_SECONDS / 4
+STARTS, QUERY = "a broker starts", "a broker starts its query again"
+log = logging.getLogger(__name__)
+_signs: dict[str, "StartingSign"] = {}
+_lock = forks.module_lock()
+
+
+class Starting(NamedTuple):
+    """The sign's content: ``what`` goes on since ``since_ms`` (Unix time), on which host and in which process."""
+
+    what: str
+    since_ms: int
+    host: str
+    pid: int
+    until: float
+
+    def told(self) -> str:
+        """The sign as text."""
+        began = datetime.datetime.fromtimestamp(self.since_ms / 1000, datetime.UTC)
+        seconds = max(0, round(time.time() - self.since_ms / 1000))
+        return f"{self.what} (since {began:%H:%M:%S} UTC, {shown_seconds(seconds)}; process {self.pid} on {self.host})"
+
+
+def starting(layout: Layout) -> Starting | None:
+    """The root's starting broker, or None. Clocks are compared, also in an object store, because nothing depends
+    on it.
+    """
+    said = _file(layout).read()
+    if said is None or said.until <= time.time():
+        return None
+    return said if said.host != socket.gethostname() or runs(said.pid) else None
+
+
+class StartingSign:
+    """This process's sign for one root, written by a thread so that a slow disk delays no start."""
+
+    def __init__(self, layout: Layout, what: str):
+        self._file, self._what, self._since_ms = _file(layout), what, time.time_ns() // 1_000_000
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="starting-sign", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Withdraw the sign: the broker serves, stands by or stops."""
+        self._ended.set()
+        self._thread.join(LEASE_SECONDS)
+
+    def _run(self) -> None:
+        is_ours = {"what": self._what, "since_ms": self._since_ms}
+        self._write(lambda said: is_ours | {"is_held": True})
+        while not self._ended.wait(RENEW_SECONDS):
+            self._write(lambda said: is_ours | {"is_held": True})
+        is_mine = (socket.gethostname(), os.getpid())
+        self._write(lambda said: is_ours | {"is_held": False} if said and (said.host, said.pid) == is_mine else None)
+
+    def _write(self, decide: Callable[[Starting | None], dict | None]) -> None:
+        try:
+            self._file.change(decide)
+        except OSError as fault:  # it is for people: a broker starts without it
+            log.debug("the sign %r cannot be written: %s", str(self._file.path), fault)
+
+
+def announce_start(root: str | os.PathLike) -> None:
+    """Make the root and the sign before Spark starts. An impossible root is refused; passing disk faults are left to
+    the broker.
+    """
+    layout = Layout(root)
+    try:
+        prepare_root(layout)
+    except NotARoot as refused:
+        if not is_fault_of_disk(refused):
+            raise
+    begin_starting(layout)
+
+
+def begin_starting(layout: Layout, what: str = STARTS) -> None:
+    """Make this process's sign, unless it exists, until :func:`end_starting`."""
+    if layout.bundle_folder().is_dir():
+        with _lock:
+            if str(layout.root) not in _signs:
+                _signs[str(layout.root)] = StartingSign(layout, what)
+
+
+def end_starting(layout: Layout) -> None:
+    """Withdraw this process's sign, if any."""
+    with _lock:
+        sign = _signs.pop(str(layout.root), None)
+    if sign is not None:
+        sign.end()
+
+
+def _file(layout: Layout) -> LeaseFile:
+    return LeaseFile(_path(layout), Starting, lambda: LEASE_SECONDS)
+
+
+def _path(layout: Layout) -> AnyPath:
+    return Layout(layout.root, DEFAULT_BUNDLE).bundle_folder() / "starting.json"

@@ -1,0 +1,235 @@
+"""Examine a root: what is broken in its tables, what that means, and which command repairs it.
+
+It only reads, and needs no broker. Files that no commit names are no finding: ``maintain vacuum`` removes them.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, TopicStopped
+from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows, read_latest
+from pulsar_spark.storage.delay_index.delay_segments import Places
+from pulsar_spark.storage.delay_index.delay_table import DelayTable
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.delta.log import TableLog, read_actions
+from pulsar_spark.storage.delta.scan import open_as_far_as_it_goes, open_table
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers.ledger_index import STRETCH
+from pulsar_spark.storage.ledgers.needed_runs import last_runs
+from pulsar_spark.storage.ledgers.publishes import number_commit
+from pulsar_spark.storage.repair.broken_log import broken_checkpoints, broken_commits
+from pulsar_spark.storage.repair.condition import check_features
+from pulsar_spark.storage.store.durability import DEFAULT, settings_fault, settings_path
+from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.topics.bundles import layout_of, layouts_of
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING, SCHEMAS
+
+REPAIR = "pulsar-spark repair"
+UNREADABLE = (CorruptState, DeltaError, OSError, pa.ArrowInvalid)
+_RESTORE = "restore it from a backup"
+
+
+class Finding(NamedTuple):
+    """A defect; ``table`` is a topic's full name or a broker's table, ``command`` repairs it or says what to do."""
+
+    kind: str
+    table: str
+    path: str
+    version: int | None
+    text: str
+    command: str
+
+
+def examine_root(layout: Layout) -> list[Finding]:
+    """All findings, the root's own first, then by table; none for a sound root."""
+    findings = list(_examine_settings(layout))
+    tables = list(tables_of(layout))
+    for name, path, topic in tables:
+        findings += examine_table(name, path, topic)
+    if not findings:
+        for bundle in layouts_of(layout):
+            findings += _examine_delay_index(bundle)
+            its = [
+                (str(topic), path)
+                for _, path, topic in tables
+                if topic and layout_of(layout, topic).bundle == bundle.bundle
+            ]
+            findings += _examine_state(bundle, its)
+    return findings
+
+
+def tables_of(layout: Layout) -> Iterator[tuple[str, AnyPath, TopicName | None]]:
+    """(name, path, topic) of every table of the root; topic is None for a broker's table."""
+    for bundle in layouts_of(layout):
+        for spec in BROKER_TABLES:
+            yield spec.name, bundle.broker_table(spec.name), None
+    for spec in (REPROCESSING, SCHEMAS):
+        path = layout.root_table(spec.name)
+        if path.exists():
+            yield spec.name, path, None
+    for tenant, namespace in layout.namespaces():
+        for topic in layout.topics(tenant, namespace):
+            yield str(topic), layout.topic(topic), topic
+
+
+def _examine_settings(layout: Layout) -> Iterator[Finding]:
+    fault = settings_fault(layout.root)
+    if fault:
+        path = settings_path(layout.root)
+        text = f"{str(path)!r} cannot be read ({fault}): durability is {DEFAULT!r} meanwhile"
+        yield Finding("settings", "", str(layout.root), None, text, "pulsar-spark durability set fsync")
+
+
+def examine_table(name: str, path: AnyPath, topic: TopicName | None) -> Iterator[Finding]:
+    """Findings in one table's definition, commits, data files and checkpoints."""
+    try:
+        definition = read_definition(path)
+    except FileNotFoundError:
+        if topic is None:
+            yield Finding(
+                "missing_table",
+                name,
+                str(path),
+                None,
+                "the broker's table is missing: its content is lost, and the next broker creates an empty one",
+                _RESTORE,
+            )
+        return
+    except (CorruptState, NotARoot, NewerLayout) as refused:
+        kind = "foreign_table" if isinstance(refused, NotARoot) else "definition"
+        yield Finding(kind, name, str(path), 0, str(refused), _remedy_of_definition(refused))
+        return
+    expected = (MESSAGES.name, str(topic)) if topic else (name, definition.properties.get("topic"))
+    if (definition.table, definition.properties.get("topic")) != expected:
+        yield Finding(
+            "foreign_table",
+            name,
+            str(path),
+            0,
+            f"the folder holds table {definition.table!r} of {definition.properties.get('topic')!r}",
+            "move the folder to where it belongs",
+        )
+        return
+    broken = list(broken_commits(path))
+    for version, why in broken:
+        yield Finding(
+            "broken_commit",
+            name,
+            str(path),
+            version,
+            f"commit {version} {why}: its content is missing, and readers stop before it",
+            REPAIR,
+        )
+    yield from _examine_checkpoints(name, path)
+    for file, why in _broken_files(path, {version for version, _ in broken}):
+        meaning, command = "its content is lost: restore it", _RESTORE
+        if topic:
+            meaning = "its messages are lost: restore it, or skip them with 'pulsar-spark subscriptions skip-lost'"
+            command = f"pulsar-spark subscriptions skip-lost {name} -s SUBSCRIPTION"
+        yield Finding("missing_file", name, str(path), None, f"data file {file!r} {why}; {meaning}", command)
+
+
+def _remedy_of_definition(refused: Exception) -> str:
+    if isinstance(refused, NewerLayout):
+        return "install a newer pulsar_spark"
+    if isinstance(refused, NotARoot):
+        return "move the folder out of the root"
+    return f"{_RESTORE}, or delete the folder"
+
+
+def named_files(path: AnyPath, without: set[int] = frozenset()) -> dict[str, int]:
+    """The data files that belong to the table, with their sizes, as the log says; *without* are versions to skip."""
+    log, files, opened = TableLog(path), {}, -1
+    with contextlib.suppress(CorruptState, DeltaError):  # if not even the first commit can be read
+        table = open_as_far_as_it_goes(path)
+        opened = table.version()
+        found = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
+        files = dict(zip(map(unquote, found["path"].to_pylist()), found["size_bytes"].to_pylist()))
+    for version in sorted(log.versions()):
+        if version > opened and version not in without:
+            for action in read_actions(log.file(version)):
+                if "add" in action:
+                    files[unquote(action["add"]["path"])] = action["add"]["size"]
+                elif "remove" in action:
+                    files.pop(unquote(action["remove"]["path"]), None)
+    return files
+
+
+def _broken_files(path: AnyPath, broken: set[int]) -> Iterator[tuple[str, str]]:
+    named = named_files(path, broken)
+    found = store_of(path).sizes(path, named)
+    for name, size in named.items():
+        if name not in found:
+            yield name, "is gone"
+        elif found[name] != size:
+            yield name, f"has {found[name]} bytes instead of {size}"
+
+
+def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
+    for file in broken_checkpoints(path):
+        yield Finding(
+            "broken_checkpoint",
+            name,
+            str(path),
+            None,
+            f"checkpoint {file.name!r} cannot be read: the table cannot be opened, but nothing is lost",
+            REPAIR,
+        )
+
+
+def _examine_state(layout: Layout, topics: list[tuple[str, AnyPath]]) -> Iterator[Finding]:
+    """Whether the state can be read and every topic numbered; only for tables that are sound."""
+    try:
+        latest = read_latest(layout)
+    except UNREADABLE as broken:
+        yield Finding(
+            "state",
+            "cursor_ledger",
+            str(layout.broker_table("cursor_ledger")),
+            None,
+            f"the state cannot be read: {broken}",
+            _RESTORE,
+        )
+        return
+    for name, path in topics:
+        yield from _examine_numbering(layout, name, path, latest)
+
+
+def _examine_delay_index(layout: Layout) -> Iterator[Finding]:
+    table = DelayTable(layout)
+    for lost in table.load(Places()).lost:
+        yield Finding(
+            "delay_index",
+            DELAY_INDEX.name,
+            str(table.path),
+            None,
+            f"the index of delayed messages is incomplete: {lost.why}; a broker rebuilds it at "
+            "its start or when it needs it",
+            f"{REPAIR} delay-index",
+        )
+
+
+def _examine_numbering(layout: Layout, name: str, path: AnyPath, latest: LatestRows) -> Iterator[Finding]:
+    topic_id = read_definition(path).table_id
+    try:
+        last_runs(open_table(layout.broker_table(LEDGERS.name)), topic_id, STRETCH)
+    except CorruptState as broken:
+        yield Finding(
+            "ledgers", LEDGERS.name, str(layout.broker_table(LEDGERS.name)), None, f"topic {name!r}: {broken}", REPAIR
+        )
+    try:
+        for commit in TableLog(path).commits(latest.numbered_until(topic_id)):
+            check_features(path, commit)
+            number_commit(path, commit, {}, set())
+    except UNREADABLE as broken:
+        is_feature = isinstance(broken, TopicStopped)
+        command = (
+            "remove the feature from the table with Spark SQL" if is_feature else f"pulsar-spark topics mend {name}"
+        )
+        yield Finding("not_numbered", name, str(path), None, f"the topic stops here: {broken}", command)

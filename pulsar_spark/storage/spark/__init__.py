@@ -1,0 +1,1 @@
+"""What a Spark session needs to reach a root: jars, settings of stores, and a quiet JVM."""

@@ -1,0 +1,113 @@
+"""Jars that a Spark session needs: Delta's, and Hadoop's client of a root's object store.
+
+Spark's resolver fetches them once; later starts use the local files. Only two jars of Delta are resolved, because every
+Python task reads all resolved jars' directories. Of Amazon's library only the parts that Hadoop calls are fetched,
+since all of it is 600 MB.
+"""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+
+from pulsar_spark.storage.store.store_kinds import AZURE, GOOGLE, S3, Kind
+
+SDK_VERSION = "2.35.4"
+"""Of Amazon's library, with which Hadoop's client was built."""
+SDK_PARTS = ("s3", "s3-transfer-manager", "sts")
+_NOT_OF_DELTA = ("io.unitycatalog:*", "io.delta:delta-kernel*", "io.airlift:*")
+_IN_SPARK = ("org.*:*", "com.*:*", "javax.*:*", "commons-*:*")
+NOT_NEEDED = ",".join((*_NOT_OF_DELTA, *_IN_SPARK))
+NOT_OF_STORE = (
+    "software.amazon.awssdk:bundle",
+    "com.microsoft.azure:*",
+    "org.apache.hadoop:hadoop-client*",
+    "org.apache.hadoop:hadoop-common",
+    "org.apache.hadoop.thirdparty:*",
+    "org.slf4j:*",
+    "io.netty:*",
+    "commons-*:*",
+    "org.apache.httpcomponents:*",
+)
+"""All of Amazon's library in one jar, one of Azure's that Hadoop's client names and does not call, and what Spark
+has."""
+
+
+class ClientJars(NamedTuple):
+    """Hadoop's client of a store: artifact, further artifacts, name prefixes of jars that come with them, and megabytes
+    with Delta's.
+    """
+
+    artifact: str
+    parts: tuple[str, ...]
+    beside: tuple[str, ...]
+    megabytes: int
+
+
+_CLIENTS = {
+    S3: ClientJars(
+        "hadoop-aws",
+        tuple(f"software.amazon.awssdk:{part}:{SDK_VERSION}" for part in SDK_PARTS),
+        ("software.amazon.", "org.reactivestreams_", "org.wildfly."),
+        15,
+    ),
+    AZURE: ClientJars("hadoop-azure", (), ("org.wildfly.", "org.hdrhistogram_"), 11),
+    GOOGLE: ClientJars("hadoop-gcp", (), (), 45),
+}
+
+
+def delta_artifact() -> str:
+    """Delta's ``group:artifact:version`` for the installed Spark."""
+    spark_version = ".".join(pyspark.__version__.split(".")[:2])
+    return f"io.delta:delta-spark_{spark_version}_2.13:{version('delta-spark')}"
+
+
+def store_artifacts(kind: Kind) -> list[str]:
+    """Artifacts for roots in a store, in the installed Spark's Hadoop version."""
+    in_spark = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    hadoop_version = next(re.sub(r".*-([\d.]+)\.jar", r"\1", jar.name) for jar in in_spark)
+    client = _CLIENTS[kind]
+    return [f"org.apache.hadoop:{client.artifact}:{hadoop_version}", *client.parts]
+
+
+def jar_settings(given: Mapping[str, str], *, store: Kind | None = None) -> dict[str, str]:
+    """Settings that name the jars, added to *given*; *store* is the root's, if in one."""
+
+    def also(name: str, values: Sequence[object]) -> dict[str, str]:
+        return {name: ",".join(filter(None, (given.get(name), *map(str, values))))}
+
+    wanted = [delta_artifact(), *(store_artifacts(store) if store else ())]
+    folders = [Path(given["spark.jars.ivy"])] if "spark.jars.ivy" in given else sorted(Path.home().glob(".ivy2*"))
+    for folder in folders:
+        jars = _resolved(folder / "jars", store)
+        if jars is not None:
+            return also("spark.jars", jars)
+    what = "Delta Lake's jar"
+    if store:
+        what = f"the jars of Delta Lake and of Hadoop's client of {store.name} ({_CLIENTS[store].megabytes} MB)"
+    print(f"resolving {what}, first time only ...", file=sys.stderr, flush=True)
+    if "spark.jars.packages" in given:
+        return also("spark.jars.packages", wanted)
+    excluded = {"spark.jars.excludes": ",".join((*_NOT_OF_DELTA, *NOT_OF_STORE)) if store else NOT_NEEDED}
+    return also("spark.jars.packages", wanted) | excluded
+
+
+def _resolved(folder: Path, store: Kind | None) -> list[Path] | None:
+    """The local jars; None if some are missing."""
+    _, artifact, delta_version = delta_artifact().split(":")
+    jars = [folder / f"io.delta_{name}-{delta_version}.jar" for name in (artifact, "delta-storage")]
+    named = [folder / "{}_{}-{}.jar".format(*each.split(":")) for each in store_artifacts(store)] if store else []
+    if not all(jar.is_file() for jar in [*jars, *named]):
+        return None
+    beside = _CLIENTS[store].beside if store else ()
+    more = [jar for jar in sorted(folder.glob("*.jar")) if jar.name.startswith(beside)] if beside else []
+    return jars + named[:1] + [jar for jar in more if not _is_of_other_sdk(jar.name)]
+
+
+def _is_of_other_sdk(jar: str) -> bool:
+    """Is it the same library in another release's version?"""
+    return jar.startswith("software.amazon.awssdk_") and not jar.endswith(f"-{SDK_VERSION}.jar")

@@ -1,0 +1,66 @@
+"""Roots for Spark sessions: can a session read and write them?"""
+
+import os
+
+from pyspark.sql import SparkSession
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import check_delta, has_context
+from pulsar_spark.storage.spark.hadoop_stores import CLIENTS, served_by, store_settings
+from pulsar_spark.storage.spark.session_jars import NOT_OF_STORE, store_artifacts
+from pulsar_spark.storage.store.root import on_databricks
+from pulsar_spark.storage.store.store import AnyPath, store_of
+
+_DEFAULTS = "core-default.xml"
+"""Where Hadoop has what nobody told it."""
+
+
+def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:
+    """The layout of a root for *spark*; :class:`InvalidConfiguration`, with the settings to give, for a session that
+    cannot use it.
+    """
+    check_delta(spark)
+    layout = Layout(root)
+    check_store(spark, layout.root)
+    return layout
+
+
+def can_read(spark: SparkSession, root: AnyPath) -> bool:
+    """Does :func:`check_store` pass?"""
+    try:
+        check_store(spark, root)
+    except InvalidConfiguration:
+        return False
+    return True
+
+
+def check_store(spark: SparkSession, root: AnyPath) -> None:
+    """:class:`InvalidConfiguration` unless the session can use the root's store. Missing settings are set if it has the
+    jars; a Spark Connect server reports by itself.
+    """
+    store = store_of(root)
+    if store.is_local or on_databricks() or not has_context(spark):
+        return
+    if store.spark_kind is None:
+        raise InvalidConfiguration(
+            f"root {str(root)!r}: DataFrames read and write volumes only on Databricks: run this there; "
+            "brokers, clients and Admin work anywhere"
+        )
+    kind, hadoop = store.spark_kind, spark.sparkContext._jsc.hadoopConfiguration()
+
+    def is_told(name: str) -> bool:
+        sources = hadoop.getPropertySources(name)
+        return spark.conf.get(name, None) is not None or (sources is not None and sources[-1] != _DEFAULTS)
+
+    if is_told(served_by(kind)):
+        return
+    if hadoop.getClassByNameOrNull(CLIENTS[kind]) is None:
+        raise InvalidConfiguration(
+            f"root {str(root)!r}: the Spark session has no client of its store: start it with Delta's jars and "
+            f"spark.jars.packages={','.join(store_artifacts(kind))}, spark.jars.excludes={','.join(NOT_OF_STORE)}, or "
+            "stop it and let pulsar_spark start one: spark_session(root=...)"
+        )
+    for name, value in store_settings(kind).items():
+        if not is_told(name):
+            spark.conf.set(name, value)

@@ -1,0 +1,62 @@
+"""Detect roots that disappeared while they were open, as when a mount drops.
+
+Such a root comes back unchanged, so nothing is created in its place; its users get :class:`RootAway`, a temporary
+fault, and wait. Roots in object stores are never away.
+"""
+
+import os
+import weakref
+
+from pulsar_spark.errors import RootAway
+from pulsar_spark.storage.layout import BUNDLES, DEFAULT_BUNDLE, Layout
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.table_specs import CURSOR_LEDGER
+
+_seen: dict[str, weakref.WeakSet[Layout]] = {}
+_lock = forks.module_lock()
+
+
+def saw_root(layout: Layout) -> None:
+    """Note that the root exists and that the owner of *layout* has it open."""
+    if layout.store.is_local:
+        with _lock:
+            _seen.setdefault(str(layout.root), weakref.WeakSet()).add(layout)
+
+
+def left_root(layout: Layout) -> None:
+    """Note that the owner of *layout* has closed the root."""
+    with _lock:
+        users = _seen.get(str(layout.root))
+        if users is not None:
+            users.discard(layout)
+            if not users:
+                del _seen[str(layout.root)]
+
+
+def is_away(place: str | os.PathLike) -> bool:
+    """Whether *place* is, or lies in, an open root that has disappeared."""
+    root = _root_of(place)
+    return root is not None and not os.path.isdir(f"{root}/{BUNDLES}/{DEFAULT_BUNDLE}/{CURSOR_LEDGER.name}/_delta_log")
+
+
+def root_away(place: AnyPath | str) -> RootAway:
+    """The error to raise if :func:`is_away` is true."""
+    return RootAway(
+        f"root {str(_root_of(place) or place)!r} has disappeared: mount it again, then its users continue by "
+        "themselves; no new root is created in its place"
+    )
+
+
+def check_there(place: AnyPath | str) -> None:
+    """Raise :class:`RootAway` if :func:`is_away` is true."""
+    if is_away(place):
+        raise root_away(place)
+
+
+def _root_of(place: AnyPath | str) -> str | None:
+    """The root that *place* is or lies in, if this process has it open."""
+    path = path_of(place)
+    if not _seen or not store_of(path).is_local:
+        return None
+    return next((str(root) for root in (path, *path.parents) if _seen.get(str(root))), None)

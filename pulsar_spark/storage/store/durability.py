@@ -1,0 +1,145 @@
+"""What a root promises about finished writes: ``fsync`` survives a power loss, ``none`` only the end of the process.
+
+With ``fsync``, a writer syncs data files and their folders, then the commit file, links it, and syncs the log's folder.
+So a power loss leaves whole commits, and none that names a missing file. Leases, locks, checkpoints and inputs of plans
+are never synced. Object stores need no setting.
+
+The setting is a file of the root, which every writer checks by a stat. New roots get :data:`DEFAULT`, or the value of
+:data:`ENVIRONMENT`. Without a readable file the default holds; an unreadable one is logged once and kept aside when the
+setting is changed.
+"""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.layout import BUNDLES
+from pulsar_spark.storage.store.small_file import keep_aside, parse_object, read_small, say_unreadable, text_of
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+
+FSYNC, NONE = "fsync", "none"
+DURABILITIES = (FSYNC, NONE)
+DEFAULT = FSYNC
+ENVIRONMENT = "PULSAR_SPARK_DURABILITY"
+_NAME = "durability"
+_UNREADABLE = (errno.EACCES, errno.ELOOP)
+_read: dict[str, tuple[tuple[int, int], str]] = {}
+
+
+def settings_path(root: str | os.PathLike) -> AnyPath:
+    """The root's settings file."""
+    return path_of(root) / BUNDLES / "settings.json"
+
+
+def read_durability(root: str | os.PathLike) -> str:
+    """The root's durability; the default if the file does not say."""
+    if not store_of(root).is_local:
+        return FSYNC
+    path = str(settings_path(root))
+    try:
+        found = os.stat(path)
+        stamp = found.st_ino, found.st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return DEFAULT
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        stamp = -1, error.errno
+    known = _read.get(path)
+    if known is None or known[0] != stamp:
+        value, why = _parsed(path_of(path))
+        if why:
+            instead = f"durability is {value!r} until 'pulsar-spark durability set' changes it"
+            say_unreadable(path_of(path), repr(stamp).encode(), why, instead)
+        known = _read[path] = stamp, value
+    return known[1]
+
+
+def settings_fault(root: str | os.PathLike) -> str | None:
+    """Why the settings file cannot be read; None if it can, or does not exist."""
+    return _parsed(settings_path(root))[1] if store_of(root).is_local else None
+
+
+def _parsed(path: AnyPath) -> tuple[str, str | None]:
+    """The durability that holds, and why the file cannot be read, if so."""
+    try:
+        value = text_of(parse_object(read_small(path)), _NAME)
+        if value not in DURABILITIES:
+            raise ValueError(f"it says durability {value!r}")
+    except (FileNotFoundError, NotADirectoryError):
+        return DEFAULT, None
+    except (ValueError, OSError) as broken:
+        if isinstance(broken, OSError) and broken.errno not in _UNREADABLE:
+            raise
+        return DEFAULT, str(broken)
+    return value, None
+
+
+def durability_of_new_roots() -> str:
+    """The durability of roots created now."""
+    return os.environ.get(ENVIRONMENT, DEFAULT)
+
+
+def write_durability(root: str | os.PathLike, value: str) -> None:
+    """Set the durability of all appends from now on, in other processes too; :class:`InvalidConfiguration` for another
+    value."""
+    if value not in DURABILITIES:
+        raise InvalidConfiguration(
+            f"durability {value!r}: give 'fsync' (a finished write survives a power loss) or 'none' (faster)"
+        )
+    store = store_of(root)
+    if not store.is_local:
+        if value != FSYNC:
+            raise InvalidConfiguration(
+                f"durability {value!r}: a finished write to an object store survives a power loss: "
+                "only 'fsync' is possible there"
+            )
+        return
+    path = settings_path(root)
+    if settings_fault(root):
+        keep_aside(path)
+    store.replace(path, json.dumps({_NAME: value}) + "\n", sync_file)
+    sync_folder(path.parent)
+
+
+def is_durable(table: str | os.PathLike) -> bool:
+    """Whether appends to the table are to be synced; never in object stores.
+
+    All tables lie three folders below their root.
+    """
+    return store_of(table).is_local and read_durability(Path(table).absolute().parents[2]) == FSYNC
+
+
+def sync_file(path: str | os.PathLike) -> None:
+    """Wait until the file's bytes are on the disk."""
+    _sync(path, os.O_RDONLY)
+
+
+def sync_folder(path: str | os.PathLike) -> None:
+    """Wait until the folder's names are on the disk."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_parents(folder: Path, root: Path) -> None:
+    """Sync the folders above *folder*, up to the parent of *root*."""
+    for parent in folder.parents:
+        sync_folder(parent)
+        if parent == root.parent:
+            return
+
+
+def sync_tree(folder: Path) -> None:
+    """Sync the names of a folder and of all folders below it, but no file contents."""
+    for above, _, _ in os.walk(folder):
+        sync_folder(above)
+    sync_folder(folder.parent)
+
+
+def _sync(path: str | os.PathLike, flags: int) -> None:
+    opened = os.open(path, flags)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

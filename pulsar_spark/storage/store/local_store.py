@@ -1,0 +1,334 @@
+"""A local or mounted disk, with the operations that an object store implements in another way (see store).
+
+A file is put in place by a hard link, which succeeds only once, and is made durable before if that was requested.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from filelock import FileLock
+
+from pulsar_spark.storage.store.object_path import Stat
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_checked: set[str] = set()
+
+
+def _stat(name: str | os.PathLike) -> os.stat_result:
+    """Stat a file; for a link that leads to itself, stat the link."""
+    try:
+        return os.stat(name)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return os.lstat(name)
+
+
+class LocalStore:
+    """Everything that is mounted; it has no state."""
+
+    is_local, is_lent = True, False
+    spark_kind = None
+    """Spark needs no client of it."""
+    lists_from_a_name = False
+    look_seconds = 0.0
+    """Whoever looks at files in turn need not wait between two looks for the store's sake."""
+
+    @staticmethod
+    def has(name: str) -> bool:
+        """Does the file exist? An idle broker calls this thousands of times a second; ``os.path.exists`` takes twice as
+        long.
+        """
+        return os.access(name, os.F_OK)
+
+    @staticmethod
+    def stamp(name: str | os.PathLike) -> tuple[int, int, int]:
+        """A value that changes when the file changes or another takes its place; FileNotFoundError if it is missing."""
+        found = _stat(name)
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    @staticmethod
+    def size(name: str | os.PathLike) -> int:
+        """The file's bytes; FileNotFoundError if it is missing."""
+        return os.path.getsize(name)
+
+    @staticmethod
+    def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
+        """Bytes of files in or below a folder; missing files are left out."""
+        found = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = os.stat(folder / name).st_size
+        return found
+
+    @staticmethod
+    def names(folder: str | os.PathLike) -> list[str]:
+        """The names in a folder, in no order; FileNotFoundError if it is missing."""
+        return os.listdir(folder)
+
+    def check(self, root: Path, folder: Path) -> None:
+        """Check once per process that files in *folder* of the root can be hard-linked, as commits need; OSError if
+        not. Of a root to be made, the first write finds out.
+        """
+        if str(folder) in _checked or not os.access(folder, os.W_OK):
+            return
+        probe, link = (folder / f".{uuid.uuid4().hex}{suffix}" for suffix in ("", ".link"))
+        try:
+            probe.touch()
+            os.link(probe, link)
+            _checked.add(str(folder))
+        except OSError as error:  # one that is full, or read-only, need not be so when something is written
+            if self.has_no_links(error):
+                raise
+        finally:
+            for path in (probe, link):
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    @staticmethod
+    def has_no_links(error: OSError) -> bool:
+        """Does this *error* of a link mean that the file system has no links?"""
+        return error.filename2 is not None and error.errno in _NO_LINKS
+
+    @staticmethod
+    def make_folder(folder: Path) -> None:
+        """Make the folder and its parents unless they exist."""
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @staticmethod
+    def clone_folder(folder: Path, clone: Path) -> None:
+        """Give *clone* the files of *folder* as hard links; none of them may ever be changed in place."""
+        shutil.copytree(folder, clone, copy_function=os.link)
+
+    @staticmethod
+    def touch(name: str) -> None:
+        """Create an empty file unless it exists."""
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o666))
+
+    @staticmethod
+    def take_names(folder: str) -> list[str]:
+        """List the names in a folder, if it exists, and remove the files; files that are made later are listed next
+        time.
+        """
+        try:
+            names = os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        for name in names:
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+                os.unlink(f"{folder}{os.sep}{name}")
+        return names
+
+    @staticmethod
+    def folders(folder: str | os.PathLike) -> list[str]:
+        """Names of the folders in a folder; FileNotFoundError or NotADirectoryError if it is none."""
+        return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+
+    @staticmethod
+    def below(folder: Path, *, without: str | None = None) -> dict[str, Stat]:
+        """All files below a folder by relative name, except in folders whose names begin with *without*. Files that
+        vanish meanwhile are left out.
+        """
+        found = {}
+        for above, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if without is None or not name.startswith(without)]
+            within = "" if above == str(folder) else f"{os.path.relpath(above, folder)}/"
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    seen = os.stat(f"{above}/{name}")
+                    found[within + name] = Stat(seen.st_size, seen.st_mtime)
+        return found
+
+    @staticmethod
+    def footer(name: str | os.PathLike) -> pq.FileMetaData:
+        """A Parquet file's footer."""
+        return pq.read_metadata(str(name))
+
+    @staticmethod
+    def delta(path: str | os.PathLike) -> tuple[str, None]:
+        """The path and options with which ``deltalake`` opens a table."""
+        return str(path), None
+
+    @staticmethod
+    def parquet(name: str | os.PathLike) -> str:
+        """The path from which Arrow reads a file."""
+        return str(name)
+
+    @staticmethod
+    def last_bytes(name: str | os.PathLike, count: int) -> bytes:
+        """The last *count* bytes; FileNotFoundError if the file is missing, OSError (EINVAL) if it is shorter."""
+        with open(name, "rb") as opened:
+            opened.seek(-count, os.SEEK_END)
+            return opened.read()
+
+    @staticmethod
+    def read_small(name: str | os.PathLike, most: int | None = None) -> bytes:
+        """A file's bytes, at most *most* + 1; empty for a folder, a pipe or another special file. FileNotFoundError if
+        it is missing.
+        """
+        if not stat.S_ISREG(_stat(name).st_mode):
+            return b""
+        with open(name, "rb") as opened:
+            return opened.read(-1 if most is None else most + 1)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def create(name: str | os.PathLike) -> Iterator[pa.NativeFile]:
+        """Open a new file for writing. A Parquet writer would leave a file that it opened itself open if the disk is
+        full.
+        """
+        with pa.OSFile(str(name), "wb") as sink:
+            yield sink
+
+    @staticmethod
+    def remove(paths: Iterable[Path]) -> None:
+        """Remove files; missing ones are skipped."""
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    @staticmethod
+    def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
+        """Remove a folder with its contents, as far as the file system permits."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    @staticmethod
+    def drop_folder(folder: Path, held: Callable[[], AbstractContextManager]) -> None:
+        """Remove a folder so that nobody sees half of it: rename it inside *held*, then delete it. FileNotFoundError if
+        it is missing.
+        """
+        doomed = folder.with_name(f".deleted-{uuid.uuid4().hex}")
+        with held():
+            os.rename(folder, doomed)
+        shutil.rmtree(doomed)
+
+    @staticmethod
+    def move(source: Path, target: Path) -> None:
+        """Move a file and set its modification time to now."""
+        target.parent.mkdir(exist_ok=True)
+        os.utime(source)
+        os.rename(source, target)
+
+    @classmethod
+    def keep_as(cls, source: Path, target: Path) -> None:
+        """Link *target* to *source* as it is now; a *target* that a crashed predecessor left is replaced."""
+        if target.exists() and os.path.samefile(source, target):
+            return  # a rename would leave both names
+        fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            cls.link(source, fresh)
+            os.replace(fresh, target)
+        finally:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+
+    @staticmethod
+    def link(source: Path, target: Path) -> None:
+        """Give the file a second name."""
+        os.link(source, target)
+
+    @classmethod
+    def replace(cls, path: Path, content: str, ready: Callable[[Path], None] = lambda fresh: None) -> None:
+        """Write *content* to *path* in one step, over whatever is there. *ready* is called before with the new file."""
+        cls.replace_kept(path, content, None, ready)
+
+    @staticmethod
+    def replace_kept(
+        path: Path, content: str, kept: Path | None, ready: Callable[[Path], None] = lambda fresh: None
+    ) -> None:
+        """Replace like :meth:`replace`, and keep the old file as *kept*, unless that is None. A crash leaves old or new
+        content.
+        """
+        fresh = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            fresh.write_text(content)
+            ready(fresh)
+            if kept is not None and path.exists():
+                (os.rename if path.is_dir() else os.link)(path, kept)
+            os.replace(fresh, path)
+        finally:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+
+    @classmethod
+    def change(
+        cls,
+        path: Path,
+        decide: Callable[[bytes | None], str | None],
+        held: Callable[[], AbstractContextManager] | None = None,
+        write: Callable[[Path, str], None] | None = None,
+    ) -> bool:
+        """Replace the file's content by what *decide* makes of it; False, and no change, if that is None.
+
+        *decide* receives None if there is no file, and no bytes for anything but a file. *held* is the writers' common
+        lock, by default a lock file.
+        """
+        with FileLock(path.with_suffix(".lock")) if held is None else held():
+            try:
+                content = cls.read_small(path)
+            except FileNotFoundError:
+                content = None
+            said = decide(content)
+            if said is not None:
+                (write or cls.replace)(path, said)
+            return said is not None
+
+    @staticmethod
+    def put_in_first_free(
+        paths: Iterable[Path],
+        content: str,
+        folder: Path,
+        held: Callable[[], AbstractContextManager],
+        ready: Callable[[Path], None] | None = None,
+    ) -> Path | None:
+        """Put *content* at the first free one of *paths*, all in *folder*, and return it; None if none is free.
+
+        The next path is drawn once the one before is taken. *ready* is called first with the new file; the link is made
+        inside *held*. After an error nothing was put in place.
+        """
+        fresh = folder / f".{uuid.uuid4().hex}.tmp"
+        try:
+            fresh.write_text(content)
+            if ready is not None:
+                ready(fresh)
+            for path in paths:
+                if _is_put(fresh, path, held):
+                    return path
+            return None
+        finally:
+            with contextlib.suppress(OSError):  # it is in nobody's way, and what it says is decided
+                fresh.unlink()
+
+
+def _is_put(fresh: Path, path: Path, held: Callable[[], AbstractContextManager]) -> bool:
+    """Link the file; False if the place is taken. Network file systems may report an error for a link that was made:
+    that is success.
+    """
+    try:
+        with held():
+            os.link(fresh, path)
+        return True
+    except FileExistsError:
+        return _is_linked(fresh)
+    except OSError:
+        if not _is_linked(fresh):
+            raise
+        return True
+
+
+def _is_linked(fresh: Path) -> bool:
+    try:
+        return fresh.stat().st_nlink > 1
+    except FileNotFoundError:  # with its folder: the table was deleted
+        return False
+
+
+LOCAL = LocalStore()

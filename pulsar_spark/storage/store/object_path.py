@@ -1,0 +1,131 @@
+"""A name in an object store that works like a ``pathlib.Path``.
+
+A folder exists while something lies below it. This is no ``os.PathLike``, so that nothing takes it for a local file.
+"""
+
+from collections.abc import Iterator
+from functools import total_ordering
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pulsar_spark.storage.store.object_store import ObjectStore
+
+
+class Stat(NamedTuple):
+    """Size, and the store's time of writing in seconds since 1970, to the second."""
+
+    st_size: int
+    st_mtime: float
+
+
+@total_ordering
+class ObjectPath:
+    """*key* is the name in the bucket of *store*, with ``/`` between parts."""
+
+    __slots__ = ("key", "store")
+
+    def __init__(self, store: "ObjectStore", key: str):
+        self.store, self.key = store, key.strip("/")
+
+    def __str__(self) -> str:
+        return f"{self.store.url}/{self.key}"
+
+    def __repr__(self) -> str:
+        return f"ObjectPath({str(self)!r})"
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectPath) and str(self) == str(other)
+
+    def __lt__(self, other: "ObjectPath") -> bool:
+        return str(self) < str(other)
+
+    def __truediv__(self, name: str) -> "ObjectPath":
+        return ObjectPath(self.store, f"{self.key}/{name}")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (self.store.url, *self.key.split("/"))
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "ObjectPath":
+        return ObjectPath(self.store, self.key.rpartition("/")[0])
+
+    @property
+    def parents(self) -> list["ObjectPath"]:
+        """The parent, its parent, and so on."""
+        parts = self.key.split("/")
+        return [ObjectPath(self.store, "/".join(parts[:end])) for end in range(len(parts) - 1, -1, -1)]
+
+    def with_name(self, name: str) -> "ObjectPath":
+        return self.parent / name
+
+    def with_suffix(self, suffix: str) -> "ObjectPath":
+        stem, dot, _ = self.name.rpartition(".")
+        return self.with_name(f"{stem if dot and stem else self.name}{suffix}")
+
+    def absolute(self) -> "ObjectPath":
+        return self
+
+    def relative_to(self, other: "ObjectPath") -> str:
+        """Its name relative to *other*."""
+        if not self.key.startswith(f"{other.key}/"):
+            raise ValueError(f"{str(self)!r} does not lie in {str(other)!r}")
+        return self.key[len(other.key) + 1 :]
+
+    def is_relative_to(self, other: object) -> bool:
+        """Is it *other*, or below it?"""
+        return isinstance(other, ObjectPath) and f"{self}/".startswith(f"{other}/")
+
+    # What is there.
+
+    def exists(self) -> bool:
+        return self.is_dir() or self.is_file()
+
+    def is_file(self) -> bool:
+        """Does the object exist at this moment?"""
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self) -> bool:
+        """Does anything lie below it?"""
+        return self.store.has_below(self)
+
+    def stat(self) -> Stat:
+        """FileNotFoundError if there is no object."""
+        found = self.store.head(self)
+        return Stat(found["size"], found["last_modified"].timestamp())
+
+    def iterdir(self) -> Iterator["ObjectPath"]:
+        return (self / name for name in self.store.names(self))
+
+    def mkdir(self, **_options: bool) -> None:
+        """Does nothing."""
+
+    # Bytes.
+
+    def read_bytes(self) -> bytes:
+        """FileNotFoundError if there is no object."""
+        return self.store.get(self)
+
+    def read_text(self) -> str:
+        return self.read_bytes().decode()
+
+    def write_bytes(self, content: bytes) -> None:
+        self.store.put(self, content)
+
+    def write_text(self, content: str) -> None:
+        self.write_bytes(content.encode())
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove it, whether or not it exists."""
+        self.store.remove([self])

@@ -1,0 +1,255 @@
+"""An object store for roots: calls (see store_calls), and the put-if-absent on which all commits rest.
+
+A put without an answer may still take place, so it is repeated with the same bytes until the store answers: if these
+bytes are there, it was ours. So everything put if absent must have unique bytes. Without any answer
+:class:`UnclearWrite` is raised.
+"""
+
+import errno
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import lru_cache
+
+from pulsar_spark.storage.store import store_bucket
+from pulsar_spark.storage.store.faults import UnclearWrite
+from pulsar_spark.storage.store.object_path import ObjectPath
+from pulsar_spark.storage.store.store_bucket import check_bucket, open_bucket, place_of
+from pulsar_spark.storage.store.store_calls import CALLS_AT_ONCE, StoreCalls
+from pulsar_spark.storage.store.store_kinds import Kind
+from pulsar_spark.storage.store.volumes import volume_at
+
+TRIES = 3
+"""So many times all tries of a call's may take what got no answer is said again."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
+HELD_UP_SECONDS = 60.0
+"""Whoever took longer from a look to the end of a put looks again: what goes from a log is an hour old at least."""
+FOLDER = ".folder"
+"""What lies in a folder that is to be there with nothing in it."""
+
+
+def object_path_of(given: str) -> ObjectPath | None:
+    """The path of a URL; None if it names no object store."""
+    place = place_of(given)
+    return None if place is None else ObjectPath(bucket_at(place.bucket), place.key)
+
+
+@lru_cache
+def bucket_at(url: str) -> "ObjectStore":
+    """This process's store of a bucket."""
+    return ObjectStore(url)
+
+
+class ObjectStore(StoreCalls):
+    """One bucket, for roots."""
+
+    is_local = False
+    look_seconds = 0.1
+    """So long who looks whether something has come waits between two looks: each is a call, and calls cost."""
+
+    def __init__(self, url: str):
+        super().__init__(url)
+        self._once = open_bucket(url, is_once=True)
+        self.lists_from_a_name = self.kind.lists_from_a_name
+        """Does one call tell what has come behind a name, whatever lies before it?"""
+        self._checked: set[str] = set()
+
+    def delta(self, path: ObjectPath) -> tuple[str, dict[str, str] | None]:
+        """The URL and options with which ``deltalake`` opens a table now; no options if the environment has them."""
+        return f"{self.location}/{path.key}", volume_at(self.url).for_delta() if self.is_lent else None
+
+    @property
+    def spark_kind(self) -> Kind | None:
+        """The kind of store whose Hadoop client a session needs; None for a volume, which its platform reads."""
+        return None if self.is_lent else self.kind
+
+    @property
+    def is_lent(self) -> bool:
+        """Is it part of a bucket, lent by a catalog? What is opened there stays readable for an hour or less."""
+        return self.location != self.url
+
+    def __reduce__(self) -> tuple:
+        return bucket_at, (self.url,)
+
+    def check(self, root: ObjectPath, folder: ObjectPath) -> None:
+        """Check once per process that a root may lie there (see :func:`check_bucket`)."""
+        if str(root) not in self._checked:
+            check_bucket(self.url, root, folder)
+            self._checked.add(str(root))
+
+    # As a local disk has it.
+
+    def stamp(self, name: str | ObjectPath) -> tuple[str, ...]:
+        """A value that changes when another object takes its place; FileNotFoundError if there is none."""
+        found = self.head(name)
+        return found["e_tag"] or "", str(found["last_modified"]), found["version"] or ""
+
+    def make_folder(self, folder: ObjectPath) -> None:
+        """Put a marker object into the folder."""
+        self.put(folder / FOLDER, b"")
+
+    def read_small(self, name: str | ObjectPath, _most: int | None = None) -> bytes:
+        """The object's bytes; FileNotFoundError if there is none."""
+        return self.get(name)
+
+    def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
+        """Copy a folder, of which nothing changes in place, within the store. Commits are listed before the files they
+        name, so none is copied without them.
+        """
+        with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+            list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
+
+    def touch(self, name: str) -> None:
+        """Put an empty object."""
+        self.put(name, b"")
+
+    def take_names(self, folder: str) -> list[str]:
+        """List the names in a folder and remove the objects; later ones are listed next time."""
+        path = ObjectPath(self, self._key(folder))
+        names = self.names_behind(path, "")
+        self.remove(path / name for name in names)
+        return names
+
+    def replace(self, path: ObjectPath, content: str, _ready: object = None) -> None:
+        """Put *content*, over whatever is there."""
+        self.put(path, content.encode())
+
+    def replace_kept(self, path: ObjectPath, content: str, kept: ObjectPath | None, _ready: object = None) -> None:
+        """Replace an object and keep the old one as *kept*, unless that is None; *content* is unique. OSError, and no
+        change, if another writer put an object meanwhile.
+        """
+        try:
+            was, known = self.get_stamped(path)
+        except FileNotFoundError:
+            was, known = None, None
+        if kept is not None and was is not None:
+            self.put(kept, was)
+        if not self.put_over(path, content.encode(), known):
+            raise OSError(errno.EAGAIN, "another writer has put an object there meanwhile", str(path))
+
+    def sizes(self, folder: ObjectPath, names: Iterable[str]) -> dict[str, int]:
+        """Bytes of existing files below a folder, by one call for a thousand."""
+        below = self.below(folder)
+        return {name: below[name].st_size for name in names if name in below}
+
+    def move(self, source: ObjectPath, target: ObjectPath) -> None:
+        """Move an object."""
+        self.link(source, target)
+        self.remove([source])
+
+    def keep_as(self, source: ObjectPath, target: ObjectPath) -> None:
+        """Copy *source* to *target* until the copy equals what is there, before *source* is removed."""
+        if self.has(source):
+            content = self.get(source)
+            while True:
+                self.put(target, content)
+                content, before = self.get(source), content
+                if content == before:
+                    return
+
+    # Conditional puts.
+
+    def put_if_absent(self, name: str | ObjectPath, content: bytes) -> bool:
+        """Put *content*, which is unique, if nothing is there; else False."""
+        return self._surely(name, content, "create")
+
+    def put_over(self, name: str | ObjectPath, content: bytes, known: dict[str, str] | None) -> bool:
+        """Put *content*, which is unique, if the object is still *known* (see :meth:`get_stamped`), or absent for None;
+        else False.
+        """
+        return self._surely(name, content, "create" if known is None else known)
+
+    def _surely(self, name: str | ObjectPath, content: bytes, mode: str | dict[str, str]) -> bool:
+        key, unclear, pause = self._key(name), None, FIRST_PAUSE_SECONDS
+        until = time.monotonic() + TRIES * store_bucket.RETRY_SECONDS
+        while unclear is None or time.monotonic() + pause < until:
+            if unclear is not None:
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            try:
+                return self._put_once(key, content, mode)
+            except PermissionError as refused:
+                if unclear is None:
+                    raise
+                raise UnclearWrite(*refused.args) from refused  # the try before may have taken place
+            except OSError as fault:
+                unclear = fault
+        raise UnclearWrite(*unclear.args) from unclear
+
+    def _put_once(self, key: str, content: bytes, mode: str | dict[str, str]) -> bool:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        is_ours = True
+        try:
+            self._ask("put", key, lambda obstore: obstore.put(self._once, key, content, mode=mode))
+        except (AlreadyExistsError, PreconditionError):
+            try:
+                is_ours = self._holds(key, content)
+            except OSError as unknown:  # whatever it is: what is there may be ours
+                raise UnclearWrite(*unknown.args) from unknown
+        except FileNotFoundError:  # what was to be replaced is gone
+            return False
+        self._is_there(key)
+        return is_ours
+
+    def _holds(self, key: str, content: bytes) -> bool:
+        try:
+            return self.get(ObjectPath(self, key)) == content
+        except FileNotFoundError:
+            return False
+
+    def change(
+        self,
+        path: ObjectPath,
+        decide: Callable[[bytes | None], str | None],
+        _held: object = None,
+        _write: object = None,
+    ) -> bool:
+        """Replace an object by what *decide* makes of it; False if that is None. If it changed meanwhile, *decide* is
+        called again; its results are unique.
+        """
+        while True:
+            try:
+                content, known = self.get_stamped(path)
+            except FileNotFoundError:
+                content, known = None, None
+            said = decide(content)
+            if said is None:
+                return False
+            if self.put_over(path, said.encode(), known):
+                return True
+
+    def put_in_first_free(
+        self,
+        paths: Iterable[ObjectPath],
+        content: str,
+        _folder: ObjectPath,
+        held: Callable[[], AbstractContextManager],
+        _ready: object = None,
+    ) -> ObjectPath | None:
+        """Put *content* at the first free one of *paths*, and return it; None if none is free. An error from inside
+        *held* means that nothing was put.
+
+        A writer delayed for long after its look may fill a place whose old object is gone. That object is removed
+        again: those after it are older.
+        """
+        for path in paths:
+            looked_at = time.monotonic(), time.time()
+            try:
+                with held():
+                    pass
+            except FileExistsError:
+                continue
+            if self.put_if_absent(path, content.encode()):
+                late = max(time.monotonic() - looked_at[0], time.time() - looked_at[1]) > HELD_UP_SECONDS
+                if not (late and self._is_stray(path)):
+                    return path
+                self.remove([path])
+        return None
+
+    def _is_stray(self, path: ObjectPath) -> bool:
+        mine = path.stat().st_mtime
+        behind = self.names_behind(path.parent, path.name)
+        commits = (name for name in behind if len(name) == len(path.name) and name.endswith(".json"))
+        return any((path.parent / name).stat().st_mtime < mine for name in commits)

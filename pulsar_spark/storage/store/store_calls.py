@@ -1,0 +1,271 @@
+"""Calls to a bucket of an object store by ``obstore``; refusals and missing answers are raised as ``OSError`` (see
+store_errors).
+
+Calls cost money and milliseconds, so their number is documented, and objects seen a moment ago are not looked up again.
+"""
+
+import contextlib
+import errno
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulsar_spark.storage.processes import forks
+from pulsar_spark.storage.store.object_path import ObjectPath, Stat
+from pulsar_spark.storage.store.ranged_file import RangedFile
+from pulsar_spark.storage.store.store_bucket import location_of, open_bucket
+from pulsar_spark.storage.store.store_kinds import kind_of
+
+WHOLE_BYTES = 16 * 1024 * 1024
+"""A file for Parquet up to this size comes whole, in one call; of a larger one what is asked for."""
+THERE_SECONDS, MOST_THERE = 5.0, 10_000
+"""So long what was there counts as there: nothing that is asked for again and again is ever written anew, and what is
+removed is asked for by few. That something is *not* there is never remembered."""
+MOST_MADE = 1000
+CALLS_AT_ONCE = 16
+Answer = TypeVar("Answer")
+
+
+class StoreCalls:
+    """One bucket. Safe for threads; ``calls`` counts requests by kind."""
+
+    def __init__(self, url: str):
+        forks.use()
+        self.url, self._raw, self.location = url, open_bucket(url), location_of(url)
+        self.kind = kind_of(self.location)
+        self.calls: Counter[str] = Counter()
+        self._there: OrderedDict[str, float] = OrderedDict()
+        self._made: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    # What is there.
+
+    def has(self, name: str | ObjectPath) -> bool:
+        """Does the object exist, or did it a moment ago? For objects that are written once and looked up often."""
+        key = self._key(name)
+        with self._lock:
+            if self._there.get(key, 0.0) > time.monotonic():
+                return True
+        try:
+            self.head(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def head(self, name: str | ObjectPath) -> dict[str, Any]:
+        """``size``, ``last_modified`` and ``e_tag`` of an object; FileNotFoundError if it is missing."""
+        key = self._key(name)
+        found = self._ask("head", key, lambda obstore: obstore.head(self._raw, key))
+        self._is_there(key)
+        return found
+
+    def size(self, name: str | ObjectPath) -> int:
+        """The object's bytes; no call if this process just created it."""
+        with self._lock:
+            made = self._made.pop(self._key(name), None)
+        return self.head(name)["size"] if made is None else made
+
+    def has_below(self, folder: ObjectPath) -> bool:
+        """Does any name begin with the folder's?"""
+        key = folder.key
+        chunks = self._ask("list", key, lambda obstore: next(iter(obstore.list(self._raw, key, chunk_size=1)), ()))
+        return len(chunks) > 0
+
+    def names(self, folder: ObjectPath) -> list[str]:
+        """Names of objects and folders in a folder; FileNotFoundError if there are none."""
+        found = self._listed(folder)
+        names = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
+        if not names:
+            raise _missing(str(folder))
+        return _last_parts(names)
+
+    def folders(self, folder: ObjectPath) -> list[str]:
+        """Names of the folders in a folder."""
+        return _last_parts(self._listed(folder)["common_prefixes"])
+
+    def _listed(self, folder: ObjectPath) -> dict[str, Any]:
+        """A folder's ``objects``, and its folders as ``common_prefixes``."""
+        key = folder.key
+        return self._ask("list", key, lambda obstore: obstore.list_with_delimiter(self._raw, key))
+
+    def names_behind(self, folder: ObjectPath, name: str) -> list[str]:
+        """The names in a folder after *name*, in order; one call if they are few."""
+        key, found = folder.key, []
+        chunks = self._ask(
+            "list", key, lambda obstore: list(obstore.list(self._raw, key, offset=f"{key}/{name}", chunk_size=1000))
+        )
+        for chunk in chunks:
+            found += [each["path"][len(key) + 1 :] for each in chunk]
+        return found
+
+    def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
+        """All objects below a folder by relative name, except in folders whose names begin with *without*; one call for
+        a thousand.
+        """
+        found = {
+            each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
+            for each in self._all_below(folder)
+        }
+        if without is None:
+            return found
+        return {name: seen for name, seen in found.items() if f"/{without}" not in f"/{name.rpartition('/')[0]}"}
+
+    def stamps(self, folder: ObjectPath) -> dict[str, str]:
+        """A stamp of each object in a folder that changes with it, by name; one call for a thousand."""
+        return {each["path"][len(folder.key) + 1 :]: each["e_tag"] or "" for each in self._all_below(folder)}
+
+    def _all_below(self, folder: ObjectPath) -> list[Mapping[str, Any]]:
+        key = folder.key
+        chunks = self._ask("list", key, lambda obstore: list(obstore.list(self._raw, key)))
+        return [each for chunk in chunks for each in chunk]
+
+    # Bytes.
+
+    def get(self, name: str | ObjectPath) -> bytes:
+        """The object's bytes; FileNotFoundError if it is missing."""
+        return self.get_stamped(name)[0]
+
+    def get_stamped(self, name: str | ObjectPath) -> tuple[bytes, dict[str, str]]:
+        """The bytes, and the stamp that :meth:`put_over` compares."""
+        key = self._key(name)
+
+        def read(obstore: Any) -> tuple[bytes, dict[str, str]]:
+            found = obstore.get(self._raw, key)
+            return bytes(found.bytes()), _known_by(found.meta)
+
+        return self._ask("get", key, read)
+
+    def known(self, name: str | ObjectPath) -> dict[str, str]:
+        """The object's present stamp for :meth:`put_over`."""
+        return _known_by(self.head(name))
+
+    def last_bytes(self, name: str | ObjectPath, count: int) -> bytes:
+        """The last *count* bytes, or fewer; FileNotFoundError if it is missing."""
+        key = self._key(name)
+
+        def read(obstore: Any) -> bytes:
+            return bytes(obstore.get(self._raw, key, options={"range": {"suffix": count}}).bytes())
+
+        if self.kind.has_last_bytes:
+            return self._ask("get", key, read)
+        size = self.head(name)["size"]
+        return self._part(key, max(0, size - count), min(size, count))
+
+    def footer(self, name: str | ObjectPath) -> pq.FileMetaData:
+        """A Parquet file's footer; FileNotFoundError if it is missing."""
+        return pq.read_metadata(self._in_parts(self._key(name), self.size(name)))
+
+    def parquet(self, name: str | ObjectPath) -> pa.NativeFile:
+        """The file from which Arrow reads; FileNotFoundError if it is missing."""
+        key = self._key(name)
+
+        def read(obstore: Any) -> pa.NativeFile:
+            found = obstore.get(self._raw, key)
+            if found.meta["size"] <= WHOLE_BYTES:
+                return pa.BufferReader(pa.py_buffer(found.bytes()))
+            return self._in_parts(key, found.meta["size"])
+
+        return self._ask("get", key, read)
+
+    def _in_parts(self, key: str, size: int) -> pa.NativeFile:
+        return pa.PythonFile(RangedFile(size, partial(self._part, key)), mode="r")
+
+    def _part(self, key: str, start: int, count: int) -> bytes:
+        return self._ask(
+            "get", key, lambda obstore: bytes(obstore.get_range(self._raw, key, start=start, length=count))
+        )
+
+    @contextlib.contextmanager
+    def create(self, name: str | ObjectPath) -> Iterator[pa.NativeFile]:
+        """A new file to write; the object appears, whole, after the block if that raised nothing."""
+        sink = pa.BufferOutputStream()
+        yield sink
+        content = sink.getvalue()
+        self.put(name, content)
+        with self._lock:
+            self._made[self._key(name)] = content.size
+            while len(self._made) > MOST_MADE:
+                self._made.popitem(last=False)
+
+    def put(self, name: str | ObjectPath, content: bytes | pa.Buffer) -> None:
+        """Put an object, over whatever is there."""
+        key = self._key(name)
+        self._ask("put", key, lambda obstore: obstore.put(self._raw, key, memoryview(content).cast("B")))
+        self._is_there(key)
+
+    def link(self, source: ObjectPath, target: ObjectPath) -> None:
+        """Copy an object within the store."""
+        self._ask("copy", target.key, lambda obstore: obstore.copy(self._raw, source.key, target.key))
+        self._is_there(target.key)
+
+    def remove(self, names: Iterable[str | ObjectPath]) -> None:
+        """Remove objects, in as few calls as possible; missing ones are skipped."""
+        keys, most = [self._key(name) for name in names], self.kind.removed_a_call
+        with self._lock:
+            for key in keys:
+                self._there.pop(key, None)
+        calls = [keys[first : first + most] for first in range(0, len(keys), most)]
+        if len(calls) > 1:
+            with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
+                list(pool.map(self._remove, calls))
+        elif calls:
+            self._remove(calls[0])
+
+    def _remove(self, keys: list[str]) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._ask("delete", keys[0], lambda obstore: obstore.delete(self._raw, keys))
+
+    def remove_folder(self, folder: ObjectPath, but: Collection[ObjectPath] = ()) -> None:
+        """Remove everything below a folder except *but*."""
+        self.remove(path for name in self.below(folder) if (path := folder / name) not in but)
+
+    def _key(self, name: str | ObjectPath) -> str:
+        return name.key if isinstance(name, ObjectPath) else name[len(self.url) + 1 :]
+
+    def _is_there(self, key: str) -> None:
+        with self._lock:
+            self._there[key] = time.monotonic() + THERE_SECONDS
+            self._there.move_to_end(key)
+            if len(self._there) > MOST_THERE:
+                self._there.popitem(last=False)
+
+    def _ask(self, kind: str, key: str, call: Callable[[Any], Answer]) -> Answer:
+        """Make one call; a refusal because of what is there is raised as it is, other errors as OSError."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+        from pulsar_spark.storage.store.store_errors import as_fault
+
+        forks.use()
+        self.calls[kind] += 1
+        try:
+            return call(obstore)
+        except FileNotFoundError:
+            raise _missing(f"{self.url}/{key}") from None
+        except (AlreadyExistsError, PreconditionError):
+            raise
+        except BaseError as error:
+            raise as_fault(error, f"{self.url}/{key}") from None
+
+
+def _known_by(found: Mapping[str, Any]) -> dict[str, str]:
+    """The stamp for conditional puts, from the store's metadata."""
+    return {part: found[part] for part in ("e_tag", "version") if found[part] is not None}
+
+
+def _last_parts(names: Iterable[str]) -> list[str]:
+    return [name.rstrip("/").rpartition("/")[2] for name in names]
+
+
+def _missing(name: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "the store has no object of that name", name)

@@ -1,0 +1,57 @@
+"""A lock in an object store, for short decisions that depend on other objects.
+
+The object names the holder or is free. It is released by a conditional put, since a conditional removal does not exist.
+A lock that stays unchanged for longer than anybody holds it, by the waiter's clock, is taken over.
+"""
+
+import contextlib
+import errno
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+from pulsar_spark.storage.store.object_path import ObjectPath
+
+FREE = b"free-"
+"""What it begins with that nobody holds; like nobody else's all the same."""
+GONE_SECONDS = 30.0
+LOOK_SECONDS = 0.1
+
+
+@contextlib.contextmanager
+def store_lock(
+    path: ObjectPath, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
+) -> Iterator[Callable[[], None]]:
+    """Wait for the lock at *path* and hold it. A long holder calls the yielded function now and then; OSError if that
+    was too late and another has taken the lock.
+    """
+    mine, seen, since = uuid.uuid4().hex.encode(), None, clock()
+    known = None
+    while not path.store.put_over(path, mine, known):
+        known = None
+        try:
+            content, stamped = path.store.get_stamped(path)
+        except FileNotFoundError:
+            continue
+        if content != seen:
+            seen, since = content, clock()
+        if content.startswith(FREE) or clock() - since >= GONE_SECONDS:
+            known = stamped
+        else:
+            pause(LOOK_SECONDS)
+
+    def renew() -> None:
+        nonlocal mine
+        content, stamped = path.store.get_stamped(path)
+        renewed = uuid.uuid4().hex.encode()
+        if content != mine or not path.store.put_over(path, renewed, stamped):
+            raise OSError(errno.EAGAIN, "the lock was taken by another meanwhile", str(path))
+        mine = renewed
+
+    try:
+        yield renew
+    finally:
+        with contextlib.suppress(OSError):  # who waits takes it when it was the same for long enough
+            content, stamped = path.store.get_stamped(path)
+            if content == mine:
+                path.store.put_over(path, FREE + uuid.uuid4().hex.encode(), stamped)

@@ -1,0 +1,218 @@
+"""Volumes of Unity Catalog as roots: where one lies in an object store, and credentials for it.
+
+A mounted volume (``/Volumes``) has neither hard links nor conditional puts, but the store beneath has. The catalog says
+where the volume lies and lends credentials for an hour, to the user of the environment (``DATABRICKS_HOST`` and
+``DATABRICKS_TOKEN``, or the client's other ways). Paths begin with the volume's name, which Spark reads there; else see
+object_store.
+"""
+
+import errno
+import logging
+import os
+import re
+import threading
+import time
+from datetime import datetime, timezone
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_spark.errors import ConnectError, InvalidUrl, NotARoot
+from pulsar_spark.storage.store.store_kinds import AZURE, AZURE_KEYS, AZURE_SECRETS, KINDS, S3, VOLUMES, kind_of
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+    from databricks.sdk.service.catalog import GenerateTemporaryVolumeCredentialResponse
+
+ANSWER_SECONDS, RETRY_SECONDS = 20, 10
+"""How long one request may take, and all tries of one."""
+ASK_SECONDS, LEFT_SECONDS, PAUSE_SECONDS = 900, 30, 10
+"""So long before credentials end others are asked for, by one thread, again and again after so long; those that end
+sooner than the second are not used for anything that begins."""
+GRANTS = "enable external access for the metastore, and grant EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME"
+WHO = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or log in with Databricks' client"
+_OF_DELTA = {
+    "access_key_id": "AWS_ACCESS_KEY_ID",
+    "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+    "sas_token": "AZURE_STORAGE_SAS_TOKEN",
+}
+"""What credentials are called by ``obstore``, and by ``deltalake``."""
+_PLACE = re.compile(r"[a-z0-9]+://[A-Za-z0-9@._-]+(?:/[A-Za-z0-9._=-]+)*")
+log = logging.getLogger(__name__)
+
+
+class Lent(NamedTuple):
+    """A store's credentials, as ``obstore`` names them, valid until (seconds since 1970)."""
+
+    credentials: dict[str, str]
+    until: float
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(until={self.until!r})"
+
+
+class Volume:
+    """A volume by *url*, such as ``dbfs:/Volumes/main/ops/pulsar``, and its ``location`` in a store. Safe for threads.
+    :class:`NotARoot` if it does not exist, :class:`ConnectError` if the catalog refuses access.
+    """
+
+    def __init__(self, url: str):
+        self.url = url
+        self._name = url.removeprefix(VOLUMES).replace("/", ".")
+        self._lock, self._lent, self._again_at = threading.Lock(), None, 0.0
+        self._catalog = _catalog(url)
+        self.location, self._id = self._where()
+        self.lent()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def lent(self) -> Lent:
+        """Valid credentials, renewed early and without blocking; a catalog outage matters only once they expire, as
+        OSError.
+        """
+        lent = self._lent
+        left = 0.0 if lent is None else lent.until - time.time()
+        is_good = left > LEFT_SECONDS
+        if left > ASK_SECONDS or (is_good and time.monotonic() < self._again_at):
+            return lent
+        if not self._lock.acquire(blocking=not is_good):
+            return lent
+        try:
+            if self._lent is lent:
+                self._again_at = time.monotonic() + PAUSE_SECONDS
+                self._lent = self._borrowed()
+        except OSError as fault:
+            if not is_good:
+                raise
+            log.warning("%s: its credentials are valid for %.0f s more: %s", self.url, left, fault.strerror)
+        finally:
+            self._lock.release()
+        return self._lent
+
+    def for_obstore(self) -> dict[str, str | datetime]:
+        """Credentials with their expiry, for ``obstore``."""
+        lent = self.lent()
+        return {**lent.credentials, "expires_at": datetime.fromtimestamp(lent.until, timezone.utc)}
+
+    def for_delta(self) -> dict[str, str]:
+        """Storage options of ``deltalake``, for a table opened now."""
+        return {_OF_DELTA[name]: value for name, value in self.lent().credentials.items()}
+
+    def _where(self) -> tuple[str, str]:
+        from databricks.sdk.errors import DatabricksError, NotFound, PermissionDenied, Unauthenticated
+
+        try:
+            found = self._catalog.volumes.read(self._name)
+        except NotFound as missing:
+            raise NotARoot(
+                f"root {self.url!r}: the catalog has no volume {self._name!r}: create it, or give another root"
+            ) from missing
+        except (PermissionDenied, Unauthenticated) as refused:
+            raise ConnectError(
+                f"root {self.url!r}: the catalog refuses the credentials ({_said(refused)}): {WHO}, as a user "
+                "with READ VOLUME and WRITE VOLUME"
+            ) from refused
+        except (DatabricksError, OSError, ValueError) as fault:
+            raise _no_answer(self.url, fault) from fault
+        location = (found.storage_location or "").rstrip("/")
+        if not _PLACE.fullmatch(location):
+            raise InvalidUrl(
+                f"root {self.url!r}: the volume lies at {location!r}, which has characters other than "
+                "letters, digits, and - _ . ="
+            )
+        if not location.startswith(tuple(KINDS)) or kind_of(location) not in (S3, AZURE):
+            raise InvalidUrl(
+                f"root {self.url!r}: the volume lies at {location.partition(':')[0]!r}, for whose passing credentials "
+                f"there is no client: give a volume in {S3.name} or {AZURE.name}, or a root in a bucket of its own"
+            )
+        # What deltalake would go by in the place of what is lent.
+        own = [name for name in (*AZURE_KEYS, *AZURE_SECRETS) if name in os.environ]
+        if kind_of(location) is AZURE and own:
+            raise ConnectError(
+                f"root {self.url!r}: {' and '.join(own)} would replace the catalog's credentials: unset it, "
+                "or give a root in a container of its own"
+            )
+        return location, found.volume_id
+
+    def _borrowed(self) -> Lent:
+        from databricks.sdk.errors import DatabricksError, PermissionDenied
+        from databricks.sdk.service.catalog import VolumeOperation
+
+        ask = self._catalog.temporary_volume_credentials.generate_temporary_volume_credentials
+        try:
+            return _lent(ask(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
+        except (DatabricksError, OSError, ValueError) as fault:  # the last where nobody can log in any more
+            if self._lent is not None:
+                raise OSError(errno.EIO, f"the catalog gives no credentials: {_said(fault)}", self.url) from fault
+            if not isinstance(fault, PermissionDenied):
+                raise _no_answer(self.url, fault) from fault
+            raise ConnectError(
+                f"root {self.url!r}: the catalog gives no credentials for the volume ({_said(fault)}): {GRANTS}"
+            ) from fault
+
+
+_opened: dict[str, str] = {}
+"""Volumes of this process by where they lie."""
+
+
+@lru_cache
+def volume_at(url: str) -> Volume:
+    """The process's volume of that URL."""
+    found = Volume(url)
+    _opened[found.location] = url
+    return found
+
+
+def named(place: str) -> str:
+    """A place by its volume's URL if it lies in one that this process uses; else as it is."""
+    for location, url in tuple(_opened.items()):
+        if place.startswith(f"{location}/"):
+            return url + place.removeprefix(location)
+    return place
+
+
+def _catalog(url: str) -> "WorkspaceClient":
+    try:
+        from databricks.sdk import WorkspaceClient
+        from databricks.sdk.core import Config
+    except ImportError as missing:
+        raise InvalidUrl(
+            f"root {url!r} is in a volume, for which a library is missing: pip install 'pulsar_spark[dbfs]'"
+        ) from missing
+    of_client = logging.getLogger("databricks.sdk")
+    of_client.setLevel(max(of_client.getEffectiveLevel(), logging.INFO))  # below that it tells what was lent
+    try:
+        return WorkspaceClient(config=Config(http_timeout_seconds=ANSWER_SECONDS, retry_timeout_seconds=RETRY_SECONDS))
+    except ValueError as unclear:
+        raise ConnectError(
+            f"root {url!r}: the environment has no address and user of the catalog ({_said(unclear)}): {WHO}"
+        ) from None
+
+
+def _lent(answer: "GenerateTemporaryVolumeCredentialResponse") -> Lent:
+    aws, azure = answer.aws_temp_credentials, answer.azure_user_delegation_sas
+    credentials = {}
+    if aws is not None:
+        credentials = {
+            "access_key_id": aws.access_key_id,
+            "secret_access_key": aws.secret_access_key,
+            "token": aws.session_token,
+        }
+    elif azure is not None:
+        credentials = {"sas_token": azure.sas_token}
+    if not credentials:
+        raise OSError(errno.EIO, "its answer has no credentials of a supported store")
+    return Lent(credentials, answer.expiration_time / 1000)
+
+
+def _no_answer(url: str, fault: Exception) -> ConnectError:
+    return ConnectError(
+        f"root {url!r}: the catalog does not answer ({_said(fault)}): check that DATABRICKS_HOST "
+        "is its address, and the network"
+    )
+
+
+def _said(error: Exception) -> str:
+    """The catalog's own message, without its client's configuration."""
+    return re.split(r"\.? Config: |\n", str(error))[0][:300]

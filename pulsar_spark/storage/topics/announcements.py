@@ -1,0 +1,83 @@
+"""Announcements: an empty file in the bundle's folder for each topic that was published to.
+
+A publisher makes the file after its commit. The broker removes the files it lists and only then reads these topics'
+logs, so it misses no publish. Announcements are hints: they are not synced, and failing to make one is not an error.
+The broker finds commits without one when it reads all logs in turn.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.layout import BUNDLES, MAX_FILE_NAME, Layout, decode_name
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.topics.bundles import bundles_of
+
+_NAME = "announced"
+
+
+def announcements_folder(layout: Layout) -> AnyPath:
+    """The folder of a bundle's announcements; an older release's root may lack it."""
+    return layout.bundle_folder() / _NAME
+
+
+def announcement_of(table: str | os.PathLike) -> str:
+    """The name of a topic's file: the names of its table's last three folders, or their digest if that is too long.
+
+    >>> announcement_of("/data/pulsar/public/default/flights")
+    'public,default,flights'
+    """
+    name = ",".join(path_of(table).parts[-3:])
+    return name if len(os.fsencode(name)) <= MAX_FILE_NAME else hashlib.sha256(os.fsencode(name)).hexdigest()
+
+
+def announce(table: str | os.PathLike) -> None:
+    """Announce a new commit in the log of *table*, if it is a topic's; never raises."""
+    with contextlib.suppress(OSError, CorruptState):  # the broker finds the commit when it reads all logs in turn
+        file = _file_of(str(table))
+        if file is not None:
+            store_of(file).touch(file)
+
+
+def _file_of(table: str) -> str | None:
+    place = _place_of(table)
+    if place is None:
+        return None
+    layout, topic, name = place
+    return f"{layout.root}/{BUNDLES}/{bundles_of(layout).folder_of(topic)}/{_NAME}/{name}"
+
+
+@lru_cache(maxsize=10_000)
+def _place_of(table: str) -> tuple[Layout, str, str] | None:
+    """The root of a topic's table, the topic, and the name of its file; None for a broker's table."""
+    folder = path_of(table).absolute()
+    if folder.parents[1].name == BUNDLES:
+        return None
+    topic = _topic_named(folder.parts[-3:])
+    return None if topic is None else (Layout(folder.parents[2]), topic, announcement_of(folder))
+
+
+def take_announced(layout: Layout) -> list[str]:
+    """Remove the bundle's announcements and return their names; read the logs after this."""
+    return layout.store.take_names(f"{layout.bundle_folder()}/{_NAME}")
+
+
+def pass_on(layout: Layout, names: Iterable[str]) -> None:
+    """Move announcements of topics that another bundle serves since a split; names that are digests are dropped."""
+    with contextlib.suppress(OSError, CorruptState):
+        for name in names:
+            topic = _topic_named(name.split(","))
+            folder = layout.bundle if topic is None else bundles_of(layout).folder_of(topic)
+            if folder != layout.bundle:
+                layout.store.touch(f"{layout.root}/{BUNDLES}/{folder}/{_NAME}/{name}")
+
+
+def _topic_named(folders: Sequence[str]) -> str | None:
+    try:
+        return str(TopicName(*map(decode_name, folders)))
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,180 @@
+"""The producers that clients have on a topic: one file each in the table's folder, held by its process.
+
+Rule: AbstractTopic.addProducer of Apache Pulsar: a name belongs to one producer, and an exclusive one must see others.
+``_producers/<id>`` has the producer's name, its partitions, and whether it waits; the next reader removes it if the
+process is gone. Spark's publishes have none.
+
+These files decide nothing that could lose or double a message: the topic's log holds exclusive claims (see
+storage.exclusive) and sequence ids (see protocol.deduplication).
+"""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from filelock import FileLock
+
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.processes.held_file import hold, is_let_go, machine
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.small_file import parse_object, read_small, say_unreadable, text_of
+from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
+from pulsar_spark.storage.store.store_lock import store_lock
+
+_FOLDER = "_producers"
+FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
+"""So long a producer of another machine, of an earlier boot, or in an object store, counts as there, and how
+often it says so there."""
+WAITING_SECONDS, SAYS_SO_SECONDS = 60, 10
+"""How long a waiting producer counts as there, and how often it says so: others wait for it."""
+_APPLICATION = "pulsar_spark.waiting_producer"
+
+
+class Connected(NamedTuple):
+    """A present producer; ``is_waiting`` for exclusive access, since version ``waits_since`` of the topic's log."""
+
+    name: str
+    partitions: list[int]
+    is_waiting: bool
+    waits_since: int = 0
+
+
+def connected(table: AnyPath) -> list[Connected]:
+    """The producers on a topic, waiting ones included, by name."""
+    found = map(_read, _files(path_of(table) / _FOLDER))
+    return sorted((each for each in found if each), key=lambda each: each.name)
+
+
+class TopicProducers:
+    """The producers of one topic as one of them sees them: itself, once entered, and the others."""
+
+    def __init__(self, table: AnyPath, name: str, partitions: Sequence[int]):
+        self._folder = path_of(table) / _FOLDER
+        self._store = store_of(self._folder)
+        self._said = {"name": name, "partitions": list(partitions)}
+        self._held = None
+        self._waits_since: int | None = None
+        self._said_so = float("-inf")
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep others from entering. A disk that takes no file prevents nobody: such a producer is unseen, and sends
+        nothing until the disk works.
+        """
+        with contextlib.ExitStack() as locked:
+            with _but_for_the_disk():
+                self._folder.mkdir(exist_ok=True)
+                lock = self._folder / ".lock"
+                locked.enter_context(FileLock(lock) if self._store.is_local else store_lock(lock))
+            yield
+
+    def enter(self, *, is_waiting: bool = False) -> None:
+        """Become visible to others; a second call ends the waiting. A waiting producer keeps its first place in the
+        topic's log.
+        """
+        self.leave()
+        with _but_for_the_disk():
+            if is_waiting and self._waits_since is None:
+                self._waits_since = AppendTable(self._folder.parent).append_transaction(_APPLICATION, time.time_ns())
+            more = {"is_waiting": True, "waits_since": self._waits_since} if is_waiting else {"is_waiting": False}
+            self._held = hold(self._folder / uuid.uuid4().hex, {**self._said, **more})
+
+    def is_first(self) -> bool:
+        """Has no other producer waited longer?"""
+        mine = float("inf") if self._waits_since is None else self._waits_since
+        return all(other.waits_since > mine for other in self.others() if other.is_waiting)
+
+    def go_on_waiting(self) -> None:
+        """Renew the sign of waiting, every :data:`SAYS_SO_SECONDS`."""
+        if time.monotonic() >= self._said_so + SAYS_SO_SECONDS:
+            self._said_so = time.monotonic()
+            self.renew()
+
+    @property
+    def has_entered(self) -> bool:
+        """Is it visible, and was not sent away?"""
+        return self._held is not None and self._held.path.exists()
+
+    def grow(self, partitions: Sequence[int]) -> None:
+        """Publish to all these *partitions*; nothing unless entered."""
+        if self.has_entered:
+            self._said["partitions"] = list(partitions)
+            self.enter()
+
+    @property
+    def needs_renewal(self) -> bool:
+        """Does only age show whether a producer lives, as in an object store?"""
+        return not self._store.is_local
+
+    def renew(self) -> None:
+        """Renew the sign of life; nothing unless entered."""
+        held = self._held
+        if held is not None:
+            held.touch()
+
+    def leave(self) -> None:
+        """Remove the file. A second call does nothing."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.end()
+
+    def others(self) -> list[Connected]:
+        """Producers that share a partition with this one."""
+        found = map(_read, self._files())
+        return [each for each in found if each and not set(self._said["partitions"]).isdisjoint(each.partitions)]
+
+    def send_away(self) -> None:
+        """Remove the others' files."""
+        for path in self._files():
+            with contextlib.suppress(IsADirectoryError):  # a folder is no producer
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> list[AnyPath]:
+        own = self._held.path if self._held else None
+        return [path for path in _files(self._folder) if path != own]
+
+
+def _files(folder: AnyPath) -> list[AnyPath]:
+    try:
+        return [folder / name for name in store_of(folder).names(folder) if not name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+@contextlib.contextmanager
+def _but_for_the_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_fault_of_disk(error):
+            raise
+
+
+def _read(path: AnyPath) -> Connected | None:
+    if is_let_go(path, lambda path: path.unlink(missing_ok=True)):
+        return None
+    try:
+        said = parse_object(content := read_small(path))
+        is_foreign = not store_of(path).is_local or {name: said.get(name) for name in machine()} != machine()
+        is_waiting = bool(said.get("is_waiting"))
+        stays_seconds = WAITING_SECONDS if is_waiting else FOREIGN_SECONDS
+        if is_foreign and path.stat().st_mtime + stays_seconds < time.time():
+            if not store_of(path).is_local:
+                with contextlib.suppress(OSError):  # who only looks may not be let
+                    path.unlink()
+            return None
+        partitions = said.get("partitions")
+        if not isinstance(partitions, list) or not all(isinstance(each, int) for each in partitions):
+            raise ValueError(f"'partitions' is {partitions!r:.60}, not a list of numbers")
+        waits_since = said.get("waits_since", 0)
+        if not isinstance(waits_since, int | None):
+            raise ValueError(f"'waits_since' is {waits_since!r:.60}, not a number")
+        return Connected(text_of(said, "name"), partitions, is_waiting, waits_since or 0)
+    except FileNotFoundError:
+        return None
+    except ValueError as why:
+        if content:  # an empty one is being made
+            say_unreadable(path, content, why, "it is not treated as a producer")
+        return None

@@ -1,0 +1,187 @@
+"""Keep the tables of a root small: what a broker does in the background, table by table, in small steps.
+
+For each table, as far as nobody needs what is removed:
+
+1. Remove rows whose time as history is over: finished requests, and rounds before the newest snapshot and the first
+   held round.
+2. Join small files, and write into a broker's table how long files stay.
+3. Shorten the log: remove the oldest commits after the files that they removed.
+4. Remove files that left the table, or never belonged to it, before the time travel limit.
+
+These decisions stay right whoever serves meanwhile, so a broker that was taken over does no harm. A crash leaves work
+that the next look repeats.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pulsar_spark.storage.cursor_ledger.committed_rounds import rows_of
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.cursor_ledger.held_rounds import NOBODY, first_held_round, mark_deletes
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.tables import AppendTable
+from pulsar_spark.storage.store.faults import is_fault_of_disk
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.upkeep.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
+from pulsar_spark.storage.upkeep.retention import LEAST_SECONDS, looked_back, promised_seconds, tell_promise
+from pulsar_spark.storage.upkeep.shortening import shorten
+from pulsar_spark.storage.upkeep.upkeep import FILES_A_STEP, appended, remove_left, remove_stale, remove_unseen
+from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
+
+_OF_CURSORS = [*CursorKey._fields, "kind", "round", "mark_delete_position", "is_removed", "is_snapshot"]
+ROWS_REMOVED, FILES_JOINED, LOG_SHORTENED, FILES_REMOVED = (
+    "rows_removed",
+    "files_joined",
+    "log_shortened",
+    "files_removed",
+)
+
+
+class Done(NamedTuple):
+    """What one step did to a table, and to how many files or commits."""
+
+    table: AnyPath
+    what: str
+    count: int
+
+
+class Needs(NamedTuple):
+    """What is needed of a table.
+
+    Needed are: commits after version *followed*; the files at *paths*, and those written from *waiting* on
+    (milliseconds); rounds from *first_round* on, and from the first that delivered something above *mark_delete*.
+    ``keeps_rows`` means all rows.
+    """
+
+    followed: int
+    waiting: int = NOBODY
+    paths: frozenset[str] = frozenset()
+    first_round: int = NOBODY
+    mark_delete: Mapping[CursorKey, int] = MappingProxyType({})
+    keeps_rows: bool = True
+
+
+def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
+    """What is needed of a broker's table by *name*, given the *latest* round."""
+    log = TableLog(table)
+    if name == REQUESTS.name:
+        return _behind(log, latest.requests_done)._replace(keeps_rows=False)
+    if name == CURSOR_LEDGER.name:
+        return _needs_of_rounds(table)
+    if name == LEDGERS.name:
+        return Needs(log.last_append())
+    return Needs(log.latest(), waiting=0)
+
+
+def needs_of_topic(table: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
+    """What is needed of a topic's table: what is not numbered yet."""
+    return _behind(TableLog(table), latest.numbered_until(topic_id))
+
+
+def _behind(log: TableLog, read_until: int) -> Needs:
+    """The need for everything appended after version *read_until*."""
+    added = appended(log, range(read_until + 1, log.latest() + 1))
+    waiting = min((int(add["modificationTime"]) for add in added), default=NOBODY)
+    return Needs(read_until, waiting, frozenset(add["path"] for add in added))
+
+
+def _needs_of_rounds(table: AnyPath) -> Needs:
+    """The need for the newest snapshot, what follows it, and held rounds."""
+    log = TableLog(table)
+    for commit in log.commits_from_the_end():
+        if commit.added:
+            rows = rows_of(table, commit, ["round", "cursor"], _OF_CURSORS)
+            if pc.any(rows["is_snapshot"]).as_py():
+                waiting = min(int(add["modificationTime"]) for add in appended(log, [commit.version]))
+                needs = Needs(commit.version - 1, waiting, keeps_rows=False)
+                return needs._replace(first_round=rows["round"][0].as_py(), mark_delete=mark_deletes(rows))
+    return Needs(0, waiting=0, first_round=0)
+
+
+def keep_house(
+    table: AnyPath,
+    needs: Callable[[], Needs],
+    *,
+    history_seconds: int,
+    time_travel_seconds: int,
+    is_told: bool = False,
+    versions: int | None = None,
+    now: Callable[[], float] = time.time,
+) -> Iterator[Done]:
+    """Do one table's housekeeping, a step at a time.
+
+    Calls *needs* after opening the table, so that it covers all that is open. The table's own properties may promise
+    more than *time_travel_seconds*; *is_told* writes the promise into them. *versions* is a number of versions that
+    suffices instead, with some minutes (see retention).
+    """
+    opened = open_table(table)
+    needed, full = needs(), None
+    try:
+        yield from _make_small(table, opened, needed, 1000 * (now() - history_seconds))
+        if is_told:
+            tell_promise(table, time_travel_seconds if versions is None else min(time_travel_seconds, LEAST_SECONDS))
+    except OSError as fault:
+        if not is_fault_of_disk(fault):
+            raise
+        full = fault  # deleting needs no space, and frees some
+    kept = looked_back(table, time_travel_seconds, versions, now())
+    yield from _make_room(table, needed, now() - max(kept, promised_seconds(opened)))
+    if full is not None:
+        raise full
+
+
+def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: float) -> Iterator[Done]:
+    """Remove unneeded rows older than *history* (in milliseconds), and join files."""
+    files = [file for file in files_of(opened) if file.written < needed.waiting]
+    if not needed.keeps_rows:
+        old = _history(table, files, needed, history)
+        files = [file for file in files if file not in old]
+        yield from _remove_rows(table, opened, sorted(old))
+    if can_be_joined(opened):
+        for sizes in join(table, opened, groups_of(files)):
+            yield Done(table, FILES_JOINED, sum(sizes))
+
+
+def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
+    """Delete commits and files that only versions before the instant *before* (in seconds) need.
+
+    The delay index removes its files itself.
+    """
+    left: list[int] = []
+    clears = table.name != DELAY_INDEX.name
+    for commits in shorten(
+        table, needed.followed, before, lambda doomed: clears and left.append(remove_left(table, doomed))
+    ):
+        yield Done(table, LOG_SHORTENED, commits)
+    if clears:
+        yield Done(table, FILES_REMOVED, sum(left) + len(remove_stale(table, before)))
+        for paths in remove_unseen(table, before, needed.paths):
+            yield Done(table, FILES_REMOVED, len(paths))
+
+
+def _history(table: AnyPath, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
+    """The files whose rows nobody needs as state or history.
+
+    Rounds go from the first on, because a later one may end what an earlier one says.
+    """
+    old = {file for file in files if file.written < before}
+    if needs.first_round == NOBODY:
+        return old
+    kept = min((file.first_round or 0 for file in files if file not in old), default=NOBODY)
+    first = min(kept, needs.first_round)
+    old = {file for file in old if file.last_round is not None and file.last_round < first}
+    first = first_held_round(table, old, needs.mark_delete)
+    return {file for file in old if file.last_round < first}
+
+
+def _remove_rows(table: AnyPath, opened: DeltaTable, files: list[DataFile]) -> Iterator[Done]:
+    for first in range(0, len(files), FILES_A_STEP):
+        doomed = files[first : first + FILES_A_STEP]
+        version = AppendTable(table).replace_files([], [remove_of(file) for file in doomed], opened.version())
+        yield Done(table, ROWS_REMOVED, 0 if version is None else len(doomed))

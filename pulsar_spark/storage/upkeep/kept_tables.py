@@ -1,0 +1,81 @@
+"""The tables that housekeeping keeps, what each needs, and how long things stay.
+
+Policies of a topic or namespace apply to its table, and may exclude it. The broker's tables hold rows of all topics,
+for the longest of their times. Their versions, which every round makes, stay :data:`OWN_SECONDS` or the last
+:data:`OWN_VERSIONS`, unless the root has a policy: rows, not versions, are the history.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from pulsar_spark.protocol.policies import (
+    BROKER,
+    HISTORY_SECONDS,
+    HOUSEKEEPING,
+    TIME_TRAVEL_SECONDS,
+    default_number,
+    policy_number,
+    policy_text,
+)
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows
+from pulsar_spark.storage.delta.definitions import read_definition
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.store.store import AnyPath
+from pulsar_spark.storage.upkeep.housekeeping import Needs, needs_of, needs_of_topic
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
+
+NEEDED = ("topic", "policy", "waiting_request")
+"""Kinds of facts that say what is kept."""
+
+
+OWN_SECONDS = 60 * 60
+"""So long an older version of a table of the broker's own can be read: who opened one, or was away with a lease, is
+long done then."""
+OWN_VERSIONS = 400
+"""So many of them are enough, five minutes at least (see retention): an hour of a round a second are 30,000 files."""
+
+
+class Kept(NamedTuple):
+    """A table to keep: name, needs, how long things stay, whether its property says so, and how many versions are
+    enough (see retention).
+    """
+
+    name: str
+    path: AnyPath
+    needs: Callable[[], Needs]
+    history_seconds: int
+    time_travel_seconds: int
+    is_told: bool = False
+    versions: int | None = None
+
+
+def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
+    """The root's tables to keep, the broker's first; some may not exist."""
+    topics = {topic_id: row["topic"] for (topic_id, _), row in latest.topics.items()}
+    seconds = {name: _seconds(latest, name) for name in topics.values()}
+    history = max((of_history for of_history, _ in seconds.values()), default=default_number(HISTORY_SECONDS))
+    said = latest.policies.get((BROKER, TIME_TRAVEL_SECONDS))
+    own, versions = (OWN_SECONDS, OWN_VERSIONS) if said is None else (policy_number(TIME_TRAVEL_SECONDS, said), None)
+    for spec in (*BROKER_TABLES, DELAY_INDEX):
+        path = layout.broker_table(spec.name)
+        yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), history, own, True, versions)
+    for topic_id, name in topics.items():
+        path = layout.topic(parse_topic_name(name))
+        if _number(latest, name, HOUSEKEEPING):
+            yield Kept(name, path, partial(_needs_of_topic, path, topic_id, latest), *seconds[name])
+
+
+def _seconds(latest: LatestRows, topic: str) -> list[int]:
+    return [_number(latest, topic, name) for name in (HISTORY_SECONDS, TIME_TRAVEL_SECONDS)]
+
+
+def _number(latest: LatestRows, topic: str, name: str) -> int:
+    return policy_number(name, policy_text(latest.policies, topic, name))
+
+
+def _needs_of_topic(path: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
+    if read_definition(path).table_id != topic_id:
+        raise FileNotFoundError(f"the topic at {str(path)!r} was deleted and created again")
+    return needs_of_topic(path, topic_id, latest)

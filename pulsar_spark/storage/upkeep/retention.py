@@ -1,0 +1,111 @@
+"""How long a table's properties promise to keep removed files, and which files left lately.
+
+The table's state forgets removed files after ``delta.deletedFileRetentionDuration``; for a longer promise the commits
+are read. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup".
+
+Delta's default is a week, for which every checkpoint repeats removed files: too many for the broker's tables. So these
+promise minutes (:func:`tell_promise`, kept_tables), and with many rounds a number of versions is enough
+(:func:`looked_back`).
+"""
+
+import re
+import time
+from functools import partial
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.delta.commits import commit
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import metadata_of, open_table
+from pulsar_spark.storage.delta.table_lock import shared_lock
+from pulsar_spark.storage.store.store import AnyPath
+
+FILES_PROPERTY, LOG_PROPERTY = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_FILES_SECONDS = 7 * 24 * 60 * 60
+"""Delta's default of the first."""
+_SECONDS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_SECONDS["week"] = 7 * _SECONDS["day"]
+LEAST_SECONDS = 5 * 60
+"""So long files and versions stay at least where so many versions are enough: longer than a reader takes from opening a
+table to reading it, and than clients are away whose leases are of the usual length."""
+_TRIES = 10
+_TOLD = re.compile(r"interval \d+ seconds")
+"""How :func:`tell_promise` says it; what is said otherwise somebody else has said."""
+_PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
+
+
+def promised_seconds(table: DeltaTable) -> float:
+    """How long the properties promise to keep files and commits, 0 if unset; :class:`InvalidConfiguration` for no
+    interval.
+    """
+    said = table.metadata().configuration
+    return max((_seconds(name, said[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in said), default=0)
+
+
+def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float) -> float:
+    """How many seconds before *now* versions stay: *seconds*, or the age of the last *versions* if less, but at least
+    :data:`LEAST_SECONDS`.
+    """
+    if versions is None:
+        return seconds
+    log = TableLog(table)
+    try:
+        made = now - log.file(log.latest() - versions).stat().st_mtime
+    except FileNotFoundError:  # there never were so many, or the log begins later
+        return seconds
+    return min(seconds, max(made, LEAST_SECONDS))
+
+
+def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> set[str]:
+    """Paths of files that left the table after *before* (in seconds), but before *told* or what its state still
+    lists.
+    """
+    said = table.metadata().configuration
+    known = time.time() - (_seconds(FILES_PROPERTY, said[FILES_PROPERTY]) if FILES_PROPERTY in said else _FILES_SECONDS)
+    known = max(known, told)
+    log, left = TableLog(path), set()
+    for version, written in log.written().items() if before < known else ():
+        try:
+            if before <= written <= known and log.may_remove(version):
+                left.update(each for path in log.removed_paths(version) for each in (path, unquote(path)))
+        except FileNotFoundError:  # the log was shortened meanwhile: it is older than anybody asked for
+            continue
+    return left
+
+
+def tell_promise(path: AnyPath, seconds: int) -> bool:
+    """Set the table's promise to keep files for *seconds*, by a commit that changes no data, unless it is set so or by
+    another program. Was it set now? Not if appends take every version.
+    """
+    opened = open_table(path)
+    for _ in range(_TRIES):
+        if not _is_untold(opened, seconds):
+            return False
+        metadata = metadata_of(opened)
+        metadata["configuration"] |= {FILES_PROPERTY: f"interval {seconds} seconds"}
+        versions, held = [opened.version() + 1], partial(shared_lock, path)
+        if (
+            commit(path, versions, [], {}, metadata=metadata, metadata_operation="SET TBLPROPERTIES", held=held)
+            is not None
+        ):
+            return True
+        opened.update_incremental()
+    return False
+
+
+def _is_untold(table: DeltaTable, seconds: int) -> bool:
+    said = table.metadata().configuration.get(FILES_PROPERTY)
+    return said is None or (_TOLD.fullmatch(said) is not None and said != f"interval {seconds} seconds")
+
+
+def _seconds(name: str, interval: str) -> float:
+    text = interval.strip().lower().removeprefix("interval").strip()
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text):
+        raise InvalidConfiguration(
+            f"table property {name} {interval!r}: give an interval of weeks, days, hours, minutes and seconds, such as "
+            "'interval 30 days'"
+        )
+    return sum(int(number) * _SECONDS[unit] for number, unit in parts)

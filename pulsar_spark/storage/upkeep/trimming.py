@@ -1,0 +1,231 @@
+"""Trimming: on request, remove from a topic what every subscription has acknowledged and retention does not keep.
+
+Whole ledgers go, oldest first; the newest stays, as in Pulsar. One commit removes the files and states, in a
+transaction per partition (:data:`TRIMMED`), the last ledger that is gone. So the broker knows at once; it moves cursors
+past it and refuses seeks before it. Files stay until ``vacuum``.
+
+Trimming never takes entries that a subscription needs. Readers keep nothing, as in Pulsar: a new one begins after the
+trimmed part, one on its way reads the files until ``vacuum``, then skips what is gone.
+
+``deltalake``'s delete would copy rows into the change feed, so the commit is written here. A file of several ledgers
+goes once all of them may. Topics without subscriptions are trimmed only if they have a retention, because dead letters
+wait there. A compacted topic loses nothing that is not yet compacted (see compacted). Rules:
+ManagedLedgerImpl.internalTrimLedgers.
+"""
+
+from bisect import bisect_left
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.expiry import Retention
+from pulsar_spark.protocol.policies import policy_number, policy_text, set_policy_text
+from pulsar_spark.storage.compaction.compacted import CompactedView
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import LatestRows, read_latest
+from pulsar_spark.storage.delta.actions import TRIMMED
+from pulsar_spark.storage.delta.commits import commit
+from pulsar_spark.storage.delta.log import TableLog
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.table_lock import lock_where_there_is_one
+from pulsar_spark.storage.entries.topic_files import trimmed_ledgers
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers.whole_ledgers import NOTHING, WholeLedgers, whole_ledgers
+from pulsar_spark.storage.topics.bundles import layout_of
+from pulsar_spark.storage.topics.topics import Topic
+
+COMPACTION = "__compaction"
+"""Who needs what is not compacted yet, by the name of Pulsar's subscription."""
+RETENTION = ("retention_seconds", "retention_bytes")
+NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")
+"""Kinds of facts that say what may be trimmed."""
+
+
+class Trim(NamedTuple):
+    """What may be trimmed of a partition: all below *first_position*, that is, ledgers up to *ledger_id*; and what
+    keeps the rest.
+    """
+
+    partition: int
+    ledger_id: int
+    first_position: int
+    kept_by: str
+
+
+class Trimmed(NamedTuple):
+    """A partition's :class:`Trim` with the files that are (or would be) removed."""
+
+    trim: Trim
+    files: int
+    bytes: int
+
+
+def plan_trim(
+    topic: Topic,
+    partition: int,
+    ledgers: WholeLedgers,
+    latest: LatestRows,
+    *,
+    now: datetime,
+    before: int | None = None,
+    compacted_until: int | None = None,
+) -> Trim:
+    """Decide what to trim of a partition at *now*; with *before* all below that position, whatever retention says, but
+    of a compacted topic nothing after ledger *compacted_until*.
+
+    :class:`NotAllowedError` if a subscription needs some of that.
+    """
+    held, holder = _held_from(topic, partition, ledgers, latest, compacted_until)
+    if before is not None and before > held:
+        raise NotAllowedError(
+            f"topic {str(topic.name.partition(partition))!r}: subscription {holder or COMPACTION!r} needs the "
+            f"entries from position {held} on: trim before {held} or less, or move its cursor first"
+        )
+    retention = _retention(topic, latest)
+    kept_by = f"subscription {holder}" if holder else "the newest ledger stays"
+    if holder is None and retention is None and before is None:
+        return Trim(partition, 0, 0, "nobody subscribes and no retention is set")
+    behind = held if before is None else before
+    count, most = int(np.searchsorted(ledgers.last_positions, behind)), max(len(ledgers.ledger_ids) - 1, 0)
+    if count > most:
+        count, kept_by = most, "the newest ledger stays"
+    if before is None and count > (released := _released(ledgers, count, retention or Retention(0, 0), now)):
+        count, kept_by = released, "retention"
+    if not count:
+        return Trim(partition, 0, 0, kept_by)
+    return Trim(partition, int(ledgers.ledger_ids[count - 1]), int(ledgers.last_positions[count - 1]) + 1, kept_by)
+
+
+def _released(ledgers: WholeLedgers, count: int, retention: Retention, now: datetime) -> int:
+    """How many of the first *count* ledgers, all acknowledged, *retention* does not keep."""
+    if retention == Retention(0, 0):
+        return count
+    ages = now.timestamp() - ledgers.published[:count] / 1e6
+    newer = np.cumsum(ledgers.bytes[:count][::-1])[::-1]
+    each = enumerate(zip(ages.tolist(), newer.tolist()))
+    return next((at for at, (age, size) in each if not retention.releases(age, size)), count)
+
+
+def trim_topic(
+    layout: Layout,
+    topic: Topic,
+    partitions: list[int],
+    *,
+    now: datetime,
+    before: int | None = None,
+    dry_run: bool = False,
+) -> list[Trimmed]:
+    """Trim *partitions* of the topic in one commit; returns what was (or would be) removed. Ledgers are read first,
+    because publishers wait during the decision.
+    """
+    layout = layout_of(layout, topic.name)
+    log, numbered = TableLog(topic.path), read_latest(layout, "topic").numbered_until(topic.topic_id)
+    known = whole_ledgers(layout, topic.topic_id)  # at least those that were numbered then
+    while True:
+        with lock_where_there_is_one(topic.path):
+            latest, view = read_latest(layout, *NEEDED), CompactedView(topic.path)
+            compacted = {each: view.horizon(each) if view.is_made else None for each in partitions}
+            table = open_table(topic.path)
+            trims = [
+                plan_trim(
+                    topic,
+                    partition,
+                    known.get(partition, NOTHING),
+                    latest,
+                    now=now,
+                    before=before,
+                    compacted_until=compacted[partition],
+                )
+                for partition in partitions
+            ]
+            is_all_numbered = _is_all_numbered(log, numbered, table.version())
+            found = {
+                each.partition: _files(table, topic, each, known.get(each.partition, NOTHING), is_all_numbered)
+                for each in trims
+            }
+            removes = [remove for files in found.values() for remove in files]
+            done = [
+                Trimmed(each, len(found[each.partition]), sum(remove["size"] for remove in found[each.partition]))
+                for each in trims
+            ]
+            gone = trimmed_ledgers(topic.path, partitions)
+            transactions = {
+                f"{TRIMMED}{each.partition}": max(each.ledger_id, gone[each.partition])
+                for each in trims
+                if each.ledger_id
+            }
+            if (
+                dry_run
+                or not removes
+                or commit(topic.path, [table.version() + 1], [], transactions, removes) is not None
+            ):
+                return done
+
+
+def _held_from(
+    topic: Topic, partition: int, ledgers: WholeLedgers, latest: LatestRows, compacted_until: int | None
+) -> tuple[int, str | None]:
+    """The first position that a subscription needs (unacknowledged, or with letters to come) or that awaits compaction,
+    with its holder; the end and None without subscriptions.
+    """
+    held = [
+        (row["mark_delete_position"] + 1, key.subscription)
+        for key, row in latest.cursors.items()
+        if (key.topic_id, key.partition) == (topic.topic_id, partition)
+    ]
+    held += [
+        (row["first"], f"{row['subscription']} (letters to be written)")
+        for row in [*latest.letters, *latest.waiting_letters.values()]
+        if (row["topic_id"], row["partition"]) == (topic.topic_id, partition)
+    ]
+    end = ledgers.end_position if compacted_until is None else ledgers.first_behind(compacted_until)
+    return min([*held, (end, COMPACTION)] if held and end < ledgers.end_position else held, default=(end, None))
+
+
+def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
+    """The topic's retention; None if none is set."""
+    found = [set_policy_text(latest.policies, str(topic.name), name) for name in RETENTION]
+    if found == [None, None]:
+        return None
+    return Retention(*(policy_number(name, policy_text(latest.policies, str(topic.name), name)) for name in RETENTION))
+
+
+def _is_all_numbered(log: TableLog, numbered: int, version: int) -> bool:
+    """Is every publish numbered? If not, a file of several ledgers may hold an unknown one."""
+    return not any(each.added for each in log.commits(numbered, version))
+
+
+def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: WholeLedgers, is_all_numbered: bool) -> list[dict]:
+    """The ``remove`` actions of the partition's files that hold only trimmed ledgers."""
+    if not trim.ledger_id:
+        return []
+    columns = {"path": "path", "size": "size_bytes", "low": "min.publish_id", "high": "max.publish_id"}
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if topic.partitions:
+        actions = actions.filter(pc.equal(actions["partition.partition"].cast(pa.int64()), trim.partition))
+    files = pa.table({name: actions[column] for name, column in columns.items()})
+    is_gone = pa.array(ledgers.run_ledger_ids <= trim.ledger_id)
+    gone, kept = ledgers.publish_ids.filter(is_gone), ledgers.publish_ids.filter(pc.invert(is_gone))
+    files = files.filter(pc.and_(pc.is_in(files["low"], gone), pc.is_in(files["high"], gone)))
+    is_one = pc.equal(files["low"], files["high"])
+    whole = files.filter(is_one).to_pylist()
+    if is_all_numbered:
+        of_several = files.filter(pc.invert(is_one)).to_pylist()
+        whole += _without(of_several, kept.filter(pc.invert(pc.is_in(kept, gone)))) if of_several else []
+    values = {"partition": str(trim.partition)} if topic.partitions else {}
+    return [{"path": file["path"], "size": file["size"], "partitionValues": values} for file in whole]
+
+
+def _without(files: list[dict], kept: pa.Array) -> list[dict]:
+    """Those of *files* between whose lowest and highest publish id none is *kept*."""
+    kept = kept.take(pc.sort_indices(kept))
+
+    def holds(file: dict) -> bool:
+        at = bisect_left(range(len(kept)), file["low"], key=lambda index: kept[index].as_py())
+        return at < len(kept) and kept[at].as_py() <= file["high"]
+
+    return [file for file in files if not holds(file)]

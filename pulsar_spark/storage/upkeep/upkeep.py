@@ -1,0 +1,174 @@
+"""Keep tables quick to open and to scan: join files, delete files that nobody reads, write checkpoints. For schedulers,
+and for a broker that keeps house (see housekeeping).
+
+OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9). Other
+readers find rows by publish id or round if vacuum took a file. But clients read a commit's file within seconds, and
+brokers read requests when they come to them. So :func:`vacuum` keeps files for at least an hour, files of waiting
+requests as long as they wait, and files that no commit names for a day.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.storage.cursor_ledger.cursor_ledger import read_latest
+from pulsar_spark.storage.delta.checkpoints import make_checkpoint
+from pulsar_spark.storage.delta.log import TableLog, read_actions
+from pulsar_spark.storage.delta.scan import open_table
+from pulsar_spark.storage.delta.staged_files import staged_folders
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.store.store import AnyPath, store_of
+from pulsar_spark.storage.topics.bundles import layouts_of
+from pulsar_spark.storage.upkeep.joining import can_be_joined, files_of, join, large_groups_of
+from pulsar_spark.storage.upkeep.retention import left_since
+from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
+
+LEAST_HOURS = 1
+FILES_A_STEP = 1000
+NEW_HOURS = 24
+"""A file that no commit has named may be one of a commit under way for so long."""
+SECONDS_AN_HOUR = 60 * 60
+
+
+class Optimized(NamedTuple):
+    """Files before and after."""
+
+    files_removed: int
+    files_added: int
+
+
+def broker_tables(layout: Layout) -> dict[str, AnyPath]:
+    """The bundle's tables by name."""
+    return {spec.name: layout.broker_table(spec.name) for spec in BROKER_TABLES}
+
+
+def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
+    """Join small files, partition by partition (see joining); ``deltalake`` does it for tables with features that
+    joining does not know. A dry run only counts files.
+    """
+    delta = open_table(table)
+    if dry_run:
+        return Optimized(len(delta.file_uris()), 0)
+    if not can_be_joined(delta):
+        metrics = delta.optimize.compact()
+        return Optimized(metrics["numFilesRemoved"], metrics["numFilesAdded"])
+    joined = [size for step in join(table, delta, large_groups_of(files_of(delta))) for size in step]
+    return Optimized(sum(joined), len(joined))
+
+
+def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False) -> list[str]:
+    """Delete files that left the table, or never entered it, more than *hours* ago, except those of waiting requests;
+    returns their paths. :class:`NotAllowedError` if clients may still read them.
+    """
+    if hours < LEAST_HOURS:
+        raise NotAllowedError(
+            f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
+            f"keep them for at least {LEAST_HOURS} hour"
+        )
+    before = time.time() - SECONDS_AN_HOUR * hours
+    of_requests = [bundle for bundle in layouts_of(layout) if table == bundle.broker_table(REQUESTS.name)]
+    needed = _waiting_requests(of_requests[0], table) if of_requests else frozenset()
+    stale = remove_stale(table, before, dry_run=dry_run)
+    if dry_run:
+        return stale + [path for path in unseen_files(table, before) if path not in needed]
+    return stale + [path for some in remove_unseen(table, before, needed) for path in some]
+
+
+def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iterator[list[str]]:
+    """Delete :func:`unseen_files` except *needed*, some at a time, and yield their paths. Each step looks again,
+    because a file may have entered the table.
+    """
+    doomed = sorted(set(unseen_files(table, before)) - needed)
+    for first in range(0, len(doomed), FILES_A_STEP):
+        some = sorted(set(doomed[first : first + FILES_A_STEP]).intersection(unseen_files(table, before)))
+        store_of(table).remove(table / path for path in some)
+        yield some
+
+
+def unseen_files(table: AnyPath, before: float) -> list[str]:
+    """Paths of files that left the table before an instant (in seconds), or were written before it and
+    :data:`NEW_HOURS` ago and never entered it.
+
+    Files that were already deleted are left out, although the table still lists them (see retention).
+    """
+    hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
+    old = _old_files(table, before)
+    if not old.difference(map(unquote, pa.table(opened.get_add_actions())["path"].to_pylist())):
+        return []
+
+    def found(hours: int, *, is_full: bool) -> list[str]:
+        paths = opened.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=is_full)
+        return [path for path in paths if path in old]
+
+    doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
+    left = left_since(table, opened, before, told=time.time() - hours * SECONDS_AN_HOUR) if doomed else ()
+    return [path for path in doomed if path not in left]
+
+
+def remove_left(path: AnyPath, versions: range) -> int:
+    """Delete the files that commits of *versions* removed and that are not the table's again, nor removed by later
+    commits; returns how many. The caller knows that nobody may read them.
+
+    Only files found in the table's folder are deleted, whatever paths a commit names.
+    """
+    log = TableLog(path)
+    left = _taken_out(log, versions)
+    if not left:
+        return 0
+    left &= _old_files(path, float("inf"))
+    left -= set(map(unquote, pa.table(open_table(path).get_add_actions())["path"].to_pylist())) if left else set()
+    left -= _taken_out(log, (each for each in log.versions() if each >= versions.stop)) if left else set()
+    store_of(path).remove(path / name for name in left)
+    return len(left)
+
+
+def _taken_out(log: TableLog, versions: Iterable[int]) -> set[str]:
+    """Paths, raw and unquoted, that those of *versions* that are in the log removed."""
+    found = set()
+    for version in versions:
+        with contextlib.suppress(FileNotFoundError):
+            if log.may_remove(version):
+                found.update(each for name in log.removed_paths(version) for each in (name, unquote(name)))
+    return found
+
+
+def _old_files(table: AnyPath, before: float) -> set[str]:
+    """Data files in the table's folder that were written before an instant."""
+    found = store_of(table).below(table, without="_")
+    return {name for name, seen in found.items() if name.endswith(".parquet") and seen.st_mtime < before}
+
+
+def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> list[str]:
+    """Remove staging folders in which nothing changed since *before*, since their writers have ended; returns the
+    folders.
+    """
+    stale = [folder for folder, changed in staged_folders(table).items() if changed < before]
+    if not dry_run:
+        for folder in stale:
+            store_of(table).remove_folder(folder)
+    return [str(folder) for folder in stale]
+
+
+def checkpoint(table: AnyPath) -> int:
+    """Write a checkpoint of the log; returns its version."""
+    return make_checkpoint(table)
+
+
+def _waiting_requests(layout: Layout, table: AnyPath) -> frozenset[str]:
+    """Files of requests that no round has taken in, or that the broker could not answer yet."""
+    log = TableLog(table)
+    versions = range(read_latest(layout, "waiting_request").requests_done + 1, log.latest() + 1)
+    return frozenset(add["path"] for add in appended(log, versions))
+
+
+def appended(log: TableLog, versions: Iterable[int]) -> list[dict]:
+    """The ``add`` actions of those of *versions* that appended; :class:`CorruptState` for an unreadable one."""
+    actions = (
+        action for version in versions if log.commit(version).added for action in read_actions(log.file(version))
+    )
+    return [action["add"] for action in actions if "add" in action and action["add"].get("dataChange")]
