@@ -1,7 +1,7 @@
 """Which chunks of a topic partition make up which messages, as far as its entries are numbered.
 
-The topic alone determines this, so nothing is stored: chunk rows are read when needed, without payloads. All answers
-cover entries from ``begin`` on; a question about older ones reads them again.
+The topic alone determines this, so chunk rows are read when needed and nothing is stored. Answers cover entries from
+``begin`` on; questions about older ones read them again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ STILL_OPEN = (1 << 62) - 1
 
 
 class OpenGroups(NamedTuple):
-    """First position, last position so far and first publish time (microseconds) of each incomplete message."""
+    """First position, last position so far and first publish time (microseconds) of incomplete messages."""
 
     firsts: np.ndarray
     lasts: np.ndarray
@@ -42,8 +42,7 @@ class OpenGroups(NamedTuple):
 
 
 class ChunkGroups:
-    """The chunk groups of the topic partition of *ledgers* in *table*; entries before *first* are trimmed and belong to
-    none."""
+    """The chunk groups of the topic partition of *ledgers* in *table*; entries before *first* are trimmed."""
 
     def __init__(self, table: AnyPath, ledgers: PartitionLedgers | ChunkRuns, first: int = 0):
         self._table, self._ledgers, self._first = table, ledgers, first
@@ -52,7 +51,7 @@ class ChunkGroups:
         self._forget()
 
     def trim(self, first: int) -> None:
-        """Note that entries before position *first* are trimmed."""
+        """Note that entries before *first* are trimmed."""
         self._first = first
         self._forget()
 
@@ -87,7 +86,7 @@ class ChunkGroups:
         return self._changes
 
     def units(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """First and last positions of the complete messages that end at *first*..*last*, by their ends."""
+        """First and last positions of the complete messages that end at *first*..*last*, in order."""
         self.need(first)
         lasts = self._units["last"]
         here = slice(np.searchsorted(lasts, first), np.searchsorted(lasts, last, "right"))
@@ -109,14 +108,17 @@ class ChunkGroups:
         return np.append(self._parts["first"], STILL_OPEN)[at] <= positions
 
     def open(self) -> OpenGroups:
-        """The messages that may still be completed, by their first chunks; none with a deleted chunk."""
+        """The messages that may still be completed, by first chunk; none with a deleted chunk."""
         self.need(self._ledgers.end_position)
         is_open = (self._attempts["end"] == STILL_OPEN) & ~self._attempts["is_gone"]
         return OpenGroups(*(self._attempts[name][is_open] for name in ("first", "last", "since")))
 
     def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Beginnings and ends of groups that overlap *first*..*last*, by their first chunks; none with a deleted chunk.
-        Open ones end at :data:`STILL_OPEN`."""
+        """Beginnings and ends of groups that overlap *first*..*last*, by first chunk, without those with a deleted
+        chunk.
+
+        Open ones end at :data:`STILL_OPEN`.
+        """
         self.need(first)
         firsts, ends = self._attempts["first"], self._attempts["end"]
         until = np.searchsorted(firsts, last, "right")
@@ -126,7 +128,7 @@ class ChunkGroups:
     # Reading
 
     def need(self, first: int) -> None:
-        """Read the chunks from *first* on, unless they are known."""
+        """Read the chunks from *first* on that are unknown."""
         if first < self.begin or not self._is_read:
             self._read_from(first)
         for runs in self._unread():
@@ -137,7 +139,7 @@ class ChunkGroups:
         self.end = self._ledgers.end_position
 
     def chunks_from(self, run: Run) -> int:
-        """``chunks_from`` of the next run: where the oldest open group begins, or else the run itself."""
+        """``chunks_from`` of the next *run*: where the oldest open group begins, or else the run."""
         self.need(self._ledgers.end_position)
         opened = self._attempts["first"][self._attempts["end"] == STILL_OPEN]
         return min(run.first_position, int(opened[0])) if len(opened) else run.first_position
@@ -148,7 +150,7 @@ class ChunkGroups:
         return len(self._units) + len(self._parts) >= WORTH_LETTING_GO
 
     def let_go(self, before: int) -> None:
-        """Forget groups before that position, which nobody needs any more, if they are most of them."""
+        """Forget groups before that position if they are most of them."""
         gone = sum(int(np.searchsorted(of["last"], before)) for of in (self._units, self._parts))
         if before <= self.begin or not self._is_read or gone < (len(self._units) + len(self._parts)) // 2:
             return
@@ -170,7 +172,7 @@ class ChunkGroups:
         self.end = 0 if run.chunks_from is None else run.chunks_from
 
     def _unread(self) -> Iterator[list[Run]]:
-        """The runs from ``end`` on that may have chunks, in batches that are read at once."""
+        """The unread runs that may have chunks, in batches."""
         begin, together, entries = max(self.end, self._first), [], 0
         for run in self._ledgers.chunk_runs(self.end):
             for first in range(max(run.first_position, begin), run.last_position + 1, MOST_READ):
@@ -256,9 +258,6 @@ class ChunkGroups:
 
 
 def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run] | None = None) -> ChunkGroups:
-    """The chunk groups of a topic partition, as numbered now.
-
-    *runs* are those that the caller needs (None: all); if none may have chunks, nothing is looked up.
-    """
+    """The chunk groups of a topic partition, as numbered now, for questions about *runs* (None: all)."""
     is_asked = runs is None or any(run.may_have_chunks for run in runs)
     return ChunkGroups(topic.path, chunk_runs_of(layout, topic.topic_id, partition) if is_asked else ChunkRuns())

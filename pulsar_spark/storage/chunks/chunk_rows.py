@@ -1,7 +1,7 @@
 """Read the rows of chunks: which message each belongs to, without payloads.
 
-Deleted chunks are read from the published file until VACUUM removes it. So a message with deleted chunks counts as
-deleted, not as one that may still be completed.
+Deleted chunks are read from the published file until VACUUM removes it, so that their message counts as deleted and not
+as incomplete.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ def read_published_chunks(table: AnyPath, runs: Sequence[Run]) -> tuple[Chunks, 
 
 
 class Room:
-    """A budget of bytes for payloads; once it is exceeded, no more are kept."""
+    """A budget of bytes for payloads."""
 
     def __init__(self, most_bytes: int):
         self.left = most_bytes
@@ -74,7 +74,7 @@ class Room:
         return self.left >= 0
 
     def kept(self, payloads: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-        """*payloads*, which have these *sizes*, or nulls if they do not fit."""
+        """*payloads* of these *sizes*, or nulls once the budget is exceeded."""
         if self.is_enough:
             self.left -= pc.sum(sizes).as_py() or 0
         return payloads if self.is_enough else pa.nulls(len(payloads), payloads.type)
@@ -85,7 +85,7 @@ def rows_of_chunks(
 ) -> pa.Table:
     """``position`` and *columns* of the chunks at *spans* of *run*, in order, without deleted and lost ones.
 
-    :data:`PAYLOAD_BYTES` among *columns* adds the payloads' sizes; *room* limits the payloads that are kept.
+    *columns* may have :data:`PAYLOAD_BYTES`; *room* limits the payloads.
     """
     read = ("uuid", *("payload" if name == PAYLOAD_BYTES else name for name in columns))
     fields = [pa.field(name, pa.int64()) if name == PAYLOAD_BYTES else MESSAGES.schema.field(name) for name in columns]
@@ -110,10 +110,8 @@ def rows_of_chunks(
 def lost_messages(
     table: AnyPath, spans_of: SpansOf, units: Mapping[int, int], columns: Sequence[str]
 ) -> dict[int, MessagesLost]:
-    """The messages of *units* (first positions by last) that have lost, not deleted, chunks in *columns*.
-
-    The result maps last positions to errors that name the lost files.
-    """
+    """Of *units* (first positions by last), the messages with lost chunks in *columns*, and errors that name the lost
+    files."""
     found: dict[int, MessagesLost] = {}
     for run, spans in spans_of(list(Positions((first, last) for last, first in units.items()))):
         if run.may_have_chunks:
@@ -135,7 +133,7 @@ def _lost_in(table: AnyPath, run: Run, missing: Missing, units: Mapping[int, int
 
 
 def _rows_of(table: AnyPath, runs: Sequence[Run], *, as_published: bool = False) -> pa.Table:
-    """The rows that are chunks, in order of position; of large runs only the stretch with chunks is read."""
+    """The rows that are chunks, in order; of large runs only the stretch with chunks is read."""
     wanted = []
     for run in runs:
         if run.entries <= _FEW:
@@ -162,7 +160,7 @@ def _chunks_in(rows: pa.Table) -> Chunks:
 
 
 def _keys_of(producers: pa.ChunkedArray, uuids: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending hashes of the groups, and each chunk's index among them."""
+    """Ascending hashes of groups, and each chunk's index among them."""
     coded = [column.combine_chunks().dictionary_encode() for column in (producers, uuids)]
     names, ids = (each.dictionary.to_pylist() for each in coded)
     of_name, of_id = (each.indices.fill_null(-1).to_numpy().astype(np.int64) for each in coded)

@@ -1,4 +1,4 @@
-"""The runs of a topic partition that may have chunks, for readers without a broker (which has PartitionLedgers)."""
+"""The runs of a topic partition that may have chunks, for readers without a broker."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ from pulsar_spark.storage.ledgers.needed_runs import runs_with_chunks
 
 
 class ChunkRuns:
-    """Runs that may have chunks, in order of position, with no chunks between them."""
+    """Runs that may have chunks, in order of position."""
 
     def __init__(self, runs: Sequence[Run] = ()):
         self._runs, self._firsts = runs, [run.first_position for run in runs]
@@ -30,10 +30,8 @@ class ChunkRuns:
         return (run for run in behind if run.last_position >= first)
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """The runs that hold positions of *spans* (first, last), each with its parts of them.
-
-        *spans* are in order and do not overlap. Positions outside all runs are left out.
-        """
+        """The runs that hold positions of *spans* (first, last; in order, without overlaps), each with its parts of
+        them."""
         run, parts = None, []
         for first, last in spans:
             for found in self.chunk_runs(first):

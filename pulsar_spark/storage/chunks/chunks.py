@@ -1,6 +1,6 @@
 """Find the chunks of messages whose ends are known, and join their payloads.
 
-Payloads are read one row group at a time, so memory holds the message and two row groups.
+Memory holds the message and two row groups.
 """
 
 import io
@@ -26,7 +26,7 @@ _AT_ONCE_BYTES = 64 << 20
 
 
 def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
-    """The bytes of each value, empty for null, without the copy that an Arrow scalar makes."""
+    """The bytes of each value, empty for null, without copies."""
     for values in column.chunks:
         _, ends, held = values.buffers()
         ends = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
@@ -35,13 +35,12 @@ def _buffers_of(column: pa.ChunkedArray) -> Iterator[pa.Buffer | bytes]:
 
 
 class _Payload:
-    """Joins pieces of a payload; of a large one, memory holds the joined part and few pieces."""
+    """Joins pieces of a payload; large ones gradually, so that few pieces stay in memory."""
 
     def __init__(self):
         self.size, self._pieces, self._begin = 0, [], io.BytesIO()
 
     def add(self, piece: pa.Buffer | bytes) -> None:
-        """Add the next piece."""
         self.size += len(piece)
         self._pieces.append(piece)
         if self.size - self._begin.tell() > _AT_ONCE_BYTES:
@@ -49,7 +48,6 @@ class _Payload:
             self._pieces = []
 
     def whole(self) -> bytes:
-        """The joined payload."""
         if not self._begin.tell():
             return b"".join(self._pieces)
         self._begin.writelines(self._pieces)
@@ -57,7 +55,7 @@ class _Payload:
 
 
 class PayloadMemory:
-    """Memory for one large payload after another, reused once nobody holds the last one."""
+    """Memory for large payloads, reused once nobody holds the last one."""
 
     def __init__(self):
         self._held, self._last = np.empty(0, np.uint8), lambda: None
@@ -72,14 +70,12 @@ class PayloadMemory:
 
 
 class _Placed:
-    """Joins pieces of a payload in *memory*; first allocates *pieces* times the first one's size, as stated sizes may
-    be lies."""
+    """Joins pieces of a payload in *memory*; the first allocation trusts no stated size."""
 
     def __init__(self, memory: PayloadMemory, pieces: int):
         self.size, self._memory, self._pieces, self._held = 0, memory, pieces, np.empty(0, np.uint8)
 
     def add(self, piece: pa.Buffer | bytes) -> None:
-        """Add the next piece."""
         begin, self.size = self.size, self.size + len(piece)
         if self.size > len(self._held):
             held = self._memory.of(max(self._pieces * len(piece) if not begin else 2 * self.size, self.size))
@@ -89,19 +85,19 @@ class _Placed:
             self._held[begin : self.size] = np.frombuffer(piece, np.uint8)
 
     def whole(self) -> memoryview:
-        """The joined payload, valid until the memory is used again."""
+        """The payload, valid until the memory is reused."""
         return memoryview(self._held)[: self.size]
 
 
 class ChunkedMessages(NamedTuple):
-    """Chunked messages of one topic partition, whose table is *table*."""
+    """Chunked messages of the topic partition in *table*."""
 
     table: AnyPath
     entries: EntryReader
     spans_of: SpansOf
 
     def parts(self, units: Mapping[int, int]) -> dict[int, np.ndarray]:
-        """The positions of the chunks of each message of *units* (first positions by last), in order; empty if some are
+        """The chunk positions of each message of *units* (first positions by last), in order; empty if some are
         gone."""
         spans = Positions((first, last) for last, first in units.items())
         found = [
@@ -135,17 +131,16 @@ class ChunkedMessages(NamedTuple):
         return sum(rows.num_rows for rows in self._read(parts, ())) == len(parts)
 
     def rows(self, parts: np.ndarray) -> pa.Table:
-        """The rows of the chunks at these positions, as EntryReader.read gives them; :class:`MessagesLost` if some are
-        lost."""
+        """The rows of the chunks at these positions; :class:`MessagesLost` if some are lost."""
         return pa.concat_tables(self._read(parts, None))
 
     def joined(
         self, parts: np.ndarray, most_bytes: int | None = None, memory: PayloadMemory | None = None
     ) -> bytes | memoryview | None:
-        """The payload of the chunks at these positions, stored in *memory* if given.
+        """The payload of the chunks at these positions, in *memory* if given; None if some are deleted or rewritten.
 
-        None if some are deleted, or rewritten so that they form no message. Raises :class:`MessagesLost` if some are
-        lost, :class:`UnreadableMessage` if their size is not the stated one or exceeds *most_bytes*.
+        :class:`MessagesLost` if some are lost, :class:`UnreadableMessage` if their size is not the stated one or
+        exceeds *most_bytes*.
         """
         payload = _Payload() if memory is None else _Placed(memory, len(parts))
         found, said, message = 0, set(), None
@@ -165,7 +160,7 @@ class ChunkedMessages(NamedTuple):
         return payload.whole() if found == len(parts) else None
 
     def _read_ahead(self, parts: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows of the chunks, in blocks; a second thread decodes the next one."""
+        """The rows of the chunks; a second thread decodes the next block."""
         blocks = self._read(parts, columns)
         rows = next(blocks, None)
         if rows is None or rows.num_rows == len(parts):

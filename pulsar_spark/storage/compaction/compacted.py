@@ -1,13 +1,13 @@
-"""The compacted view of a topic: the latest message of each key up to a horizon, as protocol.compaction defines it.
+"""The compacted view of a topic: the latest message of each key up to a horizon (protocol.compaction).
 
-The view is a table ``_compacted`` in the topic's folder; Delta ignores names with that first letter. It holds whole
-rows as published, with ledger id and position, in order of position; chunked messages are joined, at their last chunk.
-They stay when trimming or DELETE removes the topic's own rows, until a later message has the key.
+It is a table ``_compacted`` in the topic's folder, which Delta ignores. It holds whole rows, with ledger id and
+position, in order of position; chunked messages are joined. They stay until a later message has the key, even if
+trimming or DELETE removes the topic's own rows.
 
-The horizon of a partition is the last compacted publish commit; later messages are read from the topic. One commit of
-exactly the next version replaces a partition's rows and sets its horizon, so only one of two concurrent compactions
-succeeds. Trimming removes nothing after the horizon of a compacted topic. Removed files stay for :data:`GRACE_SECONDS`;
-a reader that needs one later looks again. Rules: CompactedTopicImpl, Compactor.COMPACTION_SUBSCRIPTION.
+A partition's horizon is the last compacted publish commit; later messages are read from the topic, which trims none of
+them. One commit of exactly the next version replaces a partition's rows and horizon, so only one of two concurrent
+compactions succeeds. Replaced files stay for :data:`GRACE_SECONDS`. Rules: CompactedTopicImpl,
+Compactor.COMPACTION_SUBSCRIPTION.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ BLOCK_ROWS = 2048
 
 
 class Facts(NamedTuple):
-    """What the commit of a compaction says about it."""
+    """What a compaction's commit says about it."""
 
     removed: int
     duration_ms: int
@@ -62,8 +62,7 @@ class _File(NamedTuple):
 
 
 class CompactedView:
-    """The compacted view of the topic with that table, as of the last look; without rows and with horizons 0 if there
-    is none."""
+    """The compacted view of the topic with that table, as of the last look; empty if there is none."""
 
     def __init__(self, table: AnyPath | str):
         self.path = path_of(table) / FOLDER
@@ -100,7 +99,7 @@ class CompactedView:
         return self.said(SUCCEED_TIME_MS) > 0
 
     def said(self, transaction: str) -> int:
-        """The value of a transaction in the view's commits; 0 without one."""
+        """The value of a transaction of the view; 0 without one."""
         if transaction not in self._said:
             opened = self._opened
             if opened is not None and store_of(self.path).is_lent:  # transaction_version asks the store again
@@ -114,7 +113,7 @@ class CompactedView:
         return self.said(f"{HORIZON}{partition}")
 
     def size(self, partitions: Collection[int]) -> int:
-        """The bytes of the view's files of these partitions."""
+        """Bytes of the view's files of these partitions."""
         return sum(file.size for file in self._files if file.partition in partitions)
 
     def messages(self, partitions: Collection[int]) -> int:
@@ -122,7 +121,7 @@ class CompactedView:
         return sum(file.rows for file in self._files if file.partition in partitions)
 
     def removes(self, partitions: Collection[int]) -> list[dict]:
-        """The ``remove`` actions for the files of these partitions."""
+        """``remove`` actions for the files of these partitions."""
         return [
             {"path": file.path, "size": file.size, "partitionValues": _partition(file)}
             for file in self._files
@@ -130,9 +129,9 @@ class CompactedView:
         ]
 
     def rows_between(self, partition: int, spans: Iterable[tuple[int, int]]) -> Iterator[pa.Table]:
-        """The rows at *spans* (first, last; in order), in blocks, in order of position and batch index.
+        """The rows at *spans* (first, last; in order), in blocks, by position and batch index.
 
-        FileNotFoundError if a file is gone because it left the view long ago: look again.
+        FileNotFoundError if a file left the view long ago: look again.
         """
         for first, last in spans:
             for file in self._files:
@@ -142,8 +141,7 @@ class CompactedView:
                         yield from _blocks(rows, *np.searchsorted(positions, [first, last + 1]))
 
     def rows_behind(self, partition: int, ledger_id: int, position: int = -1) -> Iterator[pa.Table]:
-        """The rows of ledgers from *ledger_id* on, after *position*, in blocks and in order; FileNotFoundError as in
-        :meth:`rows_between`."""
+        """The rows of ledgers from *ledger_id* on, after *position*; otherwise like :meth:`rows_between`."""
         for file in self._files:
             if file.partition == partition and file.last > position:
                 for rows in self._groups(file, lambda has: has.last_ledger_id >= ledger_id):
@@ -154,8 +152,7 @@ class CompactedView:
                     yield from _blocks(rows, begin, rows.num_rows)
 
     def positions(self, partition: int, first: int, last: int, more: int) -> np.ndarray:
-        """Positions of entries with messages in the view, in order: those at *first*..*last*, and up to *more* after
-        them."""
+        """Positions of the view's entries, in order: those at *first*..*last*, and up to *more* after them."""
         found, behind = [np.empty(0, np.int64)], 0
         for here in self._positions_from(partition, first):
             found.append(here)
@@ -180,7 +177,7 @@ class CompactedView:
             return opened.read_row_group(number, columns=["position"])["position"].to_numpy()
 
     def _groups(self, file: _File, is_wanted: Callable[["_Bounds"], bool]) -> Iterator[pa.Table]:
-        """The row groups of a file that may hold wanted rows; the latest stays decoded."""
+        """The row groups of a file that are wanted; the latest stays decoded."""
         for number, has in enumerate(self._bounds_of(file)):
             if is_wanted(has):
                 if self._group is None or self._group[0] != (file.path, number):
@@ -198,8 +195,7 @@ class CompactedView:
 
     @contextlib.contextmanager
     def _reading(self, file: _File) -> Iterator[pq.ParquetFile]:
-        """Open a file; FileNotFoundError if it left the view, :class:`CorruptState` if it belongs to it and is
-        unreadable."""
+        """Open a file; FileNotFoundError if it left the view, :class:`CorruptState` if it is unreadable."""
         try:
             source = store_of(self.path).parquet(self.path / file.path)
             with pq.ParquetFile(source, page_checksum_verification=True) as opened:
@@ -264,10 +260,9 @@ def make_view(topic: Topic) -> CompactedView:
 
 
 def replace_rows(view: CompactedView, horizons: Mapping[int, int], adds: list[dict], facts: Facts) -> None:
-    """Replace all rows of the partitions of *horizons* by the files of *adds*, in one commit, and delete files that
-    left the view long ago.
+    """Replace all rows of the partitions of *horizons* by the files of *adds*, in one commit, and delete old files.
 
-    :class:`NotAllowedError` if the view has changed meanwhile.
+    :class:`NotAllowedError` if another compaction was faster.
     """
     said = {f"{HORIZON}{partition}": ledger_id for partition, ledger_id in horizons.items()}
     said |= {REMOVED: facts.removed, SUCCEED_TIME_MS: now_micros() // 1000, DURATION_MS: facts.duration_ms}

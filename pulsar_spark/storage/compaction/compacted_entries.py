@@ -1,8 +1,8 @@
-"""Read entries of a compacted topic by position, as :class:`EntryReader` does for the topic itself.
+"""Read entries of a compacted topic by position, for a consumer that reads compacted.
 
-Up to the horizon of its partition, an entry is what the compacted view has; messages that were compacted out count as
-deleted. Later entries come from the topic. The view has no deletions, which are messages with a key and without
-content: those that :meth:`CompactedEntries.look_for_deletions` found are read from the topic.
+Up to the horizon an entry is what the compacted view has, and messages that were compacted out count as deleted. The
+rest comes from the topic, and so do deletions (messages with a key and no content) that
+:meth:`CompactedEntries.look_for_deletions` found.
 """
 
 import threading
@@ -31,7 +31,7 @@ _JUDGED_BY = ("partition_key", "payload", "uncompressed_size", "encryption_keys"
 
 
 class CompactedEntries:
-    """Reads entries for a consumer that reads compacted; after the horizons through *entries*. Thread-safe."""
+    """Reads entries, those after the horizon through *entries*. Thread-safe."""
 
     def __init__(self, entries: EntryReader):
         self._entries = entries
@@ -42,7 +42,7 @@ class CompactedEntries:
     def read(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:
-        """Read numbered runs as :meth:`EntryReader.read` does; up to the horizon, what is missing comes first."""
+        """Like :meth:`EntryReader.read`, for numbered runs; up to the horizon, what is missing comes first."""
         partition, spans = partition_of(run.path), None if spans is None else list(spans)
         with self._lock:
             view = self._view(table)
@@ -64,15 +64,14 @@ class CompactedEntries:
         yield from (rows.select(list(dict.fromkeys(names))) for rows in found)
 
     def places(self, table, partition: int, first: int, last: int, more: int) -> tuple[int, np.ndarray]:
-        """The last compacted ledger, and the positions that the view has at *first*..*last* and up to *more* after
-        them."""
+        """The horizon, and the view's positions at *first*..*last* and up to *more* after them."""
         with self._lock:
             view = self._view(table)
             found = _read_of(view, lambda: view.positions(partition, first, last, more))
             return view.horizon(partition), found
 
     def look_for_deletions(self, table, partition: int, parts: Iterable[tuple[Run, list[tuple[int, int]]]]) -> None:
-        """Find the deletions in *parts*, which are runs with stretches of their positions."""
+        """Find the deletions in *parts*: runs with stretches of positions."""
         found = [
             rows["position"].to_numpy()
             for run, spans in parts
@@ -83,7 +82,7 @@ class CompactedEntries:
             self._deletions[str(table), partition] = np.unique(np.concatenate([known, *found]))
 
     def deletions(self, table, partition: int, first: int, last: int) -> np.ndarray:
-        """The positions of deletions that were found at *first*..*last*, in order."""
+        """The positions of known deletions at *first*..*last*, in order."""
         with self._lock:
             known = self._deletions.get((str(table), partition), _NONE)
         return known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")]
@@ -115,7 +114,7 @@ class CompactedEntries:
 
 
 def _deletes(rows: pa.Table) -> pa.ChunkedArray:
-    """Which *rows* are deletions, by the rule of protocol.compaction.payload_size."""
+    """Which *rows* are deletions (protocol.compaction.payload_size)."""
     stored = pc.fill_null(pc.binary_length(rows["payload"]), 0).cast(pa.int64())
     plain = pc.subtract(stored, pc.multiply(rows["encryption_keys"].is_valid().cast(pa.int64()), TAG_BYTES))
     is_empty = pc.less_equal(pc.coalesce(rows["uncompressed_size"].cast(pa.int64()), plain), 0)
@@ -123,20 +122,20 @@ def _deletes(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _within(known: np.ndarray, run: Run, spans: list[tuple[int, int]] | None) -> np.ndarray:
-    """The *known* positions in *spans* of a run, or in the whole run."""
+    """The *known* positions in *spans*, or in the whole run."""
     spans = [(run.first_position, run.last_position)] if spans is None else spans
     parts = [known[np.searchsorted(known, first) : np.searchsorted(known, last, "right")] for first, last in spans]
     return np.concatenate([_NONE, *parts])
 
 
 def _in_order(tables: list[pa.Table]) -> list[pa.Table]:
-    """All rows as one table, in order of position and batch index."""
+    """All rows as one table, by position and batch index."""
     rows = pa.concat_tables(table.select(COMPACTED.schema.names) for table in tables)
     return [rows.sort_by([("position", "ascending"), ("batch_index", "ascending")])]
 
 
 def _read_of(view: CompactedView, read: Callable[[], _T]) -> _T:
-    """The result of *read*; tried again on the current view if a file left the view long ago."""
+    """The result of *read*, again if a file left the view long ago."""
     try:
         return read()
     except FileNotFoundError:

@@ -1,9 +1,7 @@
-"""Whether a compaction of a topic runs, and the outcome of the last: a file in the topic's folder, locked by the
-process.
+"""Whether a compaction of a topic runs, and how the last ended: a locked file in the topic's folder.
 
-After a crash the lock is free while the file says "running", which means that the compaction failed. The file decides
-nothing: the commit of the view lets only one compaction through. In object stores, which have no locks, the file names
-the process.
+After a crash the file says "running" but is unlocked: the compaction failed. In object stores, which have no locks, the
+file names the process. The file decides nothing; the view's commit does.
 """
 
 import contextlib
@@ -42,7 +40,7 @@ class CompactionStatus(NamedTuple):
 
 @contextlib.contextmanager
 def compacting(topic: Topic) -> Iterator[None]:
-    """Hold the topic for a compaction and record the outcome; :class:`NotAllowedError` while another one runs."""
+    """Hold the topic for a compaction and record its outcome; :class:`NotAllowedError` while another runs."""
     with (_compacting if store_of(topic.path).is_local else _compacting_in_store)(topic):
         yield
 
@@ -66,7 +64,7 @@ def _compacting(topic: Topic) -> Iterator[None]:
 
 
 def compaction_status(topic: Topic, view: CompactedView) -> CompactionStatus:
-    """The status of the last compaction of the topic with that *view*."""
+    """The status of the last compaction of the topic."""
     done = SUCCESS if view.is_made else NOT_RUN
     try:
         is_free, said = (_now if store_of(topic.path).is_local else _now_in_store)(topic)
@@ -121,7 +119,7 @@ def _now_in_store(topic: Topic) -> tuple[bool, dict]:
 
 
 def _is_over(path: ObjectPath) -> bool:
-    """Whether a compaction recorded as running has lost its process, or was recorded too long ago."""
+    """Whether a recorded compaction's process has ended, or it was recorded too long ago."""
     return is_let_go(path) or path.stat().st_mtime + LONGEST_SECONDS < time.time()
 
 
@@ -139,7 +137,7 @@ def _said(path: AnyPath, opened: int) -> dict:
 
 
 def _parsed(path: AnyPath, content: bytes) -> dict:
-    """The file's content; empty if a full disk cut it off, or if another program wrote it."""
+    """The file's content; empty if it is invalid."""
     try:
         said = parse_object(content)
         for name in {"status", "error"} & said.keys():

@@ -1,6 +1,6 @@
-"""Read rows of committed rounds from the table ``cursor_ledger``: of one round, or of all rounds after another.
+"""Read rows of committed rounds from the table ``cursor_ledger``.
 
-A round is found by its version. If OPTIMIZE moved its rows and its file is gone, the round number finds them.
+A round is found by its version, or by its number if OPTIMIZE moved its rows.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -24,15 +24,12 @@ SNAPSHOT = "snapshot"
 
 
 def read_round(path: AnyPath, version: int, kinds: Collection[str] | None = None) -> pa.Table:
-    """All rows of one round, or those of *kinds*, which skips the many ranges of a large snapshot."""
+    """The rows of one round, all or those of *kinds*, which skips a snapshot's many ranges."""
     return rows_of(path, TableLog(path).commit(version), kinds)
 
 
 def version_of_round(path: AnyPath, round_number: int, *, after: int = -1) -> int | None:
-    """The version that committed a round, searched after version *after*; None if the shortened log no longer has it.
-
-    It is at least the round's number: commits of OPTIMIZE and vacuum come on top.
-    """
+    """The version, after *after*, that committed a round; None if the shortened log lacks it."""
     log = TableLog(path)
     for commit in log.commits_left(max(round_number - 1, after)):
         if any(file.max_values.get("round") == round_number for file in commit.added):
@@ -49,7 +46,7 @@ def rows_of(path: AnyPath, commit: Commit, kinds: Collection[str] | None, column
 def rows_by_part(
     path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of a round, of *kinds* and in *columns*: an empty table first, then the rows, large files in parts."""
+    """The rows of a round, of *kinds* in *columns*: first an empty table, then parts."""
     nothing = CURSOR_LEDGER.schema.empty_table()
     yield nothing if columns is None else nothing.select(columns)
     for file in commit.added:
@@ -59,7 +56,7 @@ def rows_by_part(
 def _read_file(
     path: AnyPath, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None
 ) -> Iterator[pa.Table]:
-    """The rows of *file*; if it is gone because OPTIMIZE moved them, those of its round in the table."""
+    """The rows of *file*, or of its round if OPTIMIZE moved them."""
     of_kinds = None if kinds is None else pc.field("kind").isin(pa.array(sorted(kinds), pa.string()))
     with reading(path):
         yield from _read_file_or_table(path, file, of_kinds, columns)
@@ -83,7 +80,7 @@ def _read_file_or_table(
 
 
 class Round(NamedTuple):
-    """A round's rows without its ranges, and the ranges in the form that the reader keeps."""
+    """A round's rows without ranges, and the ranges as the reader keeps them."""
 
     facts: pa.Table
     ranges: list
@@ -92,7 +89,7 @@ class Round(NamedTuple):
 def since_snapshot(
     path: AnyPath, read: Callable[[Commit], Round], kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round]]:
-    """Version and rows of the rounds from the newest snapshot on; with *kinds*, only of rounds with such facts, and the
+    """Version and rows of the rounds from the newest snapshot on; with *kinds*, only of rounds with such facts and the
     newest."""
     log, rounds, has_newest = TableLog(path), [], False
     for version in range(log.latest(), 0, -1):
@@ -112,10 +109,9 @@ def since_snapshot(
 def since(
     path: AnyPath, read: Callable[[Commit], Round], version: int, kinds: Collection[str] | None = None
 ) -> Iterator[tuple[int, Round | None]]:
-    """Version and rows of the rounds after *version*; None as rows if the round states that it has no facts of *kinds*.
+    """Version and rows of the rounds after *version*; no rows (None) if a round has no facts of *kinds*.
 
-    *read* must keep the row of the round itself. Raises :class:`LogShortened` if the next rounds are gone from the log,
-    or their rows from the table.
+    *read* must keep the round's own row. :class:`LogShortened` if rounds are gone from the log or the table.
     """
     for commit in TableLog(path).commits(version):
         if kinds is not None and not commit.may_concern(kinds):

@@ -1,8 +1,8 @@
 """The ``cursor_ledger`` table: one commit per round; the latest row of each fact is the state.
 
-Readers follow rounds by version. A snapshot is a round that holds every latest row again, so a new reader starts at the
-newest one. :data:`KEYS` says which row replaces which; CURSOR_LEDGER has the columns. A round's commit names the
-clients that it concerns (:func:`concerned`), so that other clients need not open its file.
+A snapshot is a round that holds every latest row again; a new reader starts at the newest. :data:`KEYS` says which row
+replaces which. A round's commit names the clients that it concerns (:func:`concerned`), so that others need not open
+its file.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from pulsar_spark.storage.store.store import AnyPath
 
 
 class CursorKey(NamedTuple):
-    """Names a cursor: a subscription on one partition of a topic, by the topic's id."""
+    """A cursor: a subscription on one partition of a topic, by the topic's id."""
 
     topic_id: str
     partition: int
@@ -35,7 +35,7 @@ class CursorKey(NamedTuple):
 
 
 class WaitingKey(NamedTuple):
-    """Names a waiting letter: the round after which it was first tried, and its number in that round."""
+    """A waiting letter: the round after which it was first tried, and its number there."""
 
     round: int
     number: int
@@ -87,10 +87,10 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
 
 
 class LatestRows:
-    """The latest row of every fact up to a round; rounds are applied in order.
+    """The latest row of every fact up to a round, or only facts of *kinds* and those they hang on; apply rounds in
+    order.
 
-    With *kinds* (of :data:`KEYS`) it has only facts of these kinds and of those in :data:`HANGS_ON`. Its round is then
-    the newest one at the first reading, and later the last one with such facts.
+    With *kinds*, ``round`` is the newest at the first reading, and later the last round with such facts.
     """
 
     def __init__(self, *kinds: str):
@@ -121,11 +121,8 @@ class LatestRows:
         self.letterless: dict[CursorKey, dict] = {}
 
     def catch_up(self, path: AnyPath, columns: list[str] | None = None) -> None:
-        """Apply the rounds after the last one that was applied, from the table at *path*.
-
-        Starts at the newest snapshot the first time, or if the next rounds are no longer kept. *columns* limits what is
-        read; it must contain those of the wanted kinds.
-        """
+        """Apply the next rounds of the table at *path*, from the newest snapshot if necessary; *columns* limits what is
+        read."""
         read = partial(_read_round, path, kinds=self.kinds, columns=columns)
         wanted = self.kinds and self.kinds - {"round"}
         if self.version:
@@ -159,17 +156,17 @@ class LatestRows:
                 self.pages[key][page] = [*held, *of_page] if held else of_page
 
     def numbered_until(self, topic_id: str) -> int:
-        """The last version of a topic's table that a broker has numbered; 0 for none."""
+        """The last version of a topic's table that a broker has followed; 0 for none."""
         return min((row["ledger_id"] for (known, _), row in self.topics.items() if known == topic_id), default=0)
 
     @property
     def requests_done(self) -> int:
-        """The version of the requests table up to which all requests are finished; 0 for none."""
+        """The version of the requests table up to which all are done; 0 for none."""
         consumed = self.round_row["requests_version"] if self.round_row else 0
         return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])
 
     def ranges(self, key: CursorKey) -> list[Range]:
-        """All ranges of a cursor, by page; :attr:`lanes` says which entries those of a lane mean."""
+        """All ranges of a cursor, by page; :attr:`lanes` says which entries a lane's mean."""
         return [held for page in self.pages[key].values() for held in page]
 
     def _apply_row(self, row: dict) -> None:
@@ -246,11 +243,7 @@ def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
 
 
 def concerned(rows: pa.Table) -> list[str] | None:
-    """The names that the *rows* of one round concern; None if there are too many.
-
-    These are clients, by :func:`concerned_name` of their consumers and requests; kinds of facts; and ``snapshot`` for a
-    snapshot.
-    """
+    """Names that one round's *rows* concern: clients, kinds of facts, and ``snapshot``; None if there are too many."""
     is_older = pc.fill_null(pc.not_equal(rows["delivery_round"], rows["round"]), False)
     is_new = pc.invert(is_older)
     ids = [*rows["consumer_id"].filter(is_new).chunks, *rows["request_id"].chunks]
@@ -265,20 +258,19 @@ def concerned(rows: pa.Table) -> list[str] | None:
 
 
 def concerned_name(name: str) -> str:
-    """The name of the client in a consumer's or request's id: the text before the last hyphen, or the whole id without
-    one."""
+    """The client in a consumer's or request's id: the text before the last hyphen, or all of it."""
     return name.rpartition("-")[0] or name
 
 
 def lane_hashes(row: dict) -> LaneHashes:
-    """The hashes of the lane that a page's row belongs to."""
+    """The hashes of the lane of a page's row."""
     of_axis = dict(row["properties"])
     axis = Axis(int(of_axis["axis_size"]), int(of_axis["axis_start"]))
     return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
 
 
 def _read_round(path: AnyPath, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None) -> Round:
-    """The rows of a round; ranges are packed part by part, because unpacked millions need much memory."""
+    """The rows of a round; ranges are packed part by part to save memory."""
     return _round_of(rows_by_part(path, commit, kinds, columns))
 
 
@@ -292,14 +284,14 @@ def _round_of(tables: Iterable[pa.Table]) -> Round:
 
 
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Sequence[Range]]]:
-    """Cursor, page and ranges (by position) from rows of kind ``range``; ranges of large pages are packed."""
+    """Cursor, page and ranges (by position) from rows of kind ``range``; large pages are packed."""
     for (*key, page), ranges in ranges_by_place(rows, (*_CURSOR, "page")):
         yield CursorKey(*key), page, ranges
 
 
 @uncollected()
 def read_latest(layout: Layout, *kinds: str) -> LatestRows:
-    """The state after the latest committed round, of all kinds or only *kinds*; empty for a bundle without rounds."""
+    """The state after the latest round, all or only *kinds*; empty without rounds."""
     latest = LatestRows(*kinds)
     latest.catch_up(layout.broker_table("cursor_ledger"))
     return latest

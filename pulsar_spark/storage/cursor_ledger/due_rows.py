@@ -1,7 +1,5 @@
-"""Convert rows of due-lane deliveries (protocol.delays) to rows that name positions.
-
-In a round's rows, ``positions`` lists where these deliveries lie, in the order in which they came due.
-"""
+"""Convert rows of due-lane deliveries (protocol.delays), whose ``positions`` are in due order, to ranges of
+positions."""
 
 from typing import TypeVar
 
@@ -15,8 +13,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def by_position(rows: Rows) -> Rows:
-    """*rows* of ranges, each with ``positions`` replaced by one row per stretch of positions, without lane, count or
-    page."""
+    """*rows* of ranges; one with ``positions`` becomes a row per stretch of these, without lane, count and page."""
     packed = rows.column("positions").to_pylist()
     if not any(packed):
         return rows

@@ -1,7 +1,6 @@
-"""Rounds that must stay: from the first one that delivered something above its cursor's mark-delete position.
+"""Rounds that must stay: from the first that delivered something above its cursor's mark-delete position.
 
-A sink searches all earlier deliveries of an entry before it writes the entry again, even after the entry was given back
-or went to another consumer (see frames.sent_history).
+A sink searches all deliveries of an entry before it writes it again (frames.sent_history).
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,11 +29,8 @@ def mark_deletes(snapshot: pa.Table) -> dict[CursorKey, int]:
 
 
 def first_held_round(table: AnyPath, files: Iterable[DataFile], mark_delete: Mapping[CursorKey, int]) -> int:
-    """The first round of the first of *files* that delivered something above *mark_delete* or cannot be read;
-    :data:`NOBODY` for none.
-
-    Files are read in order, up to that one.
-    """
+    """The first round of the first file that delivered something above *mark_delete* or is unreadable; :data:`NOBODY`
+    for none."""
     for file in sorted(files, key=lambda file: file.first_round):
         try:
             rows = read_file(table, file.path, CURSOR_LEDGER.schema, _DELIVERY)

@@ -1,7 +1,6 @@
 """Answer from buckets of the delay index which entries are due, and when the next one is.
 
-Memory holds the statistics of segments and the segments read last. So the next deliver time is known without reading,
-unless the given instant lies inside a segment.
+Memory holds the segments' statistics and the segments read last.
 """
 
 import threading
@@ -65,7 +64,7 @@ class Bucket:
         return Known(at, self.statistics.part(rows), self._is_alone[rows])
 
     def known_next(self, at: int, after: int) -> int | None:
-        """The first deliver time after *after* of the place with index *at*, if the last look found it."""
+        """The first deliver time after *after* of the place at index *at*, if the last look found it."""
         return int(self._next[at]) if self._low[at] <= after < self._next[at] else None
 
     def note_next(self, at: int, after: int, found: int) -> None:
@@ -73,7 +72,7 @@ class Bucket:
 
 
 def _are_alone(found: Statistics) -> np.ndarray:
-    """Which rows belong to segments with entries of one place only."""
+    """Which rows are of segments with one place only."""
     segments = found.files.astype(np.int64) << 32 | found.segments
     _, index, counts = np.unique(segments, return_inverse=True, return_counts=True)
     return counts[index] == 1
@@ -99,7 +98,7 @@ class _Decoded:
 
 
 class Segments:
-    """Reads segments; the last ones stay decoded, and the last files open. Thread-safe."""
+    """Reads segments; the last segments stay decoded and the last files open. Thread-safe."""
 
     def __init__(self, places: Places, cached_bytes: int = _CACHED_BYTES):
         self._places, self._cached_bytes, self._bytes = places, cached_bytes, 0
@@ -110,8 +109,7 @@ class Segments:
         """How many were read from the disk."""
 
     def of(self, bucket: Bucket, file: int, segment: int, only: int | None = None) -> _Decoded:
-        """A segment of the bucket; *only* is its place, if it has just one. :class:`BucketLost` if it cannot be
-        read."""
+        """A segment of the bucket; *only* is its place if it has just one. :class:`BucketLost` if it is unreadable."""
         path = bucket.folder / bucket.names[file]
         with self._lock:
             found = self._decoded.get((path, segment))
@@ -139,7 +137,7 @@ class Segments:
 
 
 class Buckets:
-    """Several buckets as one; *since* maps a place to the first bucket that counts for it."""
+    """Several buckets as one; *since* gives a place's first bucket that counts."""
 
     def __init__(self, segments: Segments, buckets: Sequence[Bucket], since: dict[int, int]):
         self.buckets, self.since = list(buckets), since
@@ -181,8 +179,7 @@ class Buckets:
         )
 
     def count(self, place: int, after: int, until: int | None) -> int:
-        """How many entries have *after* < deliver time <= *until* (None: no limit); whole segments are counted by
-        statistics."""
+        """The number of entries of :meth:`due` (None: no limit); whole segments are counted by statistics."""
         counted, latest = 0, MAX_LONG if until is None else until
         for bucket, known in self._with(place):
             first, end = _touched(known.segments, after, latest)
@@ -194,9 +191,9 @@ class Buckets:
         return counted
 
     def parts(self, place: int, after: int, until: int, most: int) -> Iterator[tuple[int, Due]]:
-        """The entries of :meth:`due` in parts, each with the instant where it ends.
+        """The entries of :meth:`due` in parts of about *most*, each with the instant where it ends.
 
-        A part has about *most* entries of a bucket, more if many are due at one instant.
+        Entries that are due at one instant stay together.
         """
         while after < until:
             ends = [until]
@@ -215,6 +212,6 @@ class Buckets:
 
 
 def _touched(found: Statistics, after: int, until: int) -> tuple[int, int]:
-    """Indexes from and to (exclusive) of segments that may hold entries of an interval; segments ascend in time."""
+    """Indexes from and to (exclusive) of segments that overlap an interval; they ascend in time."""
     first = int(np.searchsorted(found.lasts, after, "right"))
     return first, max(first, int(np.searchsorted(found.firsts, until, "right")))

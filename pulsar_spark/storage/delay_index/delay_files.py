@@ -1,7 +1,6 @@
-"""Names of the delay index's files, which contain a digest, so that a reader detects a changed byte.
+"""Names of the delay index's files, which contain a digest, so that readers detect changed bytes.
 
-Parquet pages have checksums, but its footer has none. So the name of a file with entries ends with a digest of its
-footer, and that of a file with notes with a digest of all its bytes.
+It is a digest of the footer for files with entries, whose pages have checksums, and of all bytes for files with notes.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ _DIGITS = 16
 
 
 def file_name(content: bytes, number: int = 0) -> str:
-    """A new name for a file with that *content*, the *number*-th of its bucket."""
+    """A new name for the *number*-th file of a bucket, with that *content*."""
     return f"part-{number:05d}-{uuid.uuid4()}-c{_digest(content)}.zstd.parquet"
 
 
@@ -33,11 +32,10 @@ def write_named(
     *,
     by_footer: bool = False,
 ) -> tuple[str, Written]:
-    """Write a file of *folder* and name it after its bytes, or those of its footer; its name, and what *write*
-    returned.
+    """Write a file of *folder* and name it after its bytes or its footer; its name, and what *write* returned.
 
-    *write* gets a draft's path, or in a store a sink in memory. *note* gets each name before that file exists, so that
-    the caller can remove it after a failure.
+    *write* gets the path of a draft, or a sink. *note* gets each name before its file exists, for removal after a
+    failure.
     """
     store = store_of(folder)
     if not store.is_local:
@@ -58,13 +56,13 @@ def write_named(
 
 
 def check_name(path: AnyPath, content: bytes) -> None:
-    """OSError, as Arrow raises for damaged bytes, if the *content* does not match the digest in the file's name."""
+    """OSError, as Arrow raises for damaged bytes, if *content* does not match the file's name."""
     if not path.name.endswith(f"-c{_digest(content)}.zstd.parquet"):
         raise OSError(f"the content of {str(path)!r} has changed since it was written")
 
 
 def footer_of(path: AnyPath) -> bytes:
-    """The footer of a Parquet file, or all bytes if the file is shorter than it says."""
+    """The footer of a Parquet file, or all bytes of a shorter one."""
     store = store_of(path)
     size = store.size(path)
     tail = store.last_bytes(path, min(_TAIL, size)) if size else b""

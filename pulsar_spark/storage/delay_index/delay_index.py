@@ -1,21 +1,20 @@
-"""The delay index of a bundle: the delayed entries in order of deliver time, on disk, for all subscriptions (semantics
-5.7 to 5.19, decisions 0.21 and 0.24; design 10).
+"""The delay index of a bundle: delayed entries by deliver time, on disk, for all subscriptions (semantics 5.7 to 5.19,
+decisions 0.21 and 0.24; design 10).
 
-It is a function of what was published and of ``ledgers``: it holds each run's entries whose deliver time is after the
-run's ``delayed_after``, including those deleted since. Its answers do not depend on how buckets were written, merged or
-rebuilt. It follows BucketDelayedDeliveryTracker with these differences:
+It follows from what was published and ``ledgers``: it holds each run's entries with a deliver time after the run's
+``delayed_after``, also deleted ones. How buckets are written, merged or rebuilt does not change its answers. Unlike
+BucketDelayedDeliveryTracker:
 
-- The in-memory head is also the open bucket. It holds entries of small publishes of all topics, and is sealed by size,
-  not by ledger (5.8). Spark writes a large publish as a bucket of its own.
-- A segment is a row group with a fixed number of entries, without a time step (5.9). Its statistics, in memory, say
-  when its first and last entries are due.
-- Buckets are merged by the rule of 5.14, a segment at a time. A bucket that nobody needs is removed with one commit
-  (5.10). The defects of 5.15 do not exist.
+- The open bucket is in memory, has small publishes of all topics and is sealed by size (5.8). A large publish is a
+  bucket.
+- A segment is a row group, cut by number of entries and not by time (5.9). Its statistics stay in memory.
+- Merging follows 5.14, a segment at a time. Unneeded buckets are removed by one commit (5.10). 5.15's defects are
+  absent.
 - There are no bitmaps (5.11): cursors know what was promoted and acknowledged.
 
-A crash leaves only files that no commit names; the next start removes them and reads those runs again. A bucket that is
-missing or damaged is rebuilt from the topics, and until then its topic partitions are not ready. Only if VACUUM removed
-the file of deleted entries does the rebuilt index have fewer entries than before.
+A crash leaves only files that no commit names, which the next start removes. Lost or damaged buckets are rebuilt from
+the topics, whose affected partitions are not ready until then. Deleted entries are then missing if VACUUM removed their
+file.
 """
 
 from collections.abc import Iterator
@@ -39,17 +38,15 @@ PART_ENTRIES = 100_000
 def scheduled(
     layout: Layout, topic: Topic, partition: int, after: int, until: int | None = None, *, most: int = PART_ENTRIES
 ) -> Iterator[Due]:
-    """The delayed entries of a topic partition with *after* < deliver time <= *until*, in order of (deliver time,
-    position), in parts of about *most* entries."""
+    """The delayed entries of a topic partition with *after* < deliver time <= *until*, by (deliver time, position), in
+    parts of about *most*."""
     yield from IndexReader(layout, topic, partition).between(after, MAX_LONG if until is None else until, most)
 
 
 class IndexReader:
-    """Reads a topic partition's delayed entries without a broker: from buckets, and from the topic's files what is in
-    none.
+    """Reads a topic partition's delayed entries without a broker, as of the first call; deleted ones may be among them.
 
-    It shows the state at the first call, and may contain entries that were deleted from the topic. :class:`BucketLost`
-    if a bucket is damaged and not rebuilt yet.
+    Entries that are in no bucket come from the topic's files. :class:`BucketLost` if a bucket is damaged.
     """
 
     def __init__(self, layout: Layout, topic: Topic, partition: int):
@@ -69,7 +66,7 @@ class IndexReader:
                 self._open_again(lost)
 
     def count(self, after: int, until: int) -> int:
-        """How many entries have *after* < deliver time <= *until*; whole segments are counted by statistics."""
+        """The number of entries with *after* < deliver time <= *until*."""
         while True:
             buckets, place, unsealed = self._open()
             try:
@@ -78,7 +75,7 @@ class IndexReader:
                 self._open_again(lost)
 
     def _open_again(self, lost: BucketLost) -> None:
-        """Open the table again, in case the bucket was merged; raise if it is lost again."""
+        """Open the table again, because the bucket may be merged; raise if it is lost twice."""
         if lost.bucket.number in self._lost:
             raise lost
         self._lost.add(lost.bucket.number)
@@ -101,7 +98,7 @@ class IndexReader:
 
 
 class BucketSize(NamedTuple):
-    """The size of a bucket of the index; deliver times in microseconds since 1970."""
+    """The size of a bucket; deliver times in microseconds since 1970."""
 
     number: int
     entries: int
@@ -111,7 +108,7 @@ class BucketSize(NamedTuple):
 
 
 def read_buckets(layout: Layout) -> list[BucketSize]:
-    """The buckets of a bundle's delay index now; none without an index."""
+    """The current buckets of a bundle's delay index."""
     return [
         BucketSize(
             bucket.number, bucket.entries, int(bucket.firsts.min()), int(bucket.lasts.max()), sum(bucket.files.values())

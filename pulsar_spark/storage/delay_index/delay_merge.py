@@ -25,7 +25,7 @@ from pulsar_spark.storage.entries.topic_files import READ_ERRORS, raise_unless_d
 
 
 def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places) -> NewBucket:
-    """Write a bucket from *segments*, whose entries are in order; no commit names it yet."""
+    """Write a bucket of *segments* in order; no commit names it yet."""
     number, folder = table.new_folder()
     names, found, rest, written = [], [], iter(segments), []
     with removing(folder, written):
@@ -63,17 +63,16 @@ def write_entries(table: DelayTable, entries: Entries, places: Places) -> NewBuc
 def merge_buckets(
     table: DelayTable, buckets: Sequence[Bucket], places: Places, needed: Callable[[Bucket, Entries], np.ndarray]
 ) -> NewBucket:
-    """Write one bucket with the entries of *buckets* for which *needed* is True; :class:`BucketLost` if one cannot be
-    read.
+    """Write one bucket with the *needed* entries of *buckets*; :class:`BucketLost` if one cannot be read.
 
-    Memory holds one segment of each file.
+    Memory holds a segment of each file.
     """
     streams = [_Stream(bucket, file, places, needed) for bucket in buckets for file in range(len(bucket.names))]
     return write_bucket(table, _recut(_merged(streams, places)), places)
 
 
 class _Stream:
-    """The entries of a bucket's file, in order, one segment at a time."""
+    """The entries of a bucket's file, a segment at a time."""
 
     def __init__(self, bucket: Bucket, file: int, places: Places, needed: Callable[[Bucket, Entries], np.ndarray]):
         self._bucket, self._path = bucket, bucket.folder / bucket.names[file]
@@ -92,7 +91,7 @@ class _Stream:
         return self._segment < self._file.segments
 
     def fill(self) -> None:
-        """Hold the next segment if nothing is held any more."""
+        """Hold the next segment once nothing is held."""
         while self.has_more and not (self.held is not None and len(self.held)):
             try:
                 entries = self._file.read(self._segment, self._places)
@@ -106,8 +105,7 @@ class _Stream:
 def _merged(streams: list[_Stream], places: Places) -> Iterator[Entries]:
     """The entries of all streams, in order, in blocks.
 
-    A stream is opened when the entries in memory reach its first time. A block ends at the last entry in memory of a
-    stream that has more, because unread entries may follow that one.
+    A block ends where an unread segment or unopened stream may have the next entry.
     """
     waiting = sorted(streams, key=lambda stream: stream.first_time, reverse=True)
     ranks, opened = places.ranks(), []
@@ -146,7 +144,7 @@ def _behind(entries: Entries, bound: tuple[int, int, int], ranks: np.ndarray) ->
 
 
 def _recut(blocks: Iterable[Entries]) -> Iterator[Entries]:
-    """The entries of *blocks*, in their order, in segments."""
+    """The entries of *blocks* in segments."""
     kept, size = [], 0
     for block in blocks:
         kept.append(block)

@@ -1,4 +1,4 @@
-"""Notes in the delay index's table beside its entries: what each segment holds, and which positions are indexed."""
+"""Notes in the delay index's table: what each segment holds, and which positions are indexed."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ NO_BUCKET = -1
 
 
 class Indexed(NamedTuple):
-    """What is indexed of a topic partition: *positions*, in the buckets from number ``since`` on."""
+    """The indexed *positions* of a topic partition, in the buckets from number ``since`` on."""
 
     since: int
     positions: Positions
@@ -66,7 +66,7 @@ def segment_rows(new: NewBucket, places: Places) -> pa.Table:
 
 
 def statistics_from(rows: pa.Table, files: Mapping[str, int], places: Places) -> Statistics:
-    """The statistics in *rows* of :func:`segment_rows`; *files* numbers the bucket's files."""
+    """The statistics from rows of :func:`segment_rows`; *files* numbers the bucket's files."""
     of = [places.number(*of) for of in zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist())]
     firsts, lasts = (rows[name].cast(pa.int64()).to_numpy() for name in ("due_time", "last_due_time"))
     numbers = np.array([files[name] for name in rows["path"].to_pylist()], np.int32)
@@ -76,7 +76,7 @@ def statistics_from(rows: pa.Table, files: Mapping[str, int], places: Places) ->
 
 
 def indexed_rows(indexed: Mapping[int, Indexed], buckets: Iterable[int], places: Places) -> pa.Table:
-    """Rows of what is indexed, by the number of the place, and of the numbers of all buckets."""
+    """Rows of what is indexed, by number of the place, and of all buckets' numbers."""
     rows = [
         (*places.known[number], first, last, said.since)
         for number, said in indexed.items()
@@ -89,7 +89,7 @@ def indexed_rows(indexed: Mapping[int, Indexed], buckets: Iterable[int], places:
 
 
 def indexed_from(rows: pa.Table, places: Places) -> tuple[dict[int, Indexed], set[int]]:
-    """What is indexed and the numbers of buckets, from the rows of :func:`indexed_rows`."""
+    """What :func:`indexed_rows` was given, from its rows."""
     indexed: dict[int, Indexed] = {}
     buckets = set()
     for topic_id, partition, first, last, number in zip(*(column.to_pylist() for column in rows.columns)):

@@ -1,8 +1,7 @@
 """Write and read segments of the delay index: row groups of its files.
 
-Entries are in order of (deliver time, topic, partition, position), :data:`SEGMENT_ENTRIES` in a segment.
-:class:`Statistics` describes each topic partition in a segment. Times are whole milliseconds
-(protocol.delays.whole_ms). Constant columns cost almost nothing, such as the hashes of entries without keys.
+Entries are ordered by (deliver time, topic, partition, position). Times are whole milliseconds
+(protocol.delays.whole_ms).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +31,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Numbers for topic partitions, in the order of their first use."""
+    """Numbers for topic partitions, by first use."""
 
     def __init__(self):
         self.known: list[Place] = []
@@ -53,14 +52,14 @@ class Places:
         return self._numbers.get(Place(topic_id, partition))
 
     def ranks(self) -> np.ndarray:
-        """The rank of each number's topic partition in the order of files."""
+        """The rank of each number's topic partition in files."""
         ranks = np.empty(len(self.known), np.int32)
         ranks[sorted(range(len(self.known)), key=self.known.__getitem__)] = np.arange(len(self.known))
         return ranks
 
 
 class Entries(NamedTuple):
-    """Entries of several topic partitions; ``places`` holds the numbers of these (int32)."""
+    """Entries of topic partitions whose numbers are ``places`` (int32)."""
 
     due: Due
     places: np.ndarray
@@ -76,7 +75,7 @@ NO_ENTRIES = Entries(NONE_DUE, np.empty(0, np.int32))
 
 
 def together(parts: Iterable[Entries], ranks: np.ndarray) -> Entries:
-    """The entries of *parts*, in order of (deliver time, rank of the topic partition, position)."""
+    """The entries of *parts*, by (deliver time, rank of the topic partition, position)."""
     parts = [NO_ENTRIES, *parts]
     due = Due(*(np.concatenate(columns) for columns in zip(*(part.due for part in parts))))
     found = Entries(due, np.concatenate([part.places for part in parts]))
@@ -84,8 +83,11 @@ def together(parts: Iterable[Entries], ranks: np.ndarray) -> Entries:
 
 
 class Statistics(NamedTuple):
-    """Arrays that describe each topic partition in each segment of a bucket: its number, the file's number in the
-    bucket, the segment, the first and last deliver time (microseconds) and the number of entries."""
+    """Arrays with a row for each topic partition in each segment of a bucket.
+
+    Columns: the partition's number, the file's number, the segment, first and last deliver time (microseconds), number
+    of entries.
+    """
 
     places: np.ndarray
     files: np.ndarray
@@ -121,7 +123,7 @@ def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
 def write_segments(
     path: AnyPath | pa.NativeFile, segments: Iterable[Entries], places: Sequence[Place], *, file: int
 ) -> Statistics:
-    """Write *segments*, whose entries are in order, to a new file or sink; *file* is its number in the bucket."""
+    """Write *segments* in order to a new file or sink; *file* is its number in the bucket."""
     found = []
     schema = pa.schema(
         [
@@ -169,7 +171,7 @@ def _table_of(entries: Entries, places: Sequence[Place], schema: pa.Schema) -> p
 
 
 class SegmentFile:
-    """An open file of a bucket; an OSError, or one of Arrow's, if it cannot be read."""
+    """An open file of a bucket; an error of the system or Arrow if it is unreadable."""
 
     def __init__(self, path: AnyPath):
         check_name(path, footer_of(path))
@@ -177,7 +179,7 @@ class SegmentFile:
         self.segments = self._file.num_row_groups
 
     def read(self, segment: int, places: Places, only: int | None = None) -> Entries:
-        """The entries of a segment, in order; *only* is their place, if it is known to be one."""
+        """The entries of a segment, in order; *only* is their place if it is known."""
         columns = ["due_time", "position", "sticky_key_hash"] + (["topic_id", "partition"] if only is None else [])
         rows = self._file.read_row_group(segment, columns=columns)
         times = rows["due_time"].cast(pa.int64()).to_numpy() * _MS
@@ -186,7 +188,7 @@ class SegmentFile:
         return Entries(due, np.full(len(due), only, np.int32) if only is not None else _places_of(rows, places))
 
     def bounds(self) -> Iterator[tuple[int, int, int, int]]:
-        """(segment, first deliver time, last, entries) of each segment, from the file's footer."""
+        """(segment, first deliver time, last, entries) of each segment."""
         metadata = self._file.metadata
         paths = footer_columns(metadata)
         for segment in range(self.segments):

@@ -1,11 +1,8 @@
 """The table ``delay_index`` of a bundle: load its buckets, and commit changes.
 
-It is partitioned by ``bucket`` and ``kind``. A bucket has files with entries and one file with its segments'
-statistics. One more file says which positions are indexed, and each commit replaces it. So one commit adds and removes
-buckets and says what is indexed.
-
-A bucket's number is the version after which it was written, plus one. A commit directly follows the known version or
-raises :class:`BrokerFenced`: another broker took over.
+A bucket has files with entries and one with its segments' statistics. One more file says which positions are indexed;
+each commit replaces it. A bucket's number is the version that follows the one known when it was written. A commit
+directly follows the known version, or raises :class:`BrokerFenced`.
 """
 
 import os
@@ -56,7 +53,7 @@ _PATH = re.compile(rf"bucket=-?\d+/kind=({ENTRY}|{SEGMENT}|{INDEXED})/[^/]+")
 
 
 class LostBucket(NamedTuple):
-    """A bucket with a missing or damaged file, the places that it has entries of (None: unknown), and the cause."""
+    """A bucket with a missing or damaged file, its places (None: unknown), and the cause."""
 
     number: int
     places: set[int] | None
@@ -64,7 +61,7 @@ class LostBucket(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The content of the table: buckets, what is indexed by the number of the place, and what is lost."""
+    """The table's content: buckets, what is indexed by number of the place, and what is lost."""
 
     buckets: list[Bucket]
     indexed: dict[int, Indexed]
@@ -90,7 +87,7 @@ class DelayTable:
         return self.path / f"bucket={bucket}" / f"kind={kind}"
 
     def new_folder(self) -> tuple[int, AnyPath]:
-        """The number of the next bucket, and the folder for its files; creates the table if necessary."""
+        """The next bucket's number and folder; creates the table if necessary."""
         if self.version < 0:
             create_table(self.path, DELAY_INDEX, partition_by=("bucket", "kind"))
             self.version = max(0, self._log.latest())
@@ -107,11 +104,11 @@ class DelayTable:
         self._live, self.version = {}, -1
 
     def remove_staged(self) -> None:
-        """Remove files of a bucket that Spark was writing at a crash."""
+        """Remove staged files that a crash of Spark's writing left."""
         remove_staged(self.path)
 
     def unnamed(self) -> list[AnyPath]:
-        """Files in the table's folders that are no longer, or never were, part of it."""
+        """Files in the table's folders that are not part of it."""
         live = {self._relative(*key, name) for key, files in self._live.items() for name in files}
         there = store_of(self.path).below(self.path, without="_")
         return [self.path / name for name in there if name.endswith(".parquet") and name not in live]
@@ -122,7 +119,7 @@ class DelayTable:
         return [self.folder(*key) / name for key in keys for name in self._live.get(key, {})]
 
     def load(self, places: Places) -> Loaded:
-        """Load the table's current content; empty if there is none."""
+        """Load the table's content; empty without a table."""
         self.version, self._live = self._log.latest(), {}
         if self.version < 0:
             return Loaded([], {}, [])
@@ -189,10 +186,10 @@ class DelayTable:
     def commit(
         self, new: NewBucket | None, gone: Iterable[int], indexed: dict[int, Indexed], places: Places
     ) -> Bucket | None:
-        """Add *new*, remove the buckets numbered *gone* and set what is *indexed*, in one commit.
+        """Add *new*, remove the buckets *gone* and set what is *indexed*, in one commit; the new bucket, None if it is
+        empty.
 
-        Returns the new bucket, None if there is none or it is empty. :class:`BrokerFenced` if another writer changed
-        the table since it was loaded.
+        :class:`BrokerFenced` if another writer changed the table since it was loaded.
         """
         is_empty = new is None or not new.files
         there = {number for number, _ in self._live} - {NO_BUCKET, *gone} | (set() if is_empty else {new.number})
@@ -222,7 +219,6 @@ class DelayTable:
         return Bucket(new.number, new.folder, {name: sizes[name] for name in new.files}, new.statistics)
 
     def _sync(self, files: list[str]) -> None:
-        """Sync the files and their folders if the root demands it."""
         if is_durable(self.path):
             for path in files:
                 sync_file(self.path / path)
@@ -231,8 +227,7 @@ class DelayTable:
                 sync_folder(folder)
 
     def _versions(self) -> Iterator[int]:
-        """The next version; a later one only if other writers' commits before it changed no data, such as a
-        vacuum's."""
+        """The next version, or one after other writers' commits that changed no data."""
         version = self.version + 1
         while True:
             is_taken_long_ago = self._log.is_shortened(version - 1)
@@ -269,8 +264,7 @@ def _has_size(path: AnyPath, size: int) -> bool:
 
 
 def remove_index(layout: Layout) -> None:
-    """Remove the delay index, which the next broker rebuilds; :class:`NotAllowedError` while a broker serves the
-    bundle."""
+    """Remove the delay index, which the next broker rebuilds; :class:`NotAllowedError` while one serves."""
     lease = BundleLease(layout, f"repair-{os.getpid()}")
     if lease.sure_holder() is not None or not lease.take():
         raise NotAllowedError(f"a broker began to serve {str(layout.root)!r} meanwhile: try again")

@@ -1,4 +1,4 @@
-"""Delayed entries in arrays, and their deliver times as read from the topic (semantics 5.1)."""
+"""Delayed entries, and deliver times as read from the topic (semantics 5.1)."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -17,8 +17,10 @@ from pulsar_spark.storage.store.store import AnyPath
 
 
 class Due(NamedTuple):
-    """Delayed entries of a topic partition in order of (deliver time, position), as positions (int64), deliver times in
-    microseconds (int64) and sticky-key hashes (int32)."""
+    """Delayed entries of a topic partition by (deliver time, position).
+
+    Arrays: positions (int64), deliver times in microseconds (int64), sticky-key hashes (int32).
+    """
 
     positions: np.ndarray
     times: np.ndarray
@@ -43,7 +45,7 @@ NONE_DUE = Due(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int3
 
 
 class CheckpointEntries:
-    """The entries of checkpoints, as *read* gives them; those of the last *most* checkpoints are kept."""
+    """The entries of checkpoints, from *read*; those of the last *most* are kept."""
 
     def __init__(self, read: Callable[[Checkpoint], Due], most: int):
         self._read, self._most = read, most
@@ -68,7 +70,7 @@ class CheckpointEntries:
 
 
 def places_between(times: np.ndarray, after: int, until: int | None) -> tuple[int, int]:
-    """Indexes in the ascending *times* where those after *after* and up to *until* begin and end."""
+    """Where in the ascending *times* those in (*after*, *until*] begin and end."""
     first = int(np.searchsorted(times, after, "right"))
     return first, len(times) if until is None else max(first, int(np.searchsorted(times, until, "right")))
 
@@ -90,11 +92,10 @@ def has_delayed(run: Run) -> bool:
 
 
 def deliver_times(table: AnyPath, runs: Iterable[Run]) -> np.ndarray:
-    """The deliver time of each entry of *runs*, in order, in microseconds (whole milliseconds); :data:`NO_TIME` without
-    one.
+    """The deliver time of each entry of *runs*, in microseconds (whole milliseconds); :data:`NO_TIME` without one.
 
-    An entry's first message decides. Files without deliver times are not read. Entries deleted since count too, as long
-    as VACUUM keeps their file, because every reader must count alike.
+    An entry's first message decides. Entries deleted since count too, until VACUUM removes their file, so that every
+    reader counts alike.
     """
     runs = list(runs)
     is_delayed = np.repeat(np.array([run.has_delayed for run in runs], bool), [run.entries for run in runs])
@@ -106,10 +107,7 @@ def deliver_times(table: AnyPath, runs: Iterable[Run]) -> np.ndarray:
 
 
 def read_delayed(table: AnyPath, runs: Iterable[Run], chunks: ChunkGroups) -> Due:
-    """The delayed entries of the ascending *runs* of a topic partition in *table*.
-
-    *chunks* are the topic partition's groups: of a chunked message only the chunk that completes it counts.
-    """
+    """The delayed entries of the ascending *runs* of a topic partition; of a chunked message only its last chunk."""
     runs = [run for run in runs if has_delayed(run)]
     if not runs:
         return NONE_DUE
@@ -125,7 +123,7 @@ def read_delayed(table: AnyPath, runs: Iterable[Run], chunks: ChunkGroups) -> Du
 
 
 def are_parts(chunks: ChunkGroups, positions: np.ndarray, may_be: np.ndarray) -> np.ndarray:
-    """Which of the ascending *positions* are chunks that complete no message; only where they *may be* chunks."""
+    """Which of the ascending *positions* are chunks that complete no message; *may_be* limits the search."""
     found = np.zeros(len(positions), bool)
     found[may_be] = chunks.are_parts(positions[may_be])
     return found

@@ -1,8 +1,8 @@
 """Parse and check the actions of Delta commit files.
 
-Anybody may write to a topic's table, so a line that breaks the Delta protocol raises :class:`CorruptState`, never
-another exception. A valid commit that needs an unknown feature sets :attr:`Commit.asks_for`; the reader decides whether
-that matters. Source: the Delta protocol, "Actions", "Per-file Statistics".
+Anybody may write to a topic's table. A line that breaks the Delta protocol raises :class:`CorruptState` and nothing
+else. A valid commit that needs an unknown feature sets :attr:`Commit.asks_for`. Source: the Delta protocol, "Actions",
+"Per-file Statistics".
 """
 
 import json
@@ -41,11 +41,10 @@ class AddedFile:
 
 @dataclass(frozen=True)
 class Commit:
-    """One version of a table's log.
+    """One version of a table's log; ``added`` and ``removed`` cover data-changing actions only.
 
-    ``added`` and ``removed`` cover data-changing actions only. ``asks_for`` names an unknown feature, ``updated_ms``
-    says when transactions were written, ``concerns`` names the readers that its rows concern (None: not stated), and
-    ``is_ours`` means that this package wrote it.
+    ``asks_for`` names an unknown feature, ``concerns`` the readers that must read the rows (None: not stated).
+    ``updated_ms`` has the times of transactions. ``is_ours``: this package wrote it.
     """
 
     version: int
@@ -65,7 +64,7 @@ class Commit:
 
     @property
     def is_fencing(self) -> bool:
-        """Whether another program wrote data: the commit changed data and is not housekeeping."""
+        """Whether the commit changed data and was not housekeeping."""
         return bool(self.added or self.removed) and HOUSEKEEPING not in self.transactions
 
     @property
@@ -79,7 +78,7 @@ class Commit:
 
 
 def parse_commit(version: int, text: bytes, table: object) -> Commit:
-    """The commit of *version* from its file's bytes; :class:`CorruptState`, naming *table*, if they are invalid."""
+    """The commit of *version* from its file's bytes; :class:`CorruptState`, naming *table*, if invalid."""
     try:
         return _commit(version, parse_actions(text))
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
@@ -89,11 +88,8 @@ def parse_commit(version: int, text: bytes, table: object) -> Commit:
 
 
 def parse_actions(text: bytes) -> list[dict]:
-    """The actions of a commit file, one from each line.
-
-    Raises ValueError if the file is empty (as after a power loss), cut off or no commit, and TypeError for a line that
-    is no object.
-    """
+    """The actions of a commit file; ValueError if it is empty, cut off or no commit, TypeError for a line that is no
+    object."""
     actions = [_object(json.loads(line), "a line") for line in text.decode().split("\n") if line.strip("\0 \t\r")]
     if not actions:
         raise ValueError(f"its {len(text)} bytes are empty, as after a power loss")
@@ -102,7 +98,7 @@ def parse_actions(text: bytes) -> list[dict]:
 
 
 def _check_whole(actions: list[dict]) -> None:
-    """Compare the number of files with the one that our own commits state, to detect a cut-off file."""
+    """Detect a cut-off file: our own commits state their number of files."""
     info = actions[0].get("commitInfo")
     if not isinstance(info, dict) or info.get("engineInfo") != ENGINE:
         return
@@ -166,7 +162,7 @@ def _unknown_feature(protocol: dict) -> str | None:
 
 
 def added_file(add: dict) -> AddedFile:
-    """The file of an ``add`` action; ValueError, KeyError or TypeError if the action is invalid."""
+    """The file of an ``add`` action; ValueError, KeyError or TypeError if it is invalid."""
     stats = _object(json.loads(_text(add["stats"], "stats")), "stats") if add.get("stats") else {}
     bounds = [
         _object({} if stats.get(name) is None else stats[name], name)

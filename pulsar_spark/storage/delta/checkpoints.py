@@ -1,8 +1,8 @@
 """When to write a checkpoint of a table's log, and which older ones to remove.
 
-The next checkpoint is due when the commits since the last one amount to a fixed share of its size, so their total cost
-grows with the number of commits. These stay: the newest, those that were so until recently, older ones at growing
-distances, and the one where the log begins. Source: the Delta protocol, "Checkpoints", "Last Checkpoint File".
+A checkpoint is due when the commits since the last one amount to a fixed share of its size. These stay: the newest,
+those that were so until recently, older ones at growing distances, and the one where the log begins. Source: the Delta
+protocol, "Checkpoints", "Last Checkpoint File".
 """
 
 import logging
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint in the log, in one file or several, and the time it was written."""
+    """A checkpoint in the log, with its files and the time it was written."""
 
     version: int
     files: tuple[AnyPath, ...]
@@ -45,7 +45,7 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoints(table: AnyPath) -> list[Checkpoint]:
-    """The checkpoints in the table's log, by version; those removed meanwhile are left out."""
+    """The checkpoints in the table's log, by version."""
     found: dict[int, list[AnyPath]] = {}
     with suppress(FileNotFoundError):
         for file in TableLog(table).folder.iterdir():
@@ -59,7 +59,7 @@ def checkpoints(table: AnyPath) -> list[Checkpoint]:
 
 
 def is_due(table: AnyPath, version: int) -> bool:
-    """Whether a checkpoint is to be made after the commit of *version*."""
+    """Whether the commit of *version* should be followed by a checkpoint."""
     if version % CHECKPOINT_EVERY:
         return False
     last, size, size_in_bytes = _last_checkpoint(table)
@@ -68,16 +68,14 @@ def is_due(table: AnyPath, version: int) -> bool:
 
 
 def checkpoint_behind(table: AnyPath, followed: int, version: int) -> None:
-    """Start a checkpoint if one is due after version *followed* and up to *version*; for tables whose writers make
-    none."""
+    """Start a checkpoint if one is due after *followed* and up to *version*, for tables whose writers make none."""
     latest = version - version % CHECKPOINT_EVERY
     if latest > followed and is_due(table, latest):
         start_checkpoint(table)
 
 
 def last_checkpoint(table: AnyPath) -> tuple[int, int]:
-    """Version of the latest checkpoint and its number of actions; 0 and 0 if there is none or its file is
-    unreadable."""
+    """Version and number of actions of the latest checkpoint; 0 and 0 if unknown."""
     return _last_checkpoint(table)[:2]
 
 
@@ -109,7 +107,7 @@ def _try(table: AnyPath) -> None:
 
 
 def make_checkpoint(table: AnyPath) -> int:
-    """Write a checkpoint of the table's current version, remove unneeded ones, and return the version."""
+    """Write a checkpoint of the current version, and remove unneeded ones; its version."""
     opened = open_table(table)
     opened.create_checkpoint()
     if is_durable(table):
@@ -121,7 +119,7 @@ def make_checkpoint(table: AnyPath) -> int:
 
 
 def remove_checkpoints(table: AnyPath) -> list[int]:
-    """Remove unneeded checkpoints; their versions. After a crash the next call removes the rest."""
+    """Remove unneeded checkpoints; their versions."""
     found, gone = checkpoints(table), []
     newest = last_checkpoint(table)[0]
     kept = _kept(found, time.time()) | {TableLog(table).earliest()}
@@ -134,10 +132,10 @@ def remove_checkpoints(table: AnyPath) -> list[int]:
 
 
 def _kept(found: list[Checkpoint], now: float) -> set[int]:
-    """The versions of checkpoints that were the newest until recently, and of the first in each stretch of time.
+    """The versions of recently newest checkpoints, and of the first in each stretch of time.
 
-    Stretches begin at multiples of their length, which doubles with age, so the first of a long one was first in a
-    short one.
+    Stretches double with age and begin at multiples of their length, so the first of a long one was first in a short
+    one.
     """
     chosen = {
         each.version

@@ -1,12 +1,11 @@
-"""Write one commit to a Delta log: data files first, then the commit file, put in place only if that version is free.
+"""Write one commit to a Delta log: data files first, then the commit file, put in place if that version is free.
 
-A file system's hard link or a store's conditional put does this atomically, so no lock is needed (design 3.4, rule 5);
-if another writer took the version, the commit gets the next one. A crash before leaves files that no commit names,
-which ``maintain vacuum`` removes. A crash or error after leaves the commit. So after an error, a writer looks for its
-rows in the log before it writes them again.
+A hard link or a store's conditional put does this without a lock (design 3.4, rule 5). A crash before it leaves files
+that no commit names, a crash after it the commit. So after an error, a writer looks for its rows in the log before it
+tries again.
 
-``deltalake`` is not used, because its append reads the table's whole file list. Tables that need a later version than
-:data:`WRITER_VERSION` are refused. Source: the Delta protocol, "Delta Log Entries", "Actions".
+``deltalake`` is not used, because it reads the table's whole file list for an append. Source: the Delta protocol,
+"Delta Log Entries", "Actions".
 """
 
 import contextlib
@@ -43,17 +42,13 @@ def commit(
 ) -> int | None:
     """Put a commit in place as the first free one of *versions*; that version, None if all are taken.
 
-    Each version is requested only after the one before turned out to be taken.
+    *removes* are path, size and partitionValues of files that leave the table; *is_rearranged*: *adds* has the same
+    rows, so no data changes. *metadata* is a new ``metaData`` action, *metadata_operation* its name. *concerns* names
+    the readers that must read the rows. *versions* is read one by one; the commit file is put in place inside *held*.
+    Without *makes_checkpoint*, another program makes the table's checkpoints.
 
-    *removes* are path, size and partitionValues of files that leave the table. *is_rearranged* means that *adds* holds
-    the same rows as *removes*, so no data changes. *metadata* is the table's new ``metaData`` action,
-    *metadata_operation* the name of that change. *concerns* names the readers that the rows concern (see Commit). The
-    commit file is put in place inside *held*. Without *makes_checkpoint*, another program makes the table's
-    checkpoints.
-
-    If no commit is made, the files of *adds* are removed. After an error there is no commit, with two exceptions: a
-    failure to sync the log's folder at the end, and :class:`UnclearWrite` or an interrupt, which also leave the files,
-    because the commit may still come.
+    Without a commit the files of *adds* are removed. After an error there is none, except when syncing the log's folder
+    failed, or after :class:`UnclearWrite` or an interrupt, which leave the files: the commit may still come.
     """
     log, is_synced = TableLog(table), is_durable(table)
     text = commit_text(
@@ -91,8 +86,7 @@ def commit_text(
     *,
     metadata_operation: str = "ADD COLUMNS",
 ) -> str:
-    """The content of a commit file, one action a line; the first states the number of files, to detect a file that was
-    cut off."""
+    """The content of a commit file; it states its number of files, to detect one that was cut off."""
     if metadata is not None:
         operation = {"operation": metadata_operation, "operationParameters": {}}
     elif removes:
@@ -133,10 +127,9 @@ def commit_text(
 
 
 def replace_commit(table: AnyPath, version: int, text: str, *, keep_as: str | None = "broken") -> None:
-    """Replace a commit's text in one step: a crash leaves the old or the new one.
+    """Replace a commit's text in one step, and keep the old one under a hidden name with *keep_as* (None: do not keep).
 
-    The old one stays beside it under a hidden name with *keep_as* in it, unless that is None. Local callers hold the
-    table's lock. In an object store, raises OSError and replaces nothing if another program replaced it meanwhile.
+    Local callers hold the table alone. In a store, raises OSError if another program replaced it meanwhile.
     """
     log, store = TableLog(table), store_of(table)
     target = log.file(version) if version else log.first_commit()

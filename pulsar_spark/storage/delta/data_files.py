@@ -1,7 +1,6 @@
-"""The data files of tables: write them, take in staged ones, describe them for a commit, and read them.
+"""The data files of tables: write, take in, describe and read them.
 
-A file belongs to a table only once a commit names it. A writer that fails removes its files; ``maintain vacuum``
-removes those that a crash leaves.
+A file belongs to a table only once a commit names it. A writer that fails removes its files.
 """
 
 import contextlib
@@ -52,12 +51,11 @@ _PARTITION = "partition"
 
 
 def spark_writer_options(largest: int | None = None) -> dict[str, str]:
-    """Options of Spark's Parquet writer that limit row groups of payloads up to *largest* bytes (None: the maximum
-    message size).
+    """Options of Spark's Parquet writer that limit row groups of payloads up to *largest* bytes (None: the maximum).
 
-    The writer checks the size of a row group so often that it exceeds :data:`ROW_GROUP_BYTES` at most twofold. Pages
-    may be twice as large as a row group, because the writer counts finished pages as compressed. Pages of small
-    messages end at 20,000 rows, so a limit of rows bounds their row groups.
+    The writer then checks sizes so often that a row group exceeds :data:`ROW_GROUP_BYTES` at most twofold. Pages may be
+    twice as large, because it counts finished pages as compressed. Pages of small messages end at 20,000 rows, so rows
+    bound their groups.
     """
     most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
     return {
@@ -70,10 +68,7 @@ def spark_writer_options(largest: int | None = None) -> dict[str, str]:
 
 
 def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
-    """Move staged files into the table, synced if the root demands it; their ``add`` actions.
-
-    Their modification time is now, because vacuuming of unnamed files goes by it.
-    """
+    """Move staged files into the table, synced if the root demands it, and dated now; their ``add`` actions."""
     if is_durable(table):
         with ThreadPoolExecutor(max(1, min(len(staged), _SYNCS_AT_ONCE))) as pool:
             list(pool.map(sync_file, [file.source for file in staged]))
@@ -90,9 +85,9 @@ def place_files(table: AnyPath, staged: Sequence[StagedFile]) -> list[dict]:
 
 
 def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool, *, is_sparse: bool = False) -> list[dict]:
-    """Write *rows* as Parquet files, at least one per partition, more for millions of rows; their ``add`` actions.
+    """Write *rows* as Parquet files, one or more per partition; their ``add`` actions. No file is left after an error.
 
-    *is_sparse* leaves out columns that are null in all rows; readers fill them in. After an error no file is left.
+    *is_sparse* leaves out columns that are null in all rows.
     """
     pieces = []
     for folder, values, part in _parts(rows, is_partitioned):
@@ -112,7 +107,7 @@ def write_files(table: AnyPath, rows: pa.Table, is_partitioned: bool, *, is_spar
 
 @contextlib.contextmanager
 def removing(table: AnyPath, adds: list[dict]) -> Iterator[None]:
-    """Remove the files, some of which may not exist yet, if the block fails."""
+    """Remove the files, which need not exist, if the block fails."""
     is_done = False
     try:
         yield
@@ -147,7 +142,7 @@ def _write_file(table: AnyPath, named: dict, values: dict[str, str], rows: pa.Ta
 
 
 def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-    """Write a file of *schema* in the table's folder; each of *parts* becomes one or more row groups."""
+    """Write a file in the table's folder, each of *parts* as one or more row groups."""
     with store_of(table).create(table / path) as sink, parquet_writer(sink, schema) as writer:
         for part in parts:
             writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
@@ -156,7 +151,7 @@ def write_parts(table: AnyPath, path: str, schema: pa.Schema, parts: Iterable[pa
 
 
 def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = False) -> pq.ParquetWriter:
-    """The writer of a data file; *is_large* adds page indexes, with which readers of few rows skip pages."""
+    """The writer of a data file; *is_large* adds page indexes."""
     counting = [name for name in _COUNTING if name in schema.names]
     return pq.ParquetWriter(
         sink,
@@ -171,8 +166,7 @@ def parquet_writer(sink: pa.NativeFile, schema: pa.Schema, *, is_large: bool = F
 
 
 def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of *tables* in order, in parts of at most :data:`ROW_GROUP_BYTES` of payload (or one row), as large as
-    possible."""
+    """The rows of *tables* in parts, as large as possible, of at most :data:`ROW_GROUP_BYTES` of payload or one row."""
     waiting: list[pa.Table] = []
     for rows in tables:
         waiting.append(rows)
@@ -233,7 +227,7 @@ def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str
 
 
 def file_add(table: AnyPath, path: str) -> dict:
-    """The ``add`` action of a file in the table, with statistics from its footer."""
+    """The ``add`` action of a file in the table."""
     return _add(table, path, partition_values(path), file_statistics(store_of(table).footer(table / path)))
 
 
@@ -245,15 +239,14 @@ def partition_values(path: str) -> dict[str, str]:
 def read_file(
     table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
 ) -> pa.Table:
-    """One data file's rows in *schema*, with partition columns from its folder names; FileNotFoundError if it is
-    gone."""
+    """A data file's rows in *schema*, with partition columns; FileNotFoundError if it is gone."""
     return pa.concat_tables(read_parts(table, file, schema, columns))
 
 
 def read_parts(
     table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of :func:`read_file`, some row groups at a time."""
+    """The rows of :func:`read_file`, in parts."""
     path = file.path if isinstance(file, AddedFile) else file
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
@@ -271,7 +264,7 @@ def read_parts(
 
 
 def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
-    """*rows* with the columns and types of *schema*: *values* are constant columns, missing columns become null."""
+    """*rows* with the columns of *schema*: *values* are constants, missing ones null."""
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in values:
@@ -288,6 +281,6 @@ def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = Mappi
 def read_added(
     table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None
 ) -> pa.Table:
-    """The rows that *commit* added, as :func:`read_file` gives them; none for a commit such as OPTIMIZE."""
+    """The rows that *commit* added; none for a commit such as OPTIMIZE."""
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     return pa.concat_tables([wanted.empty_table(), *(read_file(table, file, schema, columns) for file in commit.added)])

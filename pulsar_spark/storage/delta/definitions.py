@@ -1,7 +1,7 @@
 """Create tables, and read what their first commit says they are.
 
-That commit's description is a line of JSON with the table's name and layout version. So creation is atomic, and tables
-of other programs or newer releases are recognised before any data is read.
+Its description is JSON with the table's name and layout version. So creation is atomic, and tables of other programs or
+newer releases are recognised before any data is read.
 """
 
 import json
@@ -49,10 +49,10 @@ def create_table(
     not_null: tuple[str, ...] = (),
     layout_version: int = LAYOUT_VERSION,
 ) -> bool:
-    """Create the table with *layout_version* unless it exists; whether this call's commit created it.
+    """Create the table with *layout_version* unless it exists; whether this call created it.
 
-    *properties* become part of its definition. Spark collects statistics of the columns *statistics_of* (none given: of
-    all). Delta refuses rows with nulls in *not_null* ("Column Invariants").
+    *properties* extend its definition. Spark collects statistics of *statistics_of* (empty: of all columns). Delta
+    refuses nulls in *not_null* ("Column Invariants").
     """
     if TableLog(path).latest() >= 0 and not is_rest(path):
         return False
@@ -87,7 +87,7 @@ def create_table(
 
 
 def _as_python_says(fault: OSError, table: AnyPath) -> OSError:
-    """``deltalake``'s error for a fault of the disk, which has the number only in its text, as an OSError of *table*.
+    """``deltalake``'s error for a fault of the disk, as an OSError of *table* with its number.
 
     >>> _as_python_says(OSError("No space left on device (os error 28)"), "orders")
     OSError(28, 'No space left on device')
@@ -97,7 +97,7 @@ def _as_python_says(fault: OSError, table: AnyPath) -> OSError:
 
 
 def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
-    """Create the table from a first commit that is drawn in a folder beside it."""
+    """Create the table from a first commit made in a folder beside it."""
     store, draft, log_folder = store_of(table), table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     check_there(table)
     try:
@@ -122,10 +122,10 @@ def _create_beside(table: AnyPath, draw: Callable[[AnyPath], AnyPath]) -> bool:
 
 
 def read_definition(path: str | os.PathLike) -> Definition:
-    """The table's definition.
+    """The table's definition; FileNotFoundError without a table.
 
-    Raises FileNotFoundError without a table, :class:`NotARoot` for another program's, :class:`NewerLayout` for a newer
-    release's, and :class:`CorruptState` for an incomplete one.
+    :class:`NotARoot` for another program's table, :class:`NewerLayout` for a newer release's, :class:`CorruptState` for
+    an incomplete one.
     """
     log = TableLog(path)
     if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():

@@ -1,9 +1,8 @@
-"""Delete tables in one visible step, and create tables where one was deleted.
+"""Delete tables in one visible step, and create tables in their place.
 
-On a disk the folder is renamed first, under a lock. An object store has no rename: there the first commit is replaced
-by one that says the table is dropped, and from then on it is no table. The other files go next, and that commit last,
-all under a lock. A crash in between leaves no table; the next deletion or creation removes the rest, including commits
-that arrive late.
+On a disk the folder is renamed first. In an object store a new first commit says that the table is dropped; the other
+files go next, and that commit last, under a lock. A crash in between leaves no table, and the next deletion or creation
+removes the rest.
 """
 
 import json
@@ -28,10 +27,7 @@ def is_dropped(first: list[dict] | None) -> bool:
 
 
 def drop_table(table: AnyPath) -> None:
-    """Delete a table so that nobody sees half of it.
-
-    If there is none, raises FileNotFoundError on a disk and does nothing in a store.
-    """
+    """Delete a table at once. Without one: FileNotFoundError on a disk, nothing in a store."""
     if not isinstance(table, ObjectPath):
         store_of(table).drop_folder(table, partial(append_lock, table))
         return
@@ -44,7 +40,7 @@ def drop_table(table: AnyPath) -> None:
 
 
 def is_rest(table: str | os.PathLike) -> bool:
-    """Whether the folder has remains of a deleted table in a store."""
+    """Whether remains of a deleted table lie there, in a store."""
     return not store_of(table).is_local and _has_rest(TableLog(table))
 
 
@@ -68,7 +64,7 @@ def _has_rest(log: TableLog) -> bool:
 
 
 def _remove_rest(table: ObjectPath, renew: Callable[[], None]) -> None:
-    """Remove all files in the folder, the commit that says the table is dropped last."""
+    """Remove all files in the folder, the one that says it is dropped last."""
     last = [table / f"_delta_log/{name}" for name in (FIRST_COMMIT, f"{0:020d}.json")]
     names = [path for name in table.store.below(table) if (path := table / name) not in last]
     for first in range(0, len(names), _A_CALL):

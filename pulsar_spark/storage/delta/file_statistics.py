@@ -1,5 +1,4 @@
-"""Delta's statistics of a data file, from its rows or its footer; readers skip files by them. Source: the Delta
-protocol, "Per-file Statistics"."""
+"""Delta's statistics of a data file, from its rows or footer. Source: the Delta protocol, "Per-file Statistics"."""
 
 import json
 import sys
@@ -19,10 +18,10 @@ _LAST = to_micros(datetime.max.replace(tzinfo=timezone.utc)) - 999
 
 
 def statistics(rows: pa.Table) -> dict:
-    """Statistics of *rows*: row count, nulls of plain columns, bounds of numbers, instants and texts.
+    """Row count, nulls and bounds (of numbers, instants, texts) of *rows*.
 
-    Instants are rounded outwards to milliseconds and long texts to a prefix. ``deltalake`` skips a column with a null
-    count and no bounds, so every text column has bounds.
+    Bounds of instants and long texts are rounded outwards. Every text column has some, because ``deltalake`` skips
+    files with null counts but no bounds.
     """
     least, greatest, nulls = {}, {}, {}
     for field, column in zip(rows.schema, rows.columns):
@@ -42,7 +41,7 @@ def statistics(rows: pa.Table) -> dict:
 
 
 def footer_schema(footer: pq.FileMetaData) -> pq.ParquetSchema:
-    """The schema of a footer, without the reference cycle of ``footer.schema``, which keeps native memory."""
+    """The schema of a footer; ``footer.schema`` has a reference cycle that keeps native memory."""
     return pq.ParquetSchema(footer)
 
 
@@ -63,14 +62,14 @@ def group_bounds(footer: pq.FileMetaData, name: str) -> list[tuple | None]:
 
 
 def groups_without_nulls(footer: pq.FileMetaData, name: str) -> list[bool]:
-    """For each row group, whether it states that a column has no nulls."""
+    """Whether each row group states that a column has no nulls."""
     index = footer_columns(footer).index(name)
     found = [footer.row_group(number).column(index).statistics for number in range(footer.num_row_groups)]
     return [each is not None and each.has_null_count and each.null_count == 0 for each in found]
 
 
 def empty_columns(footer: pq.FileMetaData) -> set[str]:
-    """The columns, without nested ones, that are null in all rows by the footer."""
+    """The plain columns that are null in all rows by the footer."""
     found: set[str] | None = None
     for group in map(footer.row_group, range(footer.num_row_groups)):
         columns = ((column.path_in_schema, column.statistics) for column in map(group.column, range(group.num_columns)))
@@ -84,7 +83,7 @@ def empty_columns(footer: pq.FileMetaData) -> set[str]:
 
 
 def file_statistics(footer: pq.FileMetaData) -> dict:
-    """Statistics of a Parquet file from its footer; nothing about texts that are too long for it."""
+    """Statistics of a Parquet file from its footer, without columns of texts too long for it."""
     least, greatest, nulls = {}, {}, {}
     groups, schema = [footer.row_group(index) for index in range(footer.num_row_groups)], footer_schema(footer)
     for number in range(footer.num_columns):
@@ -101,7 +100,7 @@ def file_statistics(footer: pq.FileMetaData) -> dict:
 
 
 def staged_statistics(footer: pq.FileMetaData) -> dict:
-    """Statistics of a file of messages that Spark wrote; absent key columns count as null in every row."""
+    """Statistics of a staged file of messages; absent key columns count as all null."""
     found = file_statistics(footer)
     there = footer_columns(footer)
     found["nullCount"] |= {name: footer.num_rows for name in MESSAGE_KEYS if name not in there}
@@ -135,7 +134,7 @@ def _at_least(value: int | str | datetime) -> int | str:
 
 
 def _datetime(micros: int) -> datetime:
-    """The instant, or the nearest in Python's calendar, which is shorter than that of tables."""
+    """The instant, or the nearest in Python's calendar."""
     return from_micros(min(max(micros, _FIRST), _LAST))
 
 
@@ -150,5 +149,5 @@ def instant_of(text: str | None) -> datetime | None:
 
 
 def is_beyond_calendar(instant: datetime) -> bool:
-    """Whether statistics may use it for an instant outside Python's calendar."""
+    """Whether statistics may use it for an instant beyond Python's calendar."""
     return not _FIRST < to_micros(instant) < _LAST

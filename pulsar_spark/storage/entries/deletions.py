@@ -1,7 +1,6 @@
 """Which entries of a topic were deleted: published, removed by SQL, and neither trimmed nor lost.
 
-Only a note in ``ledgers`` says that a commit removed or rewrote rows. So every run published before such a commit is
-looked up in the table's current files; a topic without a note costs nothing.
+Runs published before a commit that removed or rewrote rows (a note in ``ledgers``) are looked up in the current files.
 """
 
 from bisect import bisect_right
@@ -18,10 +17,9 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class DeletedEntries(NamedTuple):
-    """Deleted positions, or one batch of which ``ack_set`` has the messages that are left.
+    """Deleted positions, or one batch whose remaining messages are ``ack_set``.
 
-    ``version`` is the first commit after their publish that removed or rewrote rows: the earliest that can have deleted
-    them.
+    ``version``: the first commit after their publish that removed or rewrote rows.
     """
 
     partition: int
@@ -32,7 +30,7 @@ class DeletedEntries(NamedTuple):
 
 
 def deletions_of(layout: Layout, topic: Topic) -> list[DeletedEntries]:
-    """The deleted entries of *topic*, by partition and position, as far as a broker has numbered it."""
+    """The deleted, numbered entries of *topic*, by partition and position."""
     commits, found = rewriting_commits(layout, topic), []
     for partition, ledgers in sorted(ledgers_of_topic(layout, topic.topic_id).items()) if commits else ():
         for run in ledgers.runs:

@@ -1,8 +1,7 @@
 """Read entries: the rows at given positions of a run.
 
-A run names its file, so no table is opened, and row groups without wanted positions are skipped. If rows were removed
-or rewritten, or the file is gone, the table's current files are searched. Deleted and lost messages are reported after
-the rows. Spark reads large amounts instead (storage.slices).
+A run names its file, so no table is opened. If rows were removed or rewritten, or the file is gone, the table's current
+files are searched. Spark reads large amounts instead (storage.slices).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,8 +43,7 @@ _AT_ONCE = 8
 
 
 class EntryReader:
-    """Reads entries for one or several consumers and readers; *cached_bytes* of decoded row groups are kept.
-    Thread-safe."""
+    """Reads entries; *cached_bytes* of decoded row groups are kept. Thread-safe."""
 
     def __init__(self, cached_bytes: int = 0, block_rows: int = BLOCK_ROWS):
         self._groups, self._block_rows = RowGroups(cached_bytes), block_rows
@@ -57,12 +55,12 @@ class EntryReader:
     def read(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:
-        """The messages of *run*, or of *spans* of its positions, in order of position and batch index; then what is
+        """The messages of *run*, or of its positions in *spans* (first..last, in order, no overlaps); then what is
         missing.
 
-        *spans* are positions first..last, in order and without overlaps. Blocks have ``entry_id``, ``batch_index``,
-        *columns* (by default all but publish id and partition) and ``position``, null if the run is not numbered.
-        :class:`CorruptState` if the published file does not hold what the run says.
+        Blocks, in order of position and batch index, have ``entry_id``, ``batch_index``, *columns* (default: all but
+        publish id and partition) and ``position``, null if the run is not numbered. :class:`CorruptState` if the
+        published file does not hold what the run says.
         """
         wanted, search, present = entry_ids_of(run, spans), _Search(table, run, columns), Present()
         if wanted.count:
@@ -72,7 +70,7 @@ class EntryReader:
                 yield missing
 
     def there(self, table, run: Run, columns: Sequence[str], *, as_published: bool = False) -> Iterator[pa.Table]:
-        """The blocks of a run that can be read, whatever is missing; *as_published* as in :func:`read_slice`."""
+        """The blocks of a run that can be read; *as_published* as in :func:`read_slice`."""
         wanted = entry_ids_of(run, None)
         yield from self._blocks(_Search(table, run, columns, as_published), wanted, Present())
 
@@ -89,7 +87,7 @@ class EntryReader:
     def rows_of(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """The blocks of :meth:`read`, ignoring deleted messages; finally :class:`MessagesLost` if some are lost."""
+        """The blocks of :meth:`read`, ignoring deleted messages; :class:`MessagesLost` at the end if some are lost."""
         for rows in self.read(table, run, spans, columns):
             if not isinstance(rows, Missing):
                 yield rows
@@ -135,7 +133,7 @@ class EntryReader:
 
 
 class _Search:
-    """A search for a run's rows: whether other files than the published one were read, and which are lost."""
+    """Where a run's rows were looked for, and which files are lost."""
 
     def __init__(self, table, run: Run, columns: Sequence[str] | None, as_published: bool = False):
         self.table, self.run, self.as_published = table, run, as_published
@@ -158,7 +156,7 @@ _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
 
 
 def is_in_table(table, run: Run) -> bool:
-    """Whether the published file is still in the table, with no row removed or rewritten."""
+    """Whether the published file is in the table, with no row removed or rewritten."""
     return files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]
 
 
@@ -168,13 +166,11 @@ def are_as_published(table, runs: Sequence[Run]) -> list[bool]:
 
 
 def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
-    """``position`` and *columns* of the entries of *runs*, one row each, in order of position.
+    """``position`` and *columns* of the entries of *runs*, in order: the values of each first message, null if deleted
+    or lost.
 
-    Values are those of the entry's first message, null for deleted and lost entries. Meant for what a round must know
-    about entries, not for payloads. Columns that commits state for small files are not read from the files; several
-    other files are read at once, and the last row groups stay decoded.
-
-    *as_published* reads what the producer wrote, whatever was deleted since, until VACUUM removes the file.
+    It is not meant for payloads. Values that commits state for small files are not read from them. *as_published* reads
+    what the producer wrote, whatever was deleted since, until VACUUM removes the file.
     """
     runs, schema = list(runs), _slice_schema(columns)
     said = _said(table, runs, columns, as_published)
@@ -187,7 +183,7 @@ def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_publish
 
 
 def are_missing(table, runs: Iterable[Run]) -> np.ndarray:
-    """Which entries of *runs*, in order, are deleted or lost; opens their files."""
+    """Which entries of *runs* are deleted or lost; opens their files."""
     found = [rows["entry_id"] for rows in _from_files(table, list(runs), ["entry_id"], as_published=False)]
     return np.concatenate([np.empty(0, bool), *(column.is_null().to_numpy() for column in found)])
 
@@ -197,7 +193,7 @@ def _slice_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def _said(table, runs: Sequence[Run], columns: Sequence[str], as_published: bool) -> list[Values | None]:
-    """For each run the values that its commit states for all its rows; None if it does not, or they no longer hold."""
+    """For each run the values that its commit states for all rows; None if it states none, or they changed."""
     few = [number for number, run in enumerate(runs) if run.entries <= MOST_ENTRIES]
     if few and not as_published:
         are_so = are_as_published(table, [runs[number] for number in few])
@@ -255,7 +251,7 @@ def entry_ids_of(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
 
 
 def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
-    """Some of the rows, copied if they would keep much more in memory."""
+    """Some of the rows, copied if they would keep much more memory."""
     table = rows.table if rows.table.num_columns == len(names) else rows.table.select(names)
     block, entry_ids = taken(table, places), rows.entry_ids[places]
     if isinstance(places, slice) and rows.table.num_rows > 4 * block.num_rows:
@@ -267,8 +263,7 @@ def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], p
 
 
 def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | None:
-    """What is missing; :class:`CorruptState` if files from which nothing was removed have another number of
-    messages."""
+    """What is missing; :class:`CorruptState` if unchanged files have another number of messages."""
     table, run = search.table, search.run
     found, expected = present.messages, wanted.count * run.batch_size
     if found == expected or (not run.batch_size and not present.gaps(wanted)):
@@ -285,7 +280,7 @@ def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | Non
 
 
 def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
-    """The rewritten rows whose batch index is possible in their entry."""
+    """The rewritten rows with a batch index that is possible."""
     index, is_outside = rows["batch_index"], batch_size == 1
     if not batch_size or (is_outside and index.null_count == rows.num_rows):
         return rows
@@ -294,7 +289,7 @@ def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
 
 
 def _once(rows: pa.Table) -> pa.Table:
-    """*rows* of one publish without copies: the first of each entry and batch index."""
+    """*rows* of one publish, the first of each entry and batch index."""
     if rows.num_rows < 2:
         return rows
     places = rows.select(["entry_id", "batch_index"]).append_column("row", pa.array(np.arange(rows.num_rows)))

@@ -25,7 +25,6 @@ class Columns:
         return self._columns[name][: self._length]
 
     def append(self, **columns: np.ndarray) -> None:
-        """Add rows, with a value in each column."""
         end = self._length + len(next(iter(columns.values())))
         for name, column in self._columns.items():
             if end > len(column):

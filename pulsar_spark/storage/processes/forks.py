@@ -1,8 +1,7 @@
 """Detect use of clients and tables across a fork.
 
-``deltalake`` starts threads, which a fork does not copy; it panics in the child (tokio issue 4301), and locks may be
-held by threads that do not exist. So nothing opened before a fork works after it, and if ``deltalake`` was used before,
-nothing can be opened after it.
+``deltalake`` has threads, which a fork does not copy, so it panics in the child (tokio issue 4301). Nothing opened
+before a fork works after it, and nothing can be opened after it if ``deltalake`` was used before.
 """
 
 import os
@@ -37,7 +36,7 @@ def module_lock() -> threading.Lock:
 
 
 def check_usable() -> None:
-    """:class:`OperationNotSupported` if this process was forked from one that had used tables."""
+    """:class:`OperationNotSupported` if this process was forked from one that used tables."""
     if _used_by is not None and _used_by != generation:
         raise OperationNotSupported(
             f"process {os.getpid()} was forked from a process that had already written or read tables, so "
@@ -46,7 +45,7 @@ def check_usable() -> None:
 
 
 def use() -> None:
-    """Note that ``deltalake`` is about to be called; raises as :func:`check_usable`."""
+    """Note that ``deltalake`` is about to be used; checks :func:`check_usable`."""
     global _used_by
     check_usable()
     _used_by = generation

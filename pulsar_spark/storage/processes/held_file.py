@@ -1,8 +1,7 @@
 """Files that a process keeps locked while it runs.
 
-The system releases the lock when the process ends, however it ends. So another process on that machine can tell for
-certain, whatever a clock says. The file names the machine (host and boot) and the process. A file of an ended process
-is removed only under its lock. A forked child closes its copies at once, or else they would keep the lock.
+The system releases the lock when the process ends, so others on that machine know for certain. The file names machine
+and process. A forked child closes its copies, which would keep the lock.
 """
 
 import contextlib
@@ -43,10 +42,7 @@ def machine() -> dict[str, str]:
 
 
 class HeldFile:
-    """A file, locked until :meth:`end`; it names the process and has *more* content.
-
-    If the lock cannot be held, there is no file.
-    """
+    """A file with *more* content, locked until :meth:`end`; it does not stay if it cannot be locked."""
 
     def __init__(self, path: Path, more: dict | None = None):
         self._path, self._file = path, None
@@ -68,7 +64,7 @@ class HeldFile:
         return self._path
 
     def _hold(self, more: dict) -> None:
-        """Take the lock, then write the content; try again if another process removed the file in between."""
+        """Take the lock, then write the content; again if another process removed the file in between."""
         while self._file is None:
             file = os.open(self._path, _FLAGS | os.O_CREAT, 0o644)
             try:
@@ -97,14 +93,14 @@ class HeldFile:
             self.let_go()
 
     def let_go(self) -> None:
-        """Close the file without removing it, as the end of the process does."""
+        """Close the file without removing it."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
 
 def hold(place: AnyPath, more: dict | None = None) -> HeldFile | HeldObject:
-    """A held file, or in an object store an object without a lock."""
+    """A held file, or an object without a lock in an object store."""
     if isinstance(place, ObjectPath):
         return HeldObject(place, {**holder(), **(more or {})})
     return HeldFile(place, more)
@@ -117,7 +113,7 @@ def holder() -> dict[str, str | int]:
 
 @lru_cache
 def _numbers() -> str:
-    """The PID namespace: containers on one machine number their processes separately."""
+    """The PID namespace: containers number processes separately."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -135,10 +131,10 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def is_let_go(path: AnyPath | None, do: Callable[[Path], None] = lambda path: None) -> bool:
-    """Whether the process that held the file has certainly ended; then calls *do* under the lock.
+    """Whether the file's process has certainly ended; calls *do* under the lock if so.
 
-    False for a file of this process, of another machine, or that cannot be opened. In an object store, a process of
-    this machine has ended if no process has its number.
+    False for files of this process or other machines, or if it cannot be opened. In object stores, a process of this
+    machine has ended if its number does not run.
     """
     if path is None:
         return False
@@ -185,10 +181,9 @@ def opened(path: Path | None) -> Iterator[int | None]:
 
 @contextlib.contextmanager
 def try_hold(path: Path, *, alone: bool) -> Iterator[tuple[int, bool]]:
-    """An open file, and whether its lock was free.
+    """An open file, and whether its lock was free; without locks in the file system it counts as free.
 
-    *alone* takes an exclusive lock for writing and creates the file; otherwise the lock is shared, for reading. Without
-    locks in the file system it counts as free.
+    *alone*: an exclusive lock, for writing, and the file is created; otherwise a shared one, for reading.
     """
     flags, kind = (os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) if alone else (os.O_RDONLY, fcntl.LOCK_SH)
     file = os.open(path, flags | os.O_CLOEXEC, 0o644)
@@ -210,7 +205,7 @@ def _is_granted(file: int, kind: int) -> bool:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether locks work here: some file systems grant every lock to everybody."""
+    """Whether locks work here: some file systems grant every one."""
     file = os.open(path, _FLAGS)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -222,7 +217,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def is_of_another_process_here(content: bytes) -> bool:
-    """Whether the content names this machine and another process; on NFS a process shares all its locks with itself."""
+    """Whether the content names another process of this machine."""
     try:
         said = parse_object(content)
         is_of_this_one = process_id_of(said) == os.getpid() and said.get("process", _process) == _process

@@ -1,7 +1,6 @@
-"""Objects that a process keeps in an object store while it runs, as :class:`~.held_file.HeldFile` does on a disk.
+"""Objects that a process keeps in an object store while it runs, in place of a held file.
 
-They have no locks. Only on its own machine is it certain that a process ended; others see whether the object is
-renewed.
+Without locks, only its own machine knows for certain that a process ended; others see whether it renews the object.
 """
 
 import contextlib

@@ -12,7 +12,7 @@ from pulsar_spark.storage.store.store import AnyPath, store_of
 
 
 def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
-    """(version, what is wrong) of every commit that is empty, cut off, invalid, or missing between others."""
+    """(version, what is wrong) of every commit that is empty, cut off, invalid or missing."""
     log = TableLog(path)
     for version in range(max(log.earliest(), 0), log.latest() + 1):
         if not log.has(version):
@@ -34,7 +34,7 @@ def broken_commits(path: AnyPath) -> Iterator[tuple[int, str]]:
 
 
 def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
-    """Unreadable checkpoints, and ``_last_checkpoint`` if it is unreadable or names a missing one."""
+    """Unreadable checkpoints, and ``_last_checkpoint`` if it is unreadable or names none."""
     folder, store, names = TableLog(path).folder, store_of(path), []
     try:
         names = sorted(name for name in store.names(folder) if fnmatchcase(name, "*.checkpoint*.parquet"))
@@ -62,10 +62,9 @@ def broken_checkpoints(path: AnyPath) -> Iterator[AnyPath]:
 
 
 def empty_commit(path: AnyPath, until: int) -> int | None:
-    """The first empty commit after the last checkpoint, up to version *until*; None if there is none, and in object
-    stores.
+    """The first empty commit after the last checkpoint, up to version *until*; None without one, and in object stores.
 
-    A power loss can leave one, and ``deltalake`` silently skips it.
+    A power loss can leave one, which ``deltalake`` silently skips.
     """
     store, log = store_of(path), TableLog(path)
     if not store.is_local:

@@ -1,7 +1,6 @@
-"""The condition of a topic's table: whether its log can be followed, its foreign rows, and its deleted messages.
+"""The condition of a topic's table: can its log be followed, what is in it that was not published, what was deleted.
 
-A broker records this in ``ledgers`` (rows without a position) and as a policy. After the last commit that it numbered,
-the log itself is read, so no broker is needed.
+A broker records this up to the last commit that it numbered; after that the log itself is read.
 """
 
 from collections import Counter
@@ -27,7 +26,7 @@ from pulsar_spark.table_specs import LEDGERS
 
 
 class ForeignFile(NamedTuple):
-    """A file of rows that are no publish; ``rows`` is 0 if the log does not state their number."""
+    """A file of rows that are no publish; ``rows`` is 0 if unknown."""
 
     version: int
     path: str
@@ -36,11 +35,10 @@ class ForeignFile(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """The condition of a topic.
+    """``error`` says what stopped the topic after version ``numbered``; ``unnumbered`` counts later messages by
+    partition.
 
-    ``error`` says what stopped the topic after version ``numbered``. ``is_rewritten`` says whether rows were ever
-    removed or rewritten other than by trimming. ``unnumbered`` counts each partition's messages that are not numbered
-    yet.
+    ``is_rewritten``: rows were removed or rewritten other than by trimming.
     """
 
     numbered: int
@@ -51,7 +49,7 @@ class Condition(NamedTuple):
 
 
 def check_features(table: AnyPath, commit: Commit) -> None:
-    """Raise :class:`TopicStopped` if a commit needs an unknown feature, unless the table needs none now."""
+    """:class:`TopicStopped` if a commit needs an unknown feature and the table still does."""
     if commit.asks_for is None:
         return
     try:
@@ -75,7 +73,7 @@ def stopped_text(topic: Topic, error: CorruptState) -> str:
 
 
 def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
-    """The condition of a topic whose commits up to version *numbered* a broker has followed."""
+    """The condition of a topic that a broker has followed up to version *numbered*."""
     notes = _notes(layout, topic)
     foreign = {(row["ledger_id"], row["path"]): _foreign_file(row) for row in notes.to_pylist() if row["path"]}
     is_rewritten = bool(pc.any(pc.is_null(notes["path"])).as_py())
@@ -131,7 +129,7 @@ def _ledgers(layout: Layout, topic: Topic, names: list[str], *wanted: Term) -> p
 
 
 def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
-    """Versions of the numbered commits that removed or rewrote rows other than by trimming, in order."""
+    """Versions of numbered commits that removed or rewrote rows other than by trimming, in order."""
     notes = _notes(layout, topic)
     return sorted(set(notes.filter(pc.is_null(notes["path"]))["ledger_id"].to_pylist()))
 
@@ -139,7 +137,7 @@ def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
 def count_deleted(
     layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int], stored: dict[int, int]
 ) -> dict[int, int]:
-    """How many published messages of each partition, from positions *firsts* on, are gone; *stored* says how many are
+    """How many published messages from positions *firsts* on are gone, by partition; *stored* says how many are
     left."""
     if not condition.is_rewritten:
         return dict.fromkeys(topic.partition_indexes, 0)
@@ -160,14 +158,13 @@ def count_deleted(
 
 
 def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
-    """Ids of publishes up to version *numbered*; the broker may have numbered later ones, which must not count as
-    copies."""
+    """Ids of publishes up to version *numbered*: later ones may be numbered by now and must not count as copies."""
     rows = _ledgers(layout, topic, ["publish_id"], term("ledger_id", "<=", numbered))
     return set(pc.unique(rows["publish_id"]).to_pylist())
 
 
 def check_not_stopped(topic: Topic, known: int = 0) -> int:
-    """The last version of the log; :class:`TopicStopped` if a commit after version *known* cannot be followed."""
+    """The log's last version; :class:`TopicStopped` if a commit after *known* cannot be followed."""
     try:
         for commit in TableLog(topic.path).commits_left(known):
             check_features(topic.path, commit)

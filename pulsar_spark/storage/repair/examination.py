@@ -1,6 +1,6 @@
-"""Examine a root: what is broken in its tables, what that means, and which command repairs it.
+"""Examine a root without a broker: what is broken, what that means, and which command repairs it.
 
-It only reads, and needs no broker. Files that no commit names are no finding: ``maintain vacuum`` removes them.
+Files that no commit names are no finding.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _RESTORE = "restore it from a backup"
 
 
 class Finding(NamedTuple):
-    """A defect; ``table`` is a topic's full name or a broker's table, ``command`` repairs it or says what to do."""
+    """A defect of a topic (full name) or broker's ``table``; ``command`` repairs it or says what to do."""
 
     kind: str
     table: str
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 
 
 def examine_root(layout: Layout) -> list[Finding]:
-    """All findings, the root's own first, then by table; none for a sound root."""
+    """All findings, the root's own first, then by table."""
     findings = list(_examine_settings(layout))
     tables = list(tables_of(layout))
     for name, path, topic in tables:
@@ -144,7 +144,7 @@ def _remedy_of_definition(refused: Exception) -> str:
 
 
 def named_files(path: AnyPath, without: set[int] = frozenset()) -> dict[str, int]:
-    """The data files that belong to the table, with their sizes, as the log says; *without* are versions to skip."""
+    """The table's data files with their sizes, from the log without the versions *without*."""
     log, files, opened = TableLog(path), {}, -1
     with contextlib.suppress(CorruptState, DeltaError):  # if not even the first commit can be read
         table = open_as_far_as_it_goes(path)
@@ -184,7 +184,7 @@ def _examine_checkpoints(name: str, path: AnyPath) -> Iterator[Finding]:
 
 
 def _examine_state(layout: Layout, topics: list[tuple[str, AnyPath]]) -> Iterator[Finding]:
-    """Whether the state can be read and every topic numbered; only for tables that are sound."""
+    """Whether the state can be read and every topic numbered; for sound tables only."""
     try:
         latest = read_latest(layout)
     except UNREADABLE as broken:

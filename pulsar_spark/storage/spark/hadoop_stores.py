@@ -1,7 +1,7 @@
-"""Settings of Hadoop's object store clients, which Spark uses, from the same environment as all other clients.
+"""Settings of Hadoop's object store clients, which Spark uses, from the environment that all clients use.
 
-Roots keep their URLs: ``s3://`` is mapped to Hadoop's client for S3. Hadoop finds credentials in the environment of
-each machine. Settings never contain credentials, because Spark shows settings; Azure's name a variable instead.
+``s3://`` is mapped to Hadoop's S3 client. Settings contain no credentials, because Spark shows settings: Hadoop finds
+them in each machine's environment.
 """
 
 import os
@@ -46,7 +46,7 @@ def _s3(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _azure(environment: Mapping[str, str]) -> dict[str, str]:
-    """The first of the ways that ``obstore`` also tries: key, client secret, signature, the machine's identity."""
+    """The first of ``obstore``'s ways: key, client secret, signature, the machine's identity."""
 
     def first_of(*names: str) -> str | None:
         return next((f"${{env.{name}}}" for name in names if environment.get(name)), None)
@@ -77,7 +77,7 @@ def _azure(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _google(environment: Mapping[str, str]) -> dict[str, str]:
-    """The named key file, or else Google's application default credentials."""
+    """The named key file, or Google's default credentials."""
     file = environment.get("GOOGLE_SERVICE_ACCOUNT") or environment.get("GOOGLE_SERVICE_ACCOUNT_PATH")
     if file:
         return {"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "fs.gs.auth.service.account.json.keyfile": file}

@@ -1,7 +1,7 @@
 """Detect roots that disappeared while they were open, as when a mount drops.
 
-Such a root comes back unchanged, so nothing is created in its place; its users get :class:`RootAway`, a temporary
-fault, and wait. Roots in object stores are never away.
+They come back unchanged, so nothing is created in their place; users get :class:`RootAway` and wait. Roots in object
+stores are never away.
 """
 
 import os
@@ -18,7 +18,7 @@ _lock = forks.module_lock()
 
 
 def saw_root(layout: Layout) -> None:
-    """Note that the root exists and that the owner of *layout* has it open."""
+    """Note that the root exists and the owner of *layout* has it open."""
     if layout.store.is_local:
         with _lock:
             _seen.setdefault(str(layout.root), weakref.WeakSet()).add(layout)
@@ -55,7 +55,7 @@ def check_there(place: AnyPath | str) -> None:
 
 
 def _root_of(place: AnyPath | str) -> str | None:
-    """The root that *place* is or lies in, if this process has it open."""
+    """The open root that *place* is or lies in."""
     path = path_of(place)
     if not _seen or not store_of(path).is_local:
         return None

@@ -1,12 +1,11 @@
 """What a root promises about finished writes: ``fsync`` survives a power loss, ``none`` only the end of the process.
 
-With ``fsync``, a writer syncs data files and their folders, then the commit file, links it, and syncs the log's folder.
-So a power loss leaves whole commits, and none that names a missing file. Leases, locks, checkpoints and inputs of plans
-are never synced. Object stores need no setting.
+With ``fsync``, a writer syncs data files, their folders and the commit file before it links that, then the log's
+folder. So a power loss leaves whole commits and none that names a missing file. Leases, locks, checkpoints and inputs
+of plans are never synced. Object stores need no setting.
 
-The setting is a file of the root, which every writer checks by a stat. New roots get :data:`DEFAULT`, or the value of
-:data:`ENVIRONMENT`. Without a readable file the default holds; an unreadable one is logged once and kept aside when the
-setting is changed.
+The setting is a file of the root. New roots get :data:`DEFAULT` or the value of :data:`ENVIRONMENT`. An unreadable file
+means the default.
 """
 
 import errno
@@ -34,7 +33,7 @@ def settings_path(root: str | os.PathLike) -> AnyPath:
 
 
 def read_durability(root: str | os.PathLike) -> str:
-    """The root's durability; the default if the file does not say."""
+    """The root's durability."""
     if not store_of(root).is_local:
         return FSYNC
     path = str(settings_path(root))
@@ -58,12 +57,12 @@ def read_durability(root: str | os.PathLike) -> str:
 
 
 def settings_fault(root: str | os.PathLike) -> str | None:
-    """Why the settings file cannot be read; None if it can, or does not exist."""
+    """Why the settings file cannot be read; None if it can or is missing."""
     return _parsed(settings_path(root))[1] if store_of(root).is_local else None
 
 
 def _parsed(path: AnyPath) -> tuple[str, str | None]:
-    """The durability that holds, and why the file cannot be read, if so."""
+    """The durability, and why the file cannot be read, if so."""
     try:
         value = text_of(parse_object(read_small(path)), _NAME)
         if value not in DURABILITIES:
@@ -83,7 +82,7 @@ def durability_of_new_roots() -> str:
 
 
 def write_durability(root: str | os.PathLike, value: str) -> None:
-    """Set the durability of all appends from now on, in other processes too; :class:`InvalidConfiguration` for another
+    """Set the durability of all later appends, also of running processes; :class:`InvalidConfiguration` for another
     value."""
     if value not in DURABILITIES:
         raise InvalidConfiguration(
@@ -105,10 +104,7 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
 
 
 def is_durable(table: str | os.PathLike) -> bool:
-    """Whether appends to the table are to be synced; never in object stores.
-
-    All tables lie three folders below their root.
-    """
+    """Whether appends to a table, which lies three folders below its root, are synced; never in stores."""
     return store_of(table).is_local and read_durability(Path(table).absolute().parents[2]) == FSYNC
 
 
@@ -131,7 +127,7 @@ def sync_parents(folder: Path, root: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Sync the names of a folder and of all folders below it, but no file contents."""
+    """Sync a folder's name and the folders in it, but no file contents."""
     for above, _, _ in os.walk(folder):
         sync_folder(above)
     sync_folder(folder.parent)

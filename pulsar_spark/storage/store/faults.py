@@ -1,7 +1,6 @@
-"""Distinguish temporary faults of the disk, after which one waits and tries again, from errors in requests or rows.
+"""Distinguish temporary faults of the disk, after which one tries again, from wrong requests or rows.
 
-Errors of Python, Arrow, ``deltalake`` and Spark have a number or the system's words for it. A missing file is no such
-fault, because waiting does not help.
+Errors carry a number or the system's words for it. A missing file is not temporary.
 """
 
 import errno
@@ -38,8 +37,8 @@ class UnclearWrite(OSError):
 
 
 def is_fault_of_disk(error: BaseException) -> bool:
-    """Whether *error* or its cause means that a disk is full, read-only, away or failing; never for a lost
-    connection."""
+    """Whether *error* or a cause of it means that a disk is full, read-only, away or failing; not that Spark's
+    connection is lost."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None:
             if error.errno in _NUMBERS and not isinstance(error, ConnectionError):

@@ -1,8 +1,7 @@
 """Announcements: an empty file in the bundle's folder for each topic that was published to.
 
-A publisher makes the file after its commit. The broker removes the files it lists and only then reads these topics'
-logs, so it misses no publish. Announcements are hints: they are not synced, and failing to make one is not an error.
-The broker finds commits without one when it reads all logs in turn.
+A publisher makes the file after its commit. The broker removes the files and only then reads these topics' logs, so it
+misses no publish. An announcement is a hint and may be missing: the broker also reads all logs in turn.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ def announcements_folder(layout: Layout) -> AnyPath:
 
 
 def announcement_of(table: str | os.PathLike) -> str:
-    """The name of a topic's file: the names of its table's last three folders, or their digest if that is too long.
+    """The name of a topic's file, from its table's last three folders; their digest if that is too long.
 
     >>> announcement_of("/data/pulsar/public/default/flights")
     'public,default,flights'
@@ -53,7 +52,7 @@ def _file_of(table: str) -> str | None:
 
 @lru_cache(maxsize=10_000)
 def _place_of(table: str) -> tuple[Layout, str, str] | None:
-    """The root of a topic's table, the topic, and the name of its file; None for a broker's table."""
+    """A topic's root, name and file name; None for a broker's table."""
     folder = path_of(table).absolute()
     if folder.parents[1].name == BUNDLES:
         return None
@@ -62,12 +61,12 @@ def _place_of(table: str) -> tuple[Layout, str, str] | None:
 
 
 def take_announced(layout: Layout) -> list[str]:
-    """Remove the bundle's announcements and return their names; read the logs after this."""
+    """Remove the bundle's announcements and return their names."""
     return layout.store.take_names(f"{layout.bundle_folder()}/{_NAME}")
 
 
 def pass_on(layout: Layout, names: Iterable[str]) -> None:
-    """Move announcements of topics that another bundle serves since a split; names that are digests are dropped."""
+    """Move announcements of topics that a split gave to another bundle; digests are dropped."""
     with contextlib.suppress(OSError, CorruptState):
         for name in names:
             topic = _topic_named(name.split(","))

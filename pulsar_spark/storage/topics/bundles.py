@@ -1,8 +1,8 @@
-"""Which bundles a root has, and the folder of each, as its file ``bundles.json`` says; without it there is one.
+"""Which bundles a root has, and the folder of each, from its file ``bundles.json``; without it there is one bundle.
 
-After a split the lower part keeps its folder, and the upper part gets one named after its range. The file only says
-where to look: a bundle's latest round decides what it serves, and its broker refuses clients with outdated information.
-A split writes the file after that round; after a crash between them, the next broker writes it.
+After a split the lower part keeps its folder; the upper part's is named after its range. A bundle's latest round
+decides what it serves, the file only where to look. A broker refuses clients with outdated information. A split writes
+the file after its round; after a crash, the next broker does.
 """
 
 import json
@@ -38,7 +38,7 @@ class Bundles(NamedTuple):
         return self.folders[bisect_right([each.lower for each in self.ranges], topic_hash(topic)) - 1]
 
     def range_of(self, folder: str) -> BundleRange:
-        """The range of the bundle in a folder; :class:`CorruptState` if no bundle has that folder."""
+        """The range of the bundle in a folder; :class:`CorruptState` without one."""
         if folder not in self.folders:
             raise CorruptState(f"bundle {folder} is not one of {', '.join(self.folders)}: {_REMEDY}")
         return self.ranges[self.folders.index(folder)]
@@ -87,7 +87,7 @@ def layouts_of(layout: Layout) -> list[Layout]:
 
 
 def add_bundle(layout: Layout, served: BundleRange) -> BundleRange | None:
-    """Write that the bundle of *layout* serves only *served*, and a new bundle the rest; that rest, or None."""
+    """Write that the bundle of *layout* serves only *served*, and a new one the rest; that rest, or None."""
     if bundles_of(layout).range_of(layout.bundle) == served:
         return None
     rests: list[BundleRange] = []
@@ -123,7 +123,7 @@ def check_served(served: BundleRange, topic: str) -> None:
 
 
 def _name(layout: Layout) -> str:
-    """The path of the file as text: every message needs it, and path objects are slow."""
+    """The path of the file as text: every message needs it."""
     return f"{layout.root}/{BUNDLES}/bundles.json"
 
 
@@ -132,7 +132,6 @@ def _path(layout: Layout) -> AnyPath:
 
 
 def _write(layout: Layout, text: str) -> None:
-    """Replace the file, durably if the root demands that."""
     path = _path(layout)
     if read_durability(layout.root) == FSYNC:
         layout.store.replace(path, text, sync_file)

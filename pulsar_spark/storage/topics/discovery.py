@@ -1,5 +1,4 @@
-"""Notice that topics were created or deleted: by a ``stat`` per folder on a local disk, by listing names in an object
-store."""
+"""Notice that topics were created or deleted: by a ``stat`` per folder, or by listing an object store."""
 
 import math
 import os
@@ -17,8 +16,8 @@ _PAUSE = 10
 class TopicFolders:
     """Remembers when each namespace's folder last changed.
 
-    File systems' clocks are coarse: two changes may have the same time. So a folder that changed within the last second
-    counts as changed again, after ten times as long as reading it took.
+    Clocks of file systems are coarse, so a folder that changed within the last second counts as changed once more,
+    later.
     """
 
     def __init__(self, layout: Layout):

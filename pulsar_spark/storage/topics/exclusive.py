@@ -1,12 +1,11 @@
 """Exclusive access to a topic: a claim in the topic's own table (``ProducerAccessMode``, PIP-68).
 
-A claim is a file in the table's folder with a growing epoch, its owner, and a time limit that the owner renews,
-followed by a commit that contains only the epoch. A producer reads the file after it has determined the version of its
-next commit, and again if that was taken. So its publish either precedes the claim's commit, or it sees the claim and
-publishes nothing: the log decides, not clocks.
+A claim is a file in the table's folder with a growing epoch, an owner and a time limit, followed by a commit of the
+epoch. Before each commit a producer determines the version, then reads the file. So its publish precedes the claim's
+commit, or it sees the claim and publishes nothing: the log decides, not clocks.
 
-Concurrent claims take turns by a lock. A claim ends when its owner releases it, its process on this machine is gone, or
-it was not renewed in time. Its owner may publish until another producer claims.
+A claim ends when its owner releases it, its process on this machine ends, or it is not renewed in time. Until another
+producer claims, its owner may publish.
 """
 
 import uuid
@@ -25,7 +24,7 @@ _APPLICATION = "pulsar_spark.exclusive_producer"
 
 
 class _Claim(NamedTuple):
-    """``owner`` identifies one producer object; ``until`` is in Unix time."""
+    """``owner`` is one producer object; ``until`` is Unix time."""
 
     epoch: int
     owner: str
@@ -37,13 +36,12 @@ class _Claim(NamedTuple):
 
 @lru_cache(maxsize=1000)
 def _claim_file(store: Store, table: AnyPath) -> LeaseFile[_Claim]:
-    """The claim's file, shared by all producers of the process: in a store only repeated looks show that it is not
-    renewed."""
+    """The claim's file, one per process: in a store, only repeated looks show that it is not renewed."""
     return LeaseFile(table / "_exclusive_producer.json", _Claim, lambda: LEASE_SECONDS)
 
 
 class ExclusiveClaim:
-    """One producer's view of the claim on its topic, whoever made it."""
+    """One producer's view of the claim on its topic."""
 
     def __init__(self, path: AnyPath, topic: str, producer_name: str):
         self._table, self._topic, self._producer_name = path_of(path), topic, producer_name
@@ -54,12 +52,12 @@ class ExclusiveClaim:
         self._is_mine = False
 
     def holder(self) -> str | None:
-        """The name of another producer that has exclusive access; None without one."""
+        """The name of another producer with exclusive access; None without one."""
         claim = self._file.read()
         return claim.producer_name if claim and self._is_others(claim) and self._file.is_held(claim) else None
 
     def take(self, *, is_fencing: bool = False) -> bool:
-        """Claim the topic; False if another producer has it, unless *is_fencing* takes it from that one."""
+        """Claim the topic; False if another producer has it, unless *is_fencing*."""
         epoch = 0
 
         def take(claim: _Claim | None) -> dict | None:
@@ -76,19 +74,19 @@ class ExclusiveClaim:
         return True
 
     def _logged_epoch(self) -> int:
-        """The latest claim's epoch in the topic's log; 0 without one."""
+        """The latest claim's epoch in the log; 0 without one."""
         return open_table(self._table).transaction_version(_APPLICATION) or 0
 
     def renew(self) -> None:
-        """Renew the claim, if this producer still owns it."""
+        """Renew the claim if this producer owns it."""
         self._write_own(is_held=True)
 
     def let_go(self) -> None:
-        """End the claim, if this producer owns it."""
+        """End the claim if this producer owns it."""
         self._write_own(is_held=False)
 
     def check(self) -> None:
-        """:class:`ProducerFenced` if another producer has claimed the topic; costs a stat if none has."""
+        """:class:`ProducerFenced` if another producer has claimed the topic."""
         try:
             now = self._store.stamp(self._file.path)
         except FileNotFoundError:

@@ -1,15 +1,11 @@
 """Keep the tables of a root small: what a broker does in the background, table by table, in small steps.
 
-For each table, as far as nobody needs what is removed:
-
-1. Remove rows whose time as history is over: finished requests, and rounds before the newest snapshot and the first
-   held round.
+1. Remove rows that nobody needs and whose time as history is over.
 2. Join small files, and write into a broker's table how long files stay.
-3. Shorten the log: remove the oldest commits after the files that they removed.
-4. Remove files that left the table, or never belonged to it, before the time travel limit.
+3. Shorten the log, each old commit after the files that it removed.
+4. Remove files that are no longer, or never were, part of the table, before the time travel limit.
 
-These decisions stay right whoever serves meanwhile, so a broker that was taken over does no harm. A crash leaves work
-that the next look repeats.
+These decisions stay right, so a broker that was taken over does no harm, and after a crash the next look continues.
 """
 
 import time
@@ -54,9 +50,8 @@ class Done(NamedTuple):
 class Needs(NamedTuple):
     """What is needed of a table.
 
-    Needed are: commits after version *followed*; the files at *paths*, and those written from *waiting* on
-    (milliseconds); rounds from *first_round* on, and from the first that delivered something above *mark_delete*.
-    ``keeps_rows`` means all rows.
+    Commits after *followed*; files at *paths* or written since *waiting* (milliseconds); rounds from *first_round* or
+    the first that delivered above *mark_delete* on. ``keeps_rows``: all rows.
     """
 
     followed: int
@@ -80,7 +75,7 @@ def needs_of(table: AnyPath, name: str, latest: LatestRows) -> Needs:
 
 
 def needs_of_topic(table: AnyPath, topic_id: str, latest: LatestRows) -> Needs:
-    """What is needed of a topic's table: what is not numbered yet."""
+    """What is needed of a topic's table: what is not numbered."""
     return _behind(TableLog(table), latest.numbered_until(topic_id))
 
 
@@ -114,11 +109,10 @@ def keep_house(
     versions: int | None = None,
     now: Callable[[], float] = time.time,
 ) -> Iterator[Done]:
-    """Do one table's housekeeping, a step at a time.
+    """Do one table's housekeeping, a step at a time; *needs* is called once the table is open.
 
-    Calls *needs* after opening the table, so that it covers all that is open. The table's own properties may promise
-    more than *time_travel_seconds*; *is_told* writes the promise into them. *versions* is a number of versions that
-    suffices instead, with some minutes (see retention).
+    Its own properties may promise more than *time_travel_seconds*; *is_told* writes the promise into them. With
+    *versions*, so many versions and some minutes are enough (see retention).
     """
     opened = open_table(table)
     needed, full = needs(), None
@@ -137,7 +131,7 @@ def keep_house(
 
 
 def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: float) -> Iterator[Done]:
-    """Remove unneeded rows older than *history* (in milliseconds), and join files."""
+    """Remove unneeded rows older than *history* (milliseconds), and join files."""
     files = [file for file in files_of(opened) if file.written < needed.waiting]
     if not needed.keeps_rows:
         old = _history(table, files, needed, history)
@@ -149,10 +143,8 @@ def _make_small(table: AnyPath, opened: DeltaTable, needed: Needs, history: floa
 
 
 def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
-    """Delete commits and files that only versions before the instant *before* (in seconds) need.
-
-    The delay index removes its files itself.
-    """
+    """Delete commits and files that only versions before *before* (seconds) need; the delay index removes its own
+    files."""
     left: list[int] = []
     clears = table.name != DELAY_INDEX.name
     for commits in shorten(
@@ -166,10 +158,8 @@ def _make_room(table: AnyPath, needed: Needs, before: float) -> Iterator[Done]:
 
 
 def _history(table: AnyPath, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
-    """The files whose rows nobody needs as state or history.
-
-    Rounds go from the first on, because a later one may end what an earlier one says.
-    """
+    """The files whose rows nobody needs; rounds from the first on, because a later one may end what an earlier one
+    says."""
     old = {file for file in files if file.written < before}
     if needs.first_round == NOBODY:
         return old
