@@ -114,8 +114,8 @@ class Backlog:
         return mine > sum(last - first + 1 for first, last in given_back)
 
     def _of_due_lane(self, due: DueEntries, end: int) -> tuple[list[Range], list[tuple[int, int]]]:
-        """Entries of the due lane that were due when the run began: those pending or to be replayed, by position, and
-        those not sent yet."""
+        """Entries of the due lane that were due when the run began: those pending or in replay, and those not sent
+        yet."""
         held, came_due = due.apart, []
         for part, found in due.unfinished(until=self._began):
             is_published = part.positions < end
@@ -139,8 +139,7 @@ class Backlog:
     def _owns_any(
         self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]
     ) -> bool:
-        """Whether this consumer owns any entry of *spans*. Entries of others, or without an owner, are not waited
-        for."""
+        """Whether this consumer owns any entry of *spans*."""
         owners = Owners(key_shared.owned, key_shared.axis)
         return any(
             (owners.of(hashes) == owners.number(consumer_id)).any()

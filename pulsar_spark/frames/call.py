@@ -45,9 +45,9 @@ limits can end a small JVM."""
 
 
 class Called(NamedTuple):
-    """The reply to the broker, the requests that put messages off, and the function's error, if any.
+    """The reply to the broker, the requests that put messages off, and the function's error.
 
-    After an error everything is given back except unreadable messages, which the function did not get.
+    After an error everything is given back except unreadable messages.
     """
 
     reply: Answer
@@ -87,8 +87,8 @@ class Caller:
     ) -> Called:
         """Call the function with a delivery.
 
-        *letters* are the consumer's. ``make(kind, partition, **columns)`` makes a request. *parts* are the chunks of
-        its chunked messages.
+        *letters* are the consumer's, *parts* the chunks of its chunked messages. ``make(kind, partition, **columns)``
+        makes a request.
         """
         unreadable, decoded = NOTHING, None
         try:
@@ -142,7 +142,6 @@ class Caller:
         return replace(delivery, ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
 
     def _read(self, delivery: Delivery, parts: Sequence[Parts], decoded: DataFrame | None) -> DataFrame:
-        """The function's frame, from *decoded* if that was kept."""
         needed = self._needed()
         messages = self._located(delivery, parts, needed) if decoded is None else self._plain(decoded, needed)
         if not self._has_hash():
@@ -155,8 +154,7 @@ class Caller:
         return self._sorted_by_key or HASH in (self._columns or ())
 
     def _needed(self) -> Sequence[str] | None:
-        """The columns to read for the function's frame; None for all. Key columns are included if each row needs a
-        hash."""
+        """The columns to read, with those of keys if each row needs a hash; None for all."""
         if not self._has_hash():
             return self._columns
         return list(
@@ -192,7 +190,7 @@ class Caller:
     def _by_lane(
         self, delivery: Delivery, lanes: dict[LaneHashes, list[LaneRange]], columns: Sequence[str] | None
     ) -> list[DataFrame]:
-        """The messages of lane ranges: read with other consumers' if possible, otherwise lane by lane."""
+        """The messages of lane ranges, read together with other consumers' if possible."""
         if not lanes:
             return []
         ranges = [held for of_lane in lanes.values() for held in of_lane]
@@ -206,7 +204,7 @@ class Caller:
         ]
 
     def _hashed(self, messages: DataFrame, pieces: Sequence[Piece], columns: Sequence[str] | None) -> DataFrame:
-        """*messages* of *pieces* with the hash in every row, if requested; computed where it is not stored."""
+        """*messages* of *pieces* with the hash in every row, if requested."""
         if HASH not in (columns or ()):
             return messages
         firsts, lasts = {}, {}
@@ -229,7 +227,7 @@ class Caller:
         return self._read_pieces(lasts, columns, with_chunks=True)
 
     def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
-        """The messages in one piece. A delivered chunk of a message that is no longer whole is left out."""
+        """The messages in one piece."""
         partitions = {held.partition for held in positions}
         lasts = (self.ledgers.last_chunk_position(self._topic.topic_id, partition) for partition in partitions)
         return self._read_pieces(positions, columns, with_chunks=all(last < 0 for last in lasts))

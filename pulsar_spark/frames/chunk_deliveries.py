@@ -38,8 +38,7 @@ class ChunkedMessage(NamedTuple):
 
 
 def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
-    """Split a delivery, whose ranges are of positions, into one without chunked messages and the chunked messages still
-    in its ranges."""
+    """Separate the chunked messages from a delivery whose ranges are of positions."""
     ends = {(partition, last): first for partition, first, last in delivery.chunked}
     lasts: dict[int, list[int]] = {}
     for partition, last in sorted(ends):
@@ -56,10 +55,7 @@ def apart(delivery: Delivery) -> tuple[Delivery, list[ChunkedMessage]]:
 
 
 def across(ranges: Iterable[PositionRange], parts: Iterable[Parts]) -> tuple[PositionRange, ...]:
-    """*ranges* in order, joined where only chunks of *parts* lie between them.
-
-    A reader that skips chunks reads the same rows with fewer bounds to compare.
-    """
+    """*ranges* in order, joined where only chunks of *parts* lie between them, which saves comparisons."""
     chunks = {each.partition: Positions(ranges_of(np.unique(each.positions))) for each in parts}
 
     def are_bridged(before: PositionRange, held: PositionRange) -> bool:
@@ -126,8 +122,7 @@ def find_usable(spark: SparkSession, topic: Topic, ledgers: LedgerIndex, message
 
 
 def _sizes(parts: Parts) -> dict[int, tuple[int, set[int | None]]]:
-    """Payload bytes of each message, by the position of its last chunk, and the least and the greatest total that its
-    chunks state."""
+    """For each message, by its last position: payload bytes, and the least and greatest total that its chunks state."""
     begins = parts.begins
     if not len(begins):
         return {}

@@ -71,7 +71,6 @@ def _with_sizes(parts: Parts, found: Sequence[pa.Table], *, is_kept: bool) -> Pa
 
 
 def _messages(groups: DataFrame) -> Iterator[tuple[int, int, int, np.ndarray]]:
-    """Partition, first and last position, and parts of each message."""
     found = groups.select("partition", "rows").toArrow()
     of_group = messages_of(found["rows"].combine_chunks())
     messages = pa.Table.from_struct_array(of_group.flatten())
@@ -85,8 +84,7 @@ def _messages(groups: DataFrame) -> Iterator[tuple[int, int, int, np.ndarray]]:
 def _chunks(
     topic: Topic, units: Units, spans_of: Callable[[int], SpansOf], columns: Sequence[str], room: Room | None = None
 ) -> Iterator[list[tuple[int, pa.Table]]]:
-    """The rows from the first to the last chunk of each message, by partition, in limited batches; a message is never
-    divided."""
+    """The rows from the first to the last chunk of each message, by partition, in limited batches."""
     held: list[tuple[int, pa.Table]] = []
     for partition, ends in units.items():
         for spans in _stretches(ends):
@@ -104,7 +102,7 @@ def _chunks(
 
 
 def _stretches(ends: Mapping[int, int]) -> Iterator[list[tuple[int, int]]]:
-    """Disjoint stretches that cover the messages, in order, in batches of a limited number of entries."""
+    """Disjoint stretches that cover the messages, in order, in limited batches."""
     spans = np.array([(first, last) for last, first in ends.items()], np.int64).reshape(-1, 2)
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     lasts = np.maximum.accumulate(spans[:, 1])

@@ -46,10 +46,10 @@ _SPAN = pa.struct({"run": pa.int32(), "first": pa.int64(), "last": pa.int64()})
 
 
 class Parts(NamedTuple):
-    """Chunks in *partition*: the position of each, and that of its message's last chunk.
+    """Chunks in *partition*: their positions, and those of their messages' last chunks.
 
-    *sizes* are payload bytes, *said* the total sizes that chunks state (:data:`NOTHING` for null); both are None if not
-    read. *payloads* are kept only if they are small.
+    *sizes* are payload bytes, *said* the totals that chunks state (:data:`NOTHING` for null); None if not read.
+    *payloads* are kept only if small.
     """
 
     partition: int
@@ -94,10 +94,10 @@ def with_payloads(
     redelivery_counts: Mapping[tuple[int, int], int] = MappingProxyType({}),
 ) -> DataFrame:
     """The messages of *parts*, one row each: the row of the last chunk, as storage.slices.read_pieces gives it for
-    *columns*, with the whole ``payload``.
+    *columns*, with the whole ``payload`` or :data:`PAYLOAD_ERROR`.
 
-    A payload that cannot be read is null, and :data:`PAYLOAD_ERROR` says why. *spans_of* gives the runs of a partition.
-    *many* gives a frame with all these rows, used if they are too many for the driver (see last_chunks).
+    *spans_of* gives the runs of a partition. *many* gives these rows as a frame, if they are too many for the driver
+    (see last_chunks).
     """
     names = names_of(columns)
     read = list(dict.fromkeys([*names[:-4], SIZE]))
@@ -121,7 +121,6 @@ def with_payloads(
 
 
 def _joined(parts: Sequence[Parts]) -> pa.Table:
-    """The payload of each message, from kept payloads."""
     found = [_of_messages([], [], "payload", pa.array([], pa.binary()))]
     for each in parts:
         begins = each.begins
@@ -150,7 +149,6 @@ def _of_messages(partitions: Sequence[int], lasts: Sequence[int], name: str, val
 
 
 def _beside(last_chunks: pa.Table, known: pa.Table) -> pa.Table:
-    """Rows of last chunks with the column that is *known* for their messages."""
     places = [zip(*(table[name].to_pylist() for name in _PLACE)) for table in (known, last_chunks)]
     at = {place: row for row, place in enumerate(places[0])}
     rows, name = pa.array([at[place] for place in places[1]], pa.int64()), known.column_names[-1]
@@ -201,7 +199,6 @@ def _payloads(
     parts: pa.ListArray,
     sizes: pa.Array,
 ) -> Iterator[tuple[memoryview | None, str | None]]:
-    """The payload of each message, or an error."""
     for spans, size in zip(parts.to_pylist(), sizes.to_pylist(), strict=True):
         if (size or 0) > MOST_BYTES:
             yield None, f"{UnreadableMessage.__name__}: {TOO_LARGE % size}"

@@ -59,48 +59,47 @@ def consume(
     """Consume *subscription* of *topic*: call ``function(messages, delivery)`` (*function*) with each delivery until
     stopped.
 
-    The root is the folder *root*, and the session *spark* reads it. The function runs in a thread of its own. What it
-    does decides: when it returns, the messages are acknowledged; when it raises, they are given back; when it returns a
-    frame of outcomes, each row says what becomes of its message (see ``delivery``).
+    The root is the folder *root*, and the session *spark* reads it. The function runs in a thread of its own. When it
+    returns, the messages are acknowledged; when it raises, they are given back; when it returns a frame of outcomes,
+    each row decides about its message (see ``delivery``).
 
     *subscription_type* is "Exclusive", "Shared", "Failover" or "KeyShared". Consumers with a lower *priority_level* are
     served first and, on Failover, chosen first. A missing topic raises :class:`TopicNotFound`; with *create* it is
     created.
 
     **The frame.** *messages* has the columns of the messages table and ``ledger_id``, ``position`` and
-    ``redelivery_count``. *columns* selects some of them (``partition`` is always there); without *with_payload* there
-    is no payload. Rows have no order: sort by partition and position where order matters. Use the frame only inside the
-    function: its files may be deleted after the function returns. A delivery has at most *max_messages*, over all
-    partitions.
+    ``redelivery_count``, or those in *columns* and ``partition``; without *with_payload* there is no payload. Rows have
+    no order: sort by partition and position where order matters. Use the frame only inside the function, because its
+    files may be deleted afterwards. A delivery has at most *max_messages*, over all partitions.
 
-    **Where it starts.** A new subscription starts at *initial_position*, by default "Earliest". Whoever reads a topic
-    as a table wants all of it, and a scheduled run that starts at "Latest" would silently do nothing. Pulsar's clients,
-    and ``pulsar.Client`` here, start at the latest.
+    **Where it starts.** A new subscription starts at *initial_position*, by default "Earliest", because a scheduled run
+    that starts at "Latest" would silently do nothing. Pulsar's clients, and ``pulsar.Client`` here, start at the
+    latest.
 
     **Key_Shared.** Each key has one consumer, chosen by *key_shared_policy* and the topic's policies, and *messages*
-    also has ``sticky_key_hash``. Order holds per key and across deliveries: if a message is given back, no later
-    message of its key is handled first. With *sorted_by_key*, on any type, all messages of a key in a delivery are in
-    one task and in order. Keys with the same hash may be interleaved.
+    also has ``sticky_key_hash``. Order holds per key and across deliveries: after a give-back no later message of the
+    key is handled first. With *sorted_by_key*, on any type, all messages of a key in a delivery are in one task and in
+    order. Keys with the same hash may be interleaved.
 
     **When it ends.** With *available_now* it ends once everything published before the start has been handled. Messages
-    that were given back are left for the next run, and an error of the function is raised at the end. Without it, an
-    error gives the delivery back and is logged. The function is called again after 1, 2, 4... and at most 60 seconds by
-    *clock* (monotonic seconds). With *on_error* "stop" it ends at the first error.
+    given back are left for the next run, and an error of the function is raised at the end. Otherwise an error is
+    logged, and the function is called again after 1, 2, 4... and at most 60 seconds by *clock* (monotonic seconds).
+    With *on_error* "stop" it ends at the first error.
 
     **Dead letters.** A message that is given back more often than *dead_letter_policy* allows becomes a dead letter.
     With *retry_enable* the function may put messages off (see ``letters``). To see these again, consume the retry
     letter topic too.
 
     **Payloads** come decompressed, and decrypted with the private keys of *crypto_key_reader*: a
-    :class:`CryptoKeyReader` of files, or a function that makes one (see ``payload_batches``). *crypto_failure_action*
-    decides about a message that cannot be decrypted. "FAIL" leaves it out, unacknowledged, and reports an error that
-    names it. "DISCARD" acknowledges it. "CONSUME" passes it on as stored; then also ask for the *columns*
-    ``encryption_keys``, ``encryption_param``, ``compression`` and ``uncompressed_size``. A message that cannot be
-    decompressed is an error as with "FAIL".
+    :class:`CryptoKeyReader` of files, or a function that makes one. *crypto_failure_action* decides about a message
+    that cannot be decrypted. "FAIL" leaves it out, unacknowledged, and reports an error that names it. "DISCARD"
+    acknowledges it. "CONSUME" passes it on as stored; then also ask for the *columns* ``encryption_keys``,
+    ``encryption_param``, ``compression`` and ``uncompressed_size``. A message that cannot be decompressed is treated as
+    with "FAIL".
 
     If this process already runs a consumer with this *consumer_name* on the subscription, that one is stopped first, so
-    a notebook cell that names its consumer can be run again. If the broker refuses the consumer, this call raises its
-    error, such as :class:`ConsumerBusy`. It raises :class:`Timeout` if no broker answers within *timeout* seconds.
+    a notebook cell that names its consumer can be run again. The call raises the broker's refusal, such as
+    :class:`ConsumerBusy`, or :class:`Timeout` if no broker answers within *timeout* seconds.
     """
     options = SubscribeOptions.checked(
         subscription, subscription_type, consumer_name, initial_position, priority_level, key_shared_policy

@@ -115,7 +115,6 @@ class Consuming:
         return self._line.seat
 
     def _moved(self) -> None:
-        """Switch to the bundle that the topic has moved to."""
         ledgers = self._caller.ledgers = self._line.ledgers
         if self._key_order is not None:
             self._key_order.follow(ledgers)
@@ -205,8 +204,7 @@ class Consuming:
         self._line.join_anew()
 
     def _in_order(self, delivery: Delivery) -> Delivery:
-        """The messages of a new delivery that keep the order of their keys; messages that come too early are given
-        back."""
+        """A new delivery without messages that come too early for the order of their keys, which are given back."""
         if self._key_order is None:
             return delivery
         ranges = self._not_given_back(delivery)
@@ -217,7 +215,6 @@ class Consuming:
         return replace(delivery, ranges=kept)
 
     def _not_given_back(self, delivery: Delivery) -> tuple[PositionRange | LaneRange, ...]:
-        """The ranges of a delivery without those that this run gave back."""
         ranges = self._exact(delivery.ranges, lambda held: held.partition in self._given_back)
         return without(ranges, self._given_back)
 
@@ -227,7 +224,6 @@ class Consuming:
         return exact(self._topic, self._line.ledgers, ranges, is_asked)
 
     def _rewind(self) -> None:
-        """Grant the permits for messages to come again; subscribe again if they never come."""
         if self._rewinding is None or not self._rewinding.is_awaiting:
             return
         self._line.flow(self._rewinding.due_permits())
@@ -293,7 +289,6 @@ class Consuming:
         self._wait_for(found.lost, found.error)
 
     def _tell_unreadable(self, found: Unreadable) -> None:
-        """Log discarded messages; report kept ones as an error."""
         if found.discarded:
             log.warning("%s: %d entries cannot be decrypted and are discarded", self._line, len(found.discarded))
         if found.error is not None:
@@ -312,7 +307,6 @@ class Consuming:
             self._stopping.set()
 
     def _take_error(self, delivery: Delivery, error: BaseException) -> None:
-        """Log an error of the function, and pause or stop."""
         if self._stops_on_error or self._backlog is not None:
             self._error = error
         what = "it stops"
@@ -336,7 +330,7 @@ class Consuming:
         )
 
     def _is_end_of_spark(self, error: BaseException) -> bool:
-        """Whether *error* came because the Spark session ended. Then the consumer stops and its messages go back."""
+        """Whether *error* came because the Spark session ended; then the consumer stops."""
         if is_running(self._spark):
             return False
         if not self._stopping.wait(_SIGNAL_SECONDS):

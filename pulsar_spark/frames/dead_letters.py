@@ -64,13 +64,13 @@ def dead_letters(
     """Read the letters of a dead letter topic, one row each: :data:`LETTER_COLUMNS` and ``sent_by``.
 
     *spark* reads the root in the folder *root*. *topic* is the dead letter topic; with *subscription* it is the topic
-    on which the letters died. ``sent_by`` is the job that last sent the letter back, null if none did. ``message_id``
-    and ``position`` are the letter's own, and ``publish_time`` is when it was written. If the letter does not name its
-    cause, ``cause`` is ``unknown`` and ``attempts`` is null.
+    on which the letters died. ``sent_by`` is the job that last sent the letter back, or null. ``message_id``,
+    ``position`` and ``publish_time`` are the letter's own. Without a cause in the letter, ``cause`` is ``unknown`` and
+    ``attempts`` is null.
 
-    Payloads are decompressed. An encrypted payload, or one that cannot be decompressed, stays as stored; only then
-    ``encryption_keys`` and ``compression`` are not null (see ``decode_payloads``). If the sizes of a letter's chunks
-    contradict its metadata, the payload is null and ``payload_error`` says why.
+    Payloads are decompressed. An encrypted or damaged payload stays as stored; only then ``encryption_keys`` and
+    ``compression`` are not null (see ``decode_payloads``). If the sizes of a letter's chunks contradict its metadata,
+    the payload is null and ``payload_error`` says why.
 
     No broker is needed. The frame is empty if no message has died yet. :class:`TopicNotFound` is raised if the topic
     does not exist and is no subscription's dead letter topic, :class:`SubscriptionNotFound` if the topic has only other
@@ -165,7 +165,7 @@ def _described(messages: DataFrame, topic: str) -> DataFrame:
 
 
 def _subscription(dead_letter_topic_name: str) -> Column:
-    """The subscription in a default name, ``<origin>-<subscription>-DLQ``; otherwise that of the first origin."""
+    """The subscription in a default dead letter topic's name, otherwise that of the first origin."""
     origin = F.col("properties")[REAL_TOPIC]
     base = dead_letter_topic_name.removesuffix(DEAD_LETTER_SUFFIX)
     is_default = F.lit(base).startswith(F.concat(origin, F.lit("-"))) & F.lit(base != dead_letter_topic_name)

@@ -33,11 +33,11 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Delivery(Described):
-    """Entries that the broker sent to one consumer, in one round or in several rounds that were merged.
+    """Entries that the broker sent to one consumer, in one round or in several that were merged.
 
-    ``round`` is the last of these rounds; it had read the table ``requests`` up to version ``requests_version``. A
-    range may be one of a lane, on Key_Shared with very many entries in flight (see lane_deliveries). The position of a
-    chunked message is that of its last chunk; ``chunked`` says where each begins and ends: (partition, first, last).
+    ``round`` is the last of these; it had read the table ``requests`` up to ``requests_version``. On Key_Shared a range
+    may be one of a lane (see lane_deliveries). A chunked message is at its last chunk's position; ``chunked`` has the
+    ends of each: (partition, first, last).
     """
 
     topic: str
@@ -160,7 +160,6 @@ def answer(
 
 
 def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
-    """Acknowledgements for whole rounds of lane ranges."""
     found: dict[tuple[int, int], Acknowledged] = {}
     for held in delivery.ranges:
         if isinstance(held, LaneRange):
@@ -214,7 +213,7 @@ def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | 
 
 
 def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) -> Iterator[PutOff]:
-    """The messages of an entry to put off, limited to those that were delivered."""
+    """The messages of an entry to put off, among those delivered."""
     if held.batch_size == 1:
         yield PutOff(held.partition, position, None, next(iter(delays.values())))
         return
@@ -252,8 +251,6 @@ def without(
 
 
 class _Touched(NamedTuple):
-    """Holes, and for each range whether a hole may lie in it."""
-
     holes: Positions
     ranges: list[bool]
 

@@ -106,7 +106,6 @@ class DeltaSink:
             )
 
     def _written_before(self, delivery: Delivery) -> dict[int, list[tuple[int, int]]]:
-        """Positions of the delivery that the table has already, by partition."""
         self._history.read_up_to(delivery.round)
         written: dict[int, list[tuple[int, int]]] = {}
         for partition, held in by_partition(delivery.ranges).items():

@@ -20,10 +20,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 @dataclass
 class _Guard:
-    """Hashes of a partition, ascending, and for each the position after which entries are too early.
-
-    It applies to rounds that have not read ``requests`` up to *version* (None: no round has).
-    """
+    """Hashes of a partition, ascending, and the position of each after which entries are too early, in rounds that have
+    not read ``requests`` up to *version* (None: in all)."""
 
     partition: int
     hashes: np.ndarray
@@ -86,7 +84,6 @@ class KeyOrder:
         return tuple(kept), early
 
     def _entries(self, partition: int, held: Sequence[PositionRange]) -> tuple[np.ndarray, np.ndarray]:
-        """Position and hash of each entry of ranges in order."""
         spans = [(each.first, each.last) for each in held]
         hashes = hashes_of(self._ledgers, self._topic.path, self._topic.topic_id, partition, spans)
         return expanded(*np.array(spans).T), hashes

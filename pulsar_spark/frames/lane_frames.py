@@ -87,8 +87,7 @@ def read_lane(
 def _parts(
     topic: Topic, ledgers: LedgerIndex, lane: LaneHashes, ranges: Sequence[PositionRange]
 ) -> list[list[PositionRange]]:
-    """Split *ranges* into separate reads: the lane's own stretches of each of the first :data:`_MOST_PARTS` files in
-    order of hash, and everything else."""
+    """Split *ranges* into separate reads: the lane's stretches of some files in order of hash, and everything else."""
     whole: list[PositionRange] = []
     by_file: dict[str, list[PositionRange]] = {}
     for held in ranges:
@@ -104,8 +103,7 @@ def _parts(
 
 
 def _stretches(held: PositionRange, mine: np.ndarray) -> list[PositionRange]:
-    """The stretches of a range that hold the positions *mine*, which ascend. The widest gaps are left out, up to the
-    number of bounds of a read."""
+    """The stretches of a range with the positions *mine*, which ascend; the widest gaps are left out."""
     if not len(mine):
         return []
     gaps = np.diff(mine)

@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 class Line:
     """The connection of a consumer of *partitions* of a topic.
 
-    It requests *max_messages* over all partitions at a time. It waits *timeout* seconds for a reply, less if *stopping*
-    is set. *tell* is Membership's callback. *moved* is called after the topic moved to another bundle, with
-    :attr:`layout` and :attr:`ledgers` renewed. If it *follows* and has all partitions, it also consumes added ones.
+    It requests *max_messages* over all partitions at a time and waits *timeout* seconds for replies, less if *stopping*
+    is set. *tell* is Membership's callback; *moved* is called after a move to another bundle. If it *follows* and has
+    all partitions, it also consumes added ones.
     """
 
     def __init__(
@@ -91,7 +91,6 @@ class Line:
         self.join()
 
     def _follow_topic(self) -> None:
-        """Switch to the bundle that the topic is in now."""
         look_again(self.layout)
         layout = layout_of(self.layout, self.topic.name)
         if layout.bundle == self.layout.bundle:
@@ -109,14 +108,12 @@ class Line:
         self.membership.join(self._timeout, self._share(self._partitions))
 
     def _share(self, partitions: list[int]) -> int:
-        """Messages per partition in a delivery, for a consumer of *partitions*."""
+        """Messages per partition in a delivery."""
         return max(1, self._max_messages // len(partitions))
 
     def follow_partitions(self) -> None:
-        """Consume partitions that were added to the topic, from their first message on, if all others are consumed.
-
-        If the broker does not reply, try again later; a refusal ends the consumer.
-        """
+        """Consume partitions that were added to the topic, from their first message on; without a reply, try again
+        later."""
         if self._watch is None:
             return
         if (found := self._watch.added()) is not None:

@@ -107,8 +107,6 @@ class Failed(NamedTuple):
 
 
 class _Arriving(NamedTuple):
-    """The part of a round that has arrived so far."""
-
     ranges: list[PositionRange | LaneRange | DueRange]
     chunked: list[tuple[int, int, int]]
 
@@ -138,8 +136,8 @@ class Membership:
     def join(self, timeout: float, permits: int) -> None:
         """Subscribe on every partition or on none, and grant *permits* messages on each.
 
-        On a single partition one commit does both. On several, permits follow once all subscriptions succeeded, so that
-        a refused consumer is dealt nothing. Raises the broker's refusal, or Timeout.
+        On several partitions permits follow once all subscriptions succeeded, so that a refused consumer is dealt
+        nothing. Raises the broker's refusal, or Timeout.
         """
         self._join(self._partitions, self._options, timeout, permits)
 
@@ -259,8 +257,6 @@ class Membership:
 
 
 class _PartitionMembership:
-    """A membership's handler for the channel, on one partition."""
-
     def __init__(self, membership: Membership, partition: int):
         self._membership, self._partition = membership, partition
 
@@ -301,7 +297,6 @@ def _held(partition: int, row: dict) -> PositionRange:
 
 
 def _dealt_by_lane(partition: int, dealt: Callable[[], list[dict]]) -> list[tuple[str, LaneRange]]:
-    """The consumers and ranges that a round dealt by lane on a partition."""
     return [
         (row["consumer_id"], LaneRange(_held(partition, row), row["lane_hashes"], row["entries"], row["round"]))
         for row in dealt()

@@ -104,8 +104,7 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
 
 
 def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
-    """The columns of a key. Bytes become base64 with a flag, as Pulsar sends partition keys. Invalid UTF-8 fails the
-    job that writes it, because no client could read it."""
+    """The columns of a key: bytes become base64 with a flag, invalid UTF-8 fails the job that writes it."""
     if isinstance(given, T.BinaryType):
         encoded = F.translate(F.base64(key), "\r\n", "")
         return {name: encoded, f"{name}_b64_encoded": F.when(key.isNotNull(), F.lit(True))}
@@ -122,8 +121,8 @@ def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
 
 
 def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
-    """The deliver time from the column *name*: an instant, milliseconds since 1970, or an interval after *now*. A time
-    beyond 64 bits of milliseconds fails the job that writes it."""
+    """The deliver time from the column *name*: an instant, milliseconds since 1970, or an interval after *now*. One
+    beyond 64 bits fails the job that writes it."""
     column = F.col(quoted(name))
     if isinstance(given, T.TimestampType):
         return column
@@ -182,11 +181,9 @@ def in_one_piece(payload: str, max_message_size: int) -> str:
 
 
 def instant(micros: int) -> str:
-    """SQL for the instant *micros* after 1970, as an array element, so that Spark does not compile new code for each
-    instant.
+    """SQL for the instant *micros* after 1970, as an array element, so that Spark does not compile new code for each.
 
-    The index depends on the task in name only, which keeps Spark from computing the constant beforehand (see
-    transforms.stretches).
+    The index depends on the task in name only, which keeps Spark from computing it beforehand.
     """
     return f"timestamp_micros(get(array({micros}L), spark_partition_id() & 0))"
 
@@ -212,7 +209,7 @@ def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) ->
 
 
 def _checked_properties(properties: Column) -> Column:
-    """*properties*; a null value or invalid UTF-8 fails the job that writes it, because no client could send it on."""
+    """*properties*; a null value or invalid UTF-8 fails the job that writes it."""
     null = refusal(
         "InvalidMessage",
         F.lit(

@@ -53,8 +53,7 @@ class Writing(NamedTuple):
         """The number of files that a task itself writes side by side, one for each partition; 0 if Spark's writer
         writes.
 
-        Spark's writer takes sorted rows, payloads too large for a worker's memory, chunks without partitions (where it
-        is as fast), and roots in a store, whose keys workers do not have.
+        Spark's writer takes sorted rows, large payloads, chunks without partitions, and roots in a store.
         """
         files = len(self.partitions)
         fits = self.largest is not None and files <= MOST_FILES and files * self.largest <= _MOST_BYTES
@@ -73,8 +72,7 @@ class Writing(NamedTuple):
         """Rows of the messages table for *messages* with the columns *given*, and how tasks write them (None: Spark's
         writer does).
 
-        A payload above the largest fails the job that writes it. Columns that were not given stay out of the files,
-        which saves writing nulls and their statistics.
+        A payload above the largest fails the job. Columns that were not given stay out of the files.
         """
         has_keys = bool(given & {*MESSAGE_KEYS})
         if has_keys and (self.sort_by_key or self.scheme is HashingScheme.Murmur3_32Hash):
@@ -110,18 +108,16 @@ class Writing(NamedTuple):
 
 
 def _constants(publish_id: str, now: datetime, given: set[str]) -> dict[str, pa.Scalar]:
-    """Columns that have one value in all messages of a publish."""
     values = {"publish_id": publish_id, "batch_size": 1, "publish_time": now, "partition": -1}
     return {name: pa.scalar(values[name], MESSAGES.schema.field(name).type) for name in values.keys() - given}
 
 
 def _number_in_partition(partitions: Sequence[int]) -> str:
-    """SQL for the write task << 33 plus the row's number in its partition; each branch counts only its own rows."""
+    """SQL for the write task << 33 plus the row's number in its partition."""
     return f"case partition {' '.join(f'when {partition} then {_NUMBER}' for partition in partitions)} end"
 
 
 def _in_order(messages: DataFrame, by: Sequence[str]) -> DataFrame:
-    """*messages* sorted by these columns within each task, otherwise in their own order."""
     if not by:
         return messages
     in_order = messages.withColumn("row", F.monotonically_increasing_id())
@@ -129,7 +125,7 @@ def _in_order(messages: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def _with_sticky_key_hash(messages: DataFrame, given: set[str]) -> DataFrame:
-    """*messages* with the sticky-key hash. Python decodes keys in base64, because Spark fails at invalid base64."""
+    """*messages* with the sticky-key hash; Python decodes base64, because Spark fails at invalid base64."""
     if given.intersection(KEY_FLAGS):
         columns = (F.col(name) if name in given else F.lit(None) for name in KEY_COLUMNS)
         return messages.withColumn(HASH, sticky_key_hash(*columns))

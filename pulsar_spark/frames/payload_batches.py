@@ -56,11 +56,8 @@ def values_of(column: pa.Array) -> Sequence:
 
 
 def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.Array]:
-    """Rows, whose first value is the payload, as arrays of limited size.
-
-    A larger payload is alone in its array and passed on before the next row is taken. A text payload of *kind* is not
-    validated.
-    """
+    """Rows, whose first value is the payload, as arrays of limited size; a larger payload is alone in its array. Text
+    is not validated."""
     piece, size = [], 0
     for row in rows:
         of_payload = len(row[0] or b"")
@@ -87,8 +84,7 @@ def _struct(rows: list[tuple], kind: pa.StructType) -> pa.Array:
 
 
 def _array(values: tuple, kind: pa.DataType) -> pa.Array:
-    """*values* as an array. Nested values are mostly one shared object and converted once; a single large payload is
-    not copied."""
+    """*values* as an array; shared nested values are converted once, a single payload is not copied."""
     if kind == pa.binary() and len(values) == 1 and values[0]:
         ends = pa.py_buffer(np.array([0, len(values[0])], np.int32))
         return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(values[0])])

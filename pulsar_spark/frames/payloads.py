@@ -85,14 +85,13 @@ class Decoding(NamedTuple):
 
 
 def _error_before(messages: DataFrame) -> Column:
-    """The error that *messages* already have for rows without a payload."""
     if PAYLOAD_ERROR not in messages.columns:
         return F.lit(None).cast("string")
     return F.when(F.col("payload").isNull(), F.col(PAYLOAD_ERROR))
 
 
 def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[tuple[bytes | None, str | None]]:
-    """The plain payload of each row, or an error; only the first error of a kind in a batch has its full text."""
+    """The plain payload of each row, or an error, in full for the first of a kind in a batch."""
     payloads, *columns = batch
     values = {name: values_of(column) for name, column in zip(ENCODING_COLUMNS, columns)}
     is_said: set[str] = set()
@@ -148,14 +147,13 @@ def decode_payloads(
 ) -> DataFrame:
     """Decompress and decrypt the payloads of *messages*, rows of a topic's table as ``spark.read`` gives them.
 
-    The result has the further column :data:`PAYLOAD_ERROR`. A payload that cannot be decompressed, or not decrypted
-    with the private keys of *crypto_key_reader*, is null, and ``payload_error`` says why. For several such rows in
-    sequence the first has the full reason, the others its name.
+    A payload that cannot be decompressed, or not decrypted with the private keys of *crypto_key_reader*, is null, and
+    the added column :data:`PAYLOAD_ERROR` says why. Of several such rows in sequence only the first has the full
+    reason.
 
     With *crypto_failure_action* DISCARD, rows that cannot be decrypted are left out. With CONSUME they stay as stored,
-    and their columns ``encryption_keys``, ``encryption_param`` and ``compression`` are kept; these are null for plain
-    payloads. Put chunks together first (``read_messages``, ``transforms.chunks``): a chunk is a piece of a compressed,
-    encrypted payload.
+    with their ``encryption_keys``, ``encryption_param`` and ``compression``, which are null for plain payloads. Put
+    chunks together first (``read_messages``, ``transforms.chunks``), because a chunk is a piece of an encoded payload.
     """
     missing = {"payload", *ENCODING_COLUMNS} - set(messages.columns)
     if "payload" in missing:

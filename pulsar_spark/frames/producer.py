@@ -95,9 +95,9 @@ def publish(
 ) -> Published:
     """Append each row of *frame* to *topic* of the root in the folder *root* as a message, in one commit.
 
-    **Columns.** ``payload`` is required: bytes, or text that is stored as UTF-8. These are optional:
+    **Columns.** ``payload`` is required: bytes, or text that is stored as UTF-8. Optional:
 
-    - ``partition_key`` (or ``key``) and ``ordering_key``: text, or bytes. Bytes are stored as base64 with
+    - ``partition_key`` (or ``key``) and ``ordering_key``: text, or bytes, which are stored as base64 with
       ``partition_key_b64_encoded`` and ``ordering_key_b64_encoded``.
     - ``deliver_at_time`` (or ``deliver_at``; a timestamp, or milliseconds since 1970), or ``deliver_after`` (an
       interval from now).
@@ -107,38 +107,37 @@ def publish(
     a frame without such a column. Each column in *properties_from* becomes the property of its name, nulls left out. A
     null value in ``properties`` is refused, as in the client.
 
-    **Partitions.** *hashing_scheme* is by default that of Pulsar's Java client. Use the same scheme for all producers
-    of a topic, or one key goes to two partitions. A name ending in ``-partition-N`` publishes to that partition only.
-    With *sort_by_key* each task sorts its rows by the hash of their keys in each partition, and stores the hash; rows
-    of one key keep their order. With *create* a missing topic is created without partitions.
+    **Partitions.** *hashing_scheme* is by default that of Pulsar's Java client. All producers of a topic must use the
+    same, or one key goes to two partitions. A name ending in ``-partition-N`` publishes to that partition only. With
+    *sort_by_key* each task sorts its rows by the hash of their keys in each partition, and stores the hash; rows of one
+    key keep their order. With *create* a missing topic is created without partitions.
 
     **Values.** With a *schema* (AVRO, JSON or STRING) the frame has ``value`` instead of ``payload``: a struct with the
     fields of the schema, or a text. A field's column has the type that :func:`decode_values` gives, or one that
-    converts to it without loss. Other types are refused, and so is a value that would lose something, such as
-    microseconds where the schema stores milliseconds. A column of whole numbers for a date, time or instant holds the
-    numbers that the schema stores. The topic keeps the schema, or refuses it with :class:`IncompatibleSchema`, as it
-    does for clients. Each message carries its schema version.
+    converts to it without loss. Other types are refused, and values that would lose something, such as microseconds
+    where the schema stores milliseconds. Whole numbers for a date, time or instant are what the schema stores. The
+    topic keeps the schema, or refuses it with :class:`IncompatibleSchema`. Each message carries its schema version.
 
     **Size.** A payload above *max_message_size* is refused ("policy": the topic's policy of that name, 5 MiB by
-    default; None: no limit). With *chunking* a message that would be larger, its metadata included, is published as
-    chunks of at most *chunk_max_message_size* bytes of payload (see ``chunking``). None is then the same as "policy".
+    default; None: no limit). With *chunking* a message that would be larger, with its metadata, is published as chunks
+    of at most *chunk_max_message_size* bytes of payload. None then means "policy".
 
-    **Deduplication.** It is active while the topic's policy ``deduplication_enabled`` is true. It applies to rows with
-    a ``producer_name`` and a ``sequence_id``. A row is left out if its id is at or below the highest stored id of that
-    name on its partition; of rows with one id, the first stays. *deduplicate* False turns this off.
+    **Deduplication** is active while the topic's policy ``deduplication_enabled`` is true, for rows with a
+    ``producer_name`` and a ``sequence_id``. A row is left out if its id is at or below the highest stored id of that
+    name on its partition, or a repetition. *deduplicate* False turns this off.
 
-    **Encoding.** Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY). They are encrypted for the
-    public keys named by *encryption_key*, which *crypto_key_reader* holds: a :class:`CryptoKeyReader` of files, or a
-    function that makes one on each worker (see ``payload_batches``). Sizes are then those of the stored bytes.
+    **Encoding.** Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY), and encrypted for the public
+    keys named by *encryption_key*. *crypto_key_reader* has these keys: a :class:`CryptoKeyReader` of files, or a
+    function that makes one on each worker. Sizes are then those of the stored bytes.
 
     **Errors.** Nothing is committed when one is raised. :class:`InvalidMessage` and :class:`MessageTooBig`: rows that
     cannot be published. :class:`NotAllowedError`: a deliver time further away than the topic's policy allows.
     :class:`CryptoError`: rows that cannot be encrypted, unless *crypto_failure_action* is SEND.
 
     **Commit.** With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its
-    quota, the publish is refused, or waits up to *send_timeout_millis* (0 = without limit). *quota* is the result of an
-    earlier publish's quota check and saves another one. *publish_id* names the commit; the default is generated.
-    *clock* gives the current time.
+    quota, the publish is refused, or waits up to *send_timeout_millis* (0: no limit). *quota* is an earlier publish's
+    quota check, which saves another. *publish_id* names the commit; the default is generated. *clock* gives the current
+    time.
     """
     if (app_id is None) != (app_version is None):
         raise InvalidConfiguration("app_id and app_version together identify a transaction: give both or neither")
@@ -199,7 +198,7 @@ def publish(
 
 
 def _what_is_gone(layout: Layout, topic: Topic, gone: FileNotFoundError) -> InvalidRequest:
-    """The error for a missing file: the topic was deleted, or the driver cannot see the tasks' files."""
+    """The error for a missing file."""
     try:
         is_there = read_topic(layout, topic.name).topic_id == topic.topic_id
     except TopicNotFound:
@@ -222,10 +221,10 @@ def publish_stream(
     """Return a stream writer that publishes each micro-batch of the streaming *frame* to *topic* of *root* exactly
     once. Give it a checkpoint and ``start()`` it.
 
-    *options* are those of :func:`publish`. Each micro-batch is the transaction (*app_id*, batch id). By default
-    *app_id* is the query's own id, which its checkpoint stores. A restart with the same checkpoint publishes nothing
-    twice; a new checkpoint starts a new stream. Give an *app_id* to continue under an id of your own, but never use one
-    with two checkpoints at a time. Through Spark Connect an *app_id* is required.
+    *options* are those of :func:`publish`. Each micro-batch is the transaction (*app_id*, batch id); by default
+    *app_id* is the query's id, which its checkpoint stores. A restart with the same checkpoint publishes nothing twice.
+    Give an *app_id* to continue with a new checkpoint, but never use one with two checkpoints at a time. Through Spark
+    Connect an *app_id* is required.
     """
     refused = {"app_version", "publish_id"} & set(options)
     if refused:
@@ -259,6 +258,6 @@ def publish_stream(
 
 
 def _refused(failed: PySparkException) -> Exception | None:
-    """The error that a task raised on purpose; None for any other failure."""
+    """The error that a task raised on purpose, or None."""
     found = re.search(re.escape(REFUSED) + r"(\w+): ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", str(failed))
     return named(found[1])(found[2]) if found else None

@@ -36,8 +36,6 @@ _GLOB = re.compile(r"[\[\]{}*?\\]")
 
 
 class _Part(NamedTuple):
-    """Entry ids *firsts* to *lasts* of a run."""
-
     partition: int
     run: Run
     firsts: np.ndarray
@@ -117,19 +115,14 @@ def _parts(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) 
 
 
 def _is_plain(topic: Topic, run: Run) -> bool:
-    """Whether Spark can read the file of *run* by its path and find its name and partition.
-
-    Not so for files directly below a partitioned table, as Spark publishes them into a store (see
-    staged_files.StagedFolder).
-    """
+    """Whether Spark finds the file of *run* by its path, and its name and partition."""
     folders, _, name = run.path.rpartition("/")
     is_found = not topic.partitions or "/" not in folders
     return is_found and bool(_PLAIN_NAME.fullmatch(name)) and not _GLOB.search(str(topic.path))
 
 
 def _is_whole_file(topic: Topic, ledgers: LedgerIndex, part: _Part) -> bool:
-    """Whether everything in the part's file is meant. A file with several batch sizes holds several runs, side by
-    side."""
+    """Whether everything in the part's file is meant; a file may hold several runs."""
     run = part.run
     if not part.is_whole:
         return False
@@ -139,8 +132,7 @@ def _is_whole_file(topic: Topic, ledgers: LedgerIndex, part: _Part) -> bool:
 
 
 def _around(parts: Sequence[_Part]) -> Column | None:
-    """Bounds by which Parquet can skip row groups; None if nearly all of each file is meant. The bounds are numbers in
-    the code, so they are few and round."""
+    """Bounds by which Parquet can skip row groups; few and round, because they are numbers in the code."""
     meant = _blocks((part.firsts[0], part.lasts[-1]) for part in parts)
     if meant == _blocks((part.run.first_entry_id, part.run.last_entry_id) for part in parts):
         return None
@@ -166,8 +158,7 @@ def _blocks(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Place:
-    """The place of a row on one axis, on which the meant entries of all files lie side by side, and the columns that
-    follow from it."""
+    """The place of a row on one axis, on which the meant entries of all files lie side by side."""
 
     def __init__(self, parts: Sequence[_Part]):
         self._names = sorted({part.name for part in parts})

@@ -84,7 +84,7 @@ def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange
 
 
 def _changed_partitions(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> set[int]:
-    """Partitions with lane ranges where a file has changed since it was published, so that rows may be gone."""
+    """Partitions with lane ranges where a file has changed, so that rows may be gone."""
     found: set[int] = set()
     for partition in {held.partition for held in ranges if isinstance(held, LaneRange)}:
         spans = Positions((held.first, held.last) for held in ranges if held.partition == partition)

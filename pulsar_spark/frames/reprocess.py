@@ -67,29 +67,28 @@ def reprocess_dead_letters(
 
     **Which letters**: at most *limit* letters for which the SQL text *where* is true, written at or after *since* and
     before *until*, with one of *keys*. *where* may use the columns of :func:`dead_letters` except ``sent_by``. Left out
-    are letters that another job has selected and letters that were sent back *max_replays* times before. Chunked
-    letters whose chunks contradict their metadata are left out too, and the log names them.
+    are letters that another job has selected, that were sent back *max_replays* times before, or whose chunks
+    contradict their metadata; the log names the last.
 
     **Where to** (*to*):
 
-    - "subscription": the retry letter topic of the subscription on which they died. Only consumers of that subscription
-      with ``retry_enable`` read it. A missing retry letter topic is created and subscribed, which needs a broker.
-    - "origin": the topic they first came from, into the same partition; every subscription of it gets them again.
+    - "subscription": the retry letter topic of the subscription on which they died, which only its consumers with
+      ``retry_enable`` read. A missing one is created and subscribed, which needs a broker.
+    - "origin": the topic they first came from, into the same partition; all its subscriptions get them again.
     - "topic:<name>": any topic.
 
-    **What is sent**: payload, key, ordering key, event time and properties. DEAD_LETTER_REPLAYS is counted up. The
-    properties about the letter's own way are removed (cause, attempts, RECONSUMETIMES, DELAY_TIME). REAL_TOPIC,
-    REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name the first origin. *fix* gets the letters as a DataFrame and
-    returns those to be sent, repaired. It must keep ``message_id``; rows that it leaves out stay dead. It is called
-    with one chunk of at most *chunk_letters* letters at a time, and each chunk is one commit. A message whose key *fix*
-    changes is routed by the new key. *rate* is the maximum of messages per second.
+    **What is sent**: payload, key, ordering key, event time and properties. DEAD_LETTER_REPLAYS is counted up; cause,
+    attempts, RECONSUMETIMES and DELAY_TIME are removed. REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name
+    the first origin. *fix* gets the letters as a DataFrame, one chunk of at most *chunk_letters* at a time, and returns
+    those to send, repaired. It must keep ``message_id``; rows that it leaves out stay dead. Each chunk is one commit. A
+    message whose key *fix* changes is routed by the new key. *rate* is the maximum of messages per second.
 
     **Once**: a call with the same *job_id* continues where the job stopped, or reports what it did. Its conditions must
-    be the same; only *since* and *until* may change, because the letters were selected in the first run. Give each run
-    of a scheduled job its own id, such as the date.
+    be the same, except *since* and *until*, because the letters were selected in the first run. Give each run of a
+    scheduled job its own id, such as the date.
 
-    If no message has died yet, nothing is done or recorded, and the report is all zeros. *dry_run* records and sends
-    nothing; the report says what would be selected.
+    If no message has died yet, nothing is recorded, and the report is all zeros. *dry_run* records and sends nothing;
+    the report says what would be selected.
 
     The driver makes the selection, in about 200 bytes per letter. *hashing_scheme* is that of the target's other
     producers. The call waits for the broker at most *timeout* seconds. *clock* gives the current time; *wait* sleeps

@@ -46,10 +46,9 @@ def rows_to_send(
 ) -> DataFrame:
     """The rows to publish for *claims*, in order of their numbers, which become sequence ids.
 
-    A key that *fix* did not change keeps its base64 flags; a changed one is text or bytes as its column says. An
-    unchanged payload is sent as stored, a changed one plain. With *origin_partitions* a message goes to the partition
-    of its first origin, if that is among them and the key is unchanged. The job fails with :class:`InvalidMessage` if
-    *fix* returned a letter twice or an unknown one.
+    A key that *fix* left alone keeps its base64 flags, an unchanged payload its encoding. With *origin_partitions* a
+    message goes to the partition of its first origin, if that is among them and the key is unchanged. The job fails
+    with :class:`InvalidMessage` if *fix* returned a letter twice or an unknown one.
     """
     numbers = local_frame(
         letters.sparkSession,
@@ -121,15 +120,13 @@ def _refused_letter() -> Column:
 
 
 def _sent_properties() -> Column:
-    """The letter's properties without its bookkeeping, with the new count of replays."""
     own = F.coalesce(F.col("properties"), F.create_map().cast("map<string,string>"))
     kept = F.map_filter(own, lambda name, _: ~name.isin(*BOOKKEEPING, REPLAYS))
     return F.map_concat(kept, F.create_map(F.lit(REPLAYS), F.col("times").cast("string")))
 
 
 def _origin_partition(partitions: Sequence[int]) -> Column:
-    """The partition in the first origin's message id, if it is among *partitions* and the key is unchanged; else
-    null."""
+    """The first origin's partition, if it is among *partitions* and the key is unchanged; else null."""
     partition = F.regexp_extract(
         F.coalesce(F.col("properties")[ORIGIN_MESSAGE_ID], F.lit("")), _MESSAGE_ID, 1
     ).try_cast("int")

@@ -87,8 +87,6 @@ class Selection(NamedTuple):
 
 
 class Run:
-    """One run of a job."""
-
     def __init__(
         self,
         spark: SparkSession,
@@ -242,7 +240,6 @@ class Run:
         )
 
     def _letters(self, claims: list[Claim]) -> DataFrame:
-        """The letters of *claims*, as of the job's table version."""
         positions: dict[int, list[int]] = defaultdict(list)
         for claim in claims:
             positions[claim.partition].append(claim.position)

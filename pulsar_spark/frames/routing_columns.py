@@ -28,10 +28,10 @@ def checked_scheme(scheme: Scheme) -> HashingScheme:
 
 
 def routed(messages: DataFrame, columns: set[str], partitions: list[int], scheme: HashingScheme) -> DataFrame:
-    """*messages*, which have the message *columns*, with their ``partition``.
+    """*messages*, which have the message *columns*, with their ``partition``, one of *partitions*.
 
-    *partitions* are those that the publish may write to. With Murmur3, messages with keys have ``sticky_key_hash``. A
-    given partition outside *partitions* fails the job that writes; null counts as not given.
+    With Murmur3, messages with keys have ``sticky_key_hash``. A given partition elsewhere fails the job that writes;
+    null counts as not given.
     """
     if len(partitions) == 1:
         partition = F.lit(partitions[0])
@@ -71,7 +71,6 @@ def _row_in_task() -> Column:
 
 
 def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme) -> tuple[DataFrame, Column]:
-    """*messages*, perhaps with one more column, and the hash of their partition keys."""
     key = F.col("partition_key")
     if scheme is HashingScheme.JavaStringHash:
         return messages, _java_hash(messages, "partition_key").bitwiseAND(F.lit(MAX_HASH))
@@ -83,11 +82,7 @@ def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme
 
 
 def _java_hash(messages: DataFrame, text: str) -> Column:
-    """``hashCode()`` of the column *text*.
-
-    In Spark's own process the generated code calls it. Other sessions use SQL's ``reflect``, which is slower: it
-    prevents code generation for the step and copies each row.
-    """
+    """``hashCode()`` of the column *text*, in generated code; other processes' sessions use the slower ``reflect``."""
     if not has_context(messages.sparkSession):
         return F.expr(_REFLECTED.format(text))
 

@@ -90,8 +90,7 @@ def _only_values(group: pq.RowGroupMetaData) -> Iterator[tuple[str, object]]:
 
 
 class _Owners:
-    """The consumer, by number, to whom each entry of a partition was dealt. *ranges* are (consumer, lane number,
-    range); most lanes have one consumer."""
+    """The consumer, by number, of each entry of a partition. *ranges* are (consumer, lane number, range)."""
 
     def __init__(self, ranges: Sequence[tuple[int, int, LaneRange]], lanes: int):
         self._owners = np.full(lanes + 1, NOBODY, np.int16)
@@ -160,7 +159,6 @@ class Splitter:
             list(pool.map(self._write, range(threads), parts))
 
     def _write(self, thread: int, jobs: Sequence[Job]) -> None:
-        """Write a file for each consumer with rows in these row groups."""
         writers: dict[int, pq.ParquetWriter] = {}
         pieces = (piece for job in jobs for piece in self._pieces(job))
         at_once = max(1, len(self._consumers) * _LEAST_ROWS // _PIECE_ROWS)
@@ -186,7 +184,6 @@ class Splitter:
                 writer.close()
 
     def _pieces(self, job: Job) -> Iterator[_Piece]:
-        """The rows of a row group, piece by piece."""
         path = f"{self._table}/{job.run.path}"
         texts = [name for name in _NAMES if name in job.columns]
         wanted = [name for name in self._wanted if name in job.columns]
@@ -195,7 +192,6 @@ class Splitter:
             yield from map(partial(self._piece, job), file.iter_batches(_PIECE_ROWS, [job.group], wanted, False))
 
     def _piece(self, job: Job, batch: pa.RecordBatch) -> _Piece:
-        """The rows of a *batch* in order of their owners."""
         rows = pa.Table.from_batches([batch])
         run, entry_ids, hashes = job.run, rows["entry_id"].to_numpy(), hashes_in(rows)
         positions = entry_ids + run.to_position

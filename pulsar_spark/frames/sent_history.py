@@ -158,7 +158,6 @@ class History:
                 self._move(row)
 
     def _add(self, rows: pa.Table) -> None:
-        """Add deliveries of a partition."""
         rows = by_position(rows)
         numbers = (rows[name].to_numpy() for name in ("round", "first", "last"))
         partition = rows["partition"][0].as_py()
@@ -182,7 +181,6 @@ class History:
 
 
 def _inside(sent: Sent, firsts: np.ndarray, lasts: np.ndarray) -> Sent:
-    """The parts of ranges within ascending stretches, without lanes."""
     begin, end = np.searchsorted(lasts, sent.firsts), np.searchsorted(firsts, sent.lasts, "right")
     of_stretch = expanded(begin, end - 1)
     found = sent.where(np.repeat(np.arange(len(begin)), end - begin))

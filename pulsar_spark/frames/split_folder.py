@@ -53,7 +53,6 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_left(place: str) -> None:
-    """Remove the folders of ended processes, once per process."""
     with _lock:
         if place in _looked_in:
             return

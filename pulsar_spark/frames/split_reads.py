@@ -144,7 +144,6 @@ def read_split(
 
 
 def _rows_in(spark: SparkSession, folder: AnyPath, same: Mapping[str, object]) -> DataFrame:
-    """All rows of a folder's files, with the columns that have the *same* value in all rows."""
     schema = from_arrow_schema(SPLIT_SCHEMA)
     rows = spark.read.schema(schema).parquet(str(folder))
     return rows.withColumns({name: F.lit(value).cast(schema[name].dataType) for name, value in same.items()})
@@ -153,7 +152,7 @@ def _rows_in(spark: SparkSession, folder: AnyPath, same: Mapping[str, object]) -
 def _folder_of(
     of_round: _Round, topic: Topic, ledgers: LedgerIndex, consumer_id: str, asked: _Asked, mine: set[LaneRange]
 ) -> AnyPath | None:
-    """The folder with a consumer's part of a round, None if there is none; the first caller splits the round."""
+    """The folder with a consumer's part of a round, or None; the first caller splits the round."""
     with of_round.lock:
         if of_round.asked is None:
             of_round.asked = asked

@@ -150,7 +150,7 @@ def _units(groups: ChunkGroups, run: Run) -> dict[int, int]:
 
 
 def _is_all_chunks(groups: ChunkGroups, run: Run) -> bool:
-    """Whether *run* holds only chunks, so that it need not be read for messages in one piece."""
+    """Whether *run* holds only chunks."""
     if not run.may_have_chunks:
         return False
     of_none = sum(last - first + 1 for first, last in groups.parts(run.first_position, run.last_position))

@@ -67,7 +67,6 @@ def uncompressed_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -
 
 
 def _runs(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Iterator[Run]:
-    """The runs in the delivery's span in each partition, chunks included."""
     ends: dict[int, tuple[int, int]] = {}
     whole = ((held.partition, held.first, held.last) for held in delivery.ranges)
     for partition, first, last in (*whole, *delivery.chunked):
@@ -113,7 +112,7 @@ def readable(delivery: Delivery, unreadable: Unreadable) -> Delivery:
 
 
 def _parts(held: PositionRange, places: Places) -> Iterator[PositionRange]:
-    """The readable messages of batches in a range that are partly unreadable."""
+    """The readable messages of partly unreadable batches in a range."""
     for (partition, position), indexes in places.items() if held.batch_size > 1 else ():
         if partition == held.partition and held.first <= position <= held.last:
             left = set(ack_sets.indexes(held.ack_set or ack_sets.full(held.batch_size))) - indexes
@@ -133,7 +132,6 @@ def answered(answer: Answer, unreadable: Unreadable, handed_over: Delivery) -> A
 
 
 def _keeping(said: Acknowledged, kept: Places) -> Iterable[Acknowledged]:
-    """An acknowledgement without the kept messages of batches."""
     first = said.first
     for (partition, position), indexes in sorted(kept.items()):
         if partition == said.partition and first <= position <= said.last:

@@ -122,7 +122,6 @@ class ValueEncoder:
         return buffer.getvalue()
 
     def _explain(self, values: pa.Array, failed: Exception) -> None:
-        """Raise an error that names the field, which *failed* does not."""
         try:
             for value in values:
                 if (found := value.as_py(maps_as_pydicts="strict")) is not None:

@@ -21,7 +21,7 @@ def is_plain(given: T.DataType, kind: AvroType) -> bool:
 
 
 def _has_same_leaves(given: T.DataType, kind: AvroType) -> bool:
-    """Whether no float must become a double, which has another text, and all fields are found by name."""
+    """Whether no float must become a double, and all fields are found by name."""
     if kind.kind == "union":
         return all(_has_same_leaves(given, arm) for arm in members(kind))
     if isinstance(given, T.StructType):
@@ -64,7 +64,6 @@ def _required(given: T.DataType, is_nullable: bool, kind: AvroType, path: str) -
 
 
 def _parts(given: T.DataType, kind: AvroType) -> Iterator[tuple[str, T.DataType, bool, AvroType]]:
-    """The parts of a type: name, type, nullability, and schema type."""
     if isinstance(given, T.StructType):
         for field in given.fields:
             yield field.name, field.dataType, field.nullable, kind.fields[field.name].type

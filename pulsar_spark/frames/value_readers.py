@@ -80,7 +80,6 @@ def _arm(arms: list[AvroType], name: str, value: Any) -> int:
 
 
 def _is_of(arm: AvroType, value: Any) -> bool:
-    """Whether a value can belong to a type, if the written type is unknown."""
     if isinstance(value, bool):
         return arm.kind == "boolean"
     if isinstance(value, int):

@@ -107,7 +107,6 @@ _PLAIN = (T.StringType, T.BooleanType, T.IntegerType, T.LongType, T.FloatType, T
 
 
 def _plain_defaults(definition: str) -> dict[str, str | int | float | bool]:
-    """Defaults of a record's fields, those that are plain values."""
     found = {each["name"]: each.get("default") for each in json.loads(definition)["fields"]}
     return {name: default for name, default in found.items() if isinstance(default, str | int | float | bool)}
 

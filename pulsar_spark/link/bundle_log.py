@@ -127,7 +127,6 @@ class BundleLog(Worker):
             is_told = self._is_told(pause)
 
     def _tell(self, is_told: bool) -> None:
-        """Notify all clients; note whether the system reported the round."""
         self._tells = self._tells + 1 if is_told or self._is_told(0.0) else 0
         for told in list(self._told.values()):
             told()
@@ -155,8 +154,6 @@ class BundleLog(Worker):
 
 
 class _Round:
-    """One round, read once for several clients."""
-
     def __init__(self):
         self._lock, self._commit, self._rows, self._is_large = threading.Lock(), None, None, False
 

@@ -40,8 +40,8 @@ FAULT_SECONDS = 1.0
 class Channel(Worker):
     """The connection of one client to one bundle.
 
-    ``clock`` counts monotonic seconds. ``lease_ms`` is how long a broker waits for a sign of life. *maker* makes the
-    requests of all channels of a client.
+    ``clock`` counts monotonic seconds. A broker waits ``lease_ms`` for a sign of life. *maker* makes the requests of
+    all of a client's channels.
     """
 
     def __init__(
@@ -298,7 +298,6 @@ class Channel(Worker):
             function()
 
     def _has_come(self) -> None:
-        """Note that there may be another round."""
         with self._condition:
             self._is_told = True
             self._condition.notify_all()
@@ -325,7 +324,6 @@ class Channel(Worker):
 
     @property
     def _next_sign(self) -> float:
-        """When a sign of life is due."""
         return self._last_sign + self.lease_ms / 3000
 
     def _send(self) -> None:
@@ -382,11 +380,8 @@ class Channel(Worker):
             self._begin_again()
 
     def _begin_again(self) -> None:
-        """Continue at the end of the log after rounds were lost.
-
-        If the client's lease still holds, the broker is asked to close its consumers, so that their messages come
-        again.
-        """
+        """Continue at the end of the log after rounds were lost; the broker is asked to close the consumers, so that
+        their messages come again."""
         self._seen = self._log.latest()
         if self._inbox.has_consumers:
             self.submit([self.make("close")])

@@ -176,7 +176,6 @@ class Channels:
         return list(groups.items()) or [(self._first, [])]
 
     def _anew(self, rows: Iterable[dict], places: dict[str, int]) -> tuple[list[dict], dict[str, int]]:
-        """The requests again with new ids, and the places of their replies."""
         fresh = {self._maker.make(row["kind"])["request_id"]: row for row in rows}
         return (
             [row | {"request_id": name} for name, row in fresh.items()],
@@ -200,5 +199,4 @@ class _Countdown:
 
 
 def _gone_elsewhere(rows: list[dict], replies: list[Reply], places: dict[str, int]) -> list[dict]:
-    """The *rows* that were refused because their topic is in another bundle."""
     return [row for row in rows if isinstance(replies[places[row["request_id"]]].error, ServiceUnitNotReady)]

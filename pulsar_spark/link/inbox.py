@@ -83,9 +83,8 @@ class Subscriber(Protocol):
     def on_delivery(self, row: dict, requests_version: int) -> None:
         """Entries were delivered in a round that had read ``requests`` up to this version.
 
-        The row has ``lane_hashes`` for a lane, or ``positions``, an array in the order of due times, for the due lane.
-        Both are None if all entries between the ends are meant. ``dealt`` is a function that returns the rows of
-        everything that the round dealt on the cursor by lane.
+        The row has ``lane_hashes`` for a lane, ``positions`` (an array by due time) for the due lane, or None for both.
+        ``dealt`` returns all rows that the round dealt on the cursor by lane.
         """
 
     def on_failure(self, error: PulsarSparkError) -> None:
@@ -227,7 +226,6 @@ class Inbox:
                 )
 
     def _comes_later(self, delivery: dict) -> bool:
-        """Whether a delivery goes after those that came due, because its consumer wants these first."""
         subscriber = self._subscriber(delivery) if delivery["lane"] != DUE_LANE else None
         return subscriber is not None and subscriber.wants_due_first
 
@@ -247,7 +245,6 @@ def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]
 
 
 def _dealt(rows: pa.Table, delivery: dict) -> list[dict]:
-    """All rows that a round dealt by lane on the cursor of *delivery*, with the hashes of their lanes."""
     is_its = pc.and_(pc.equal(rows.column("kind"), "range"), pc.equal(rows.column("status"), PENDING))
     for name in KEYS["cursor"]:
         is_its = pc.and_(is_its, pc.equal(rows.column(name), pa.scalar(delivery[name], rows.schema.field(name).type)))

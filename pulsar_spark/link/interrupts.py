@@ -146,6 +146,5 @@ def sleeper() -> Callable[[float], None]:
 
 
 def _ended_by_interrupt() -> bool:
-    """Whether the main thread ended with a KeyboardInterrupt, so that the process only waits for other threads."""
     last = getattr(sys, "last_type", None)
     return not threading.main_thread().is_alive() and last is not None and issubclass(last, KeyboardInterrupt)

@@ -120,7 +120,6 @@ class BacklogQuota:
         return None
 
     def _when(self) -> str:
-        """When the broker checks the quota again, for error messages."""
         seconds = policy_number(CHECK_SECONDS, policy_text(self._policies, self._name, CHECK_SECONDS))
         return f"; a broker checks every {shown_seconds(seconds)} (policy {CHECK_SECONDS})"
 
@@ -158,8 +157,7 @@ class BacklogQuota:
         return policy_number("max_message_size", policy_text(self._policies, self._name, "max_message_size"))
 
     def _what_stops(self) -> str | None:
-        """The error for what in the topic's log cannot be read, or None. An error that the broker reported is checked
-        again, because it may be repaired."""
+        """The error for what in the topic's log cannot be read, or None; checked again, because it may be repaired."""
         is_said = (self._name, TOPIC_STOPPED) in self._policies
         try:
             known = (

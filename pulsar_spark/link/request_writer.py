@@ -43,8 +43,6 @@ class RequestWriter:
 
 
 class _Part:
-    """One client's rows in a commit, and the outcome."""
-
     def __init__(self, rows: list[dict], is_ending: Callable[[], bool]):
         self.rows, self.is_ending = REQUESTS.rows(rows), is_ending
         self.version: int | None = None
@@ -56,8 +54,7 @@ class _Part:
 
 
 class _SharedTable:
-    """The ``requests`` table of a bundle, shared in the process: the thread whose turn it is writes everything that
-    waits."""
+    """The ``requests`` table of a bundle, shared in the process: the thread whose turn it is writes for all."""
 
     def __init__(self, path: AnyPath):
         self._table = SureAppend(path, "request_id", makes_checkpoints=False)
@@ -111,8 +108,7 @@ class _SharedTable:
                 part.version, part.error = version, error if version is None else None
 
     def _wait(self, parts: list[_Part], unclear: Exception) -> None:
-        """Wait before another attempt, unless all clients are ending. Rows of a failed attempt may be there, and must
-        not be written twice."""
+        """Wait before another attempt, unless all clients are ending."""
         if all(part.is_ending() for part in parts) or not self._is_there():
             raise self._refusal(unclear) from unclear
         self._trouble = unclear
@@ -122,7 +118,6 @@ class _SharedTable:
         return ConnectError(f"{self.path!r} cannot be written: {unclear}")
 
     def _is_there(self) -> bool:
-        """Whether the table still exists, as far as is known."""
         try:
             return self._table.exists()
         except OSError as fault:

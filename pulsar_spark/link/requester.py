@@ -66,7 +66,6 @@ class Requester:
         return found
 
     def _by_bundle(self, requests: list[dict], places: list[int]) -> list[tuple[Layout, list[int]]]:
-        """The requests for each bundle."""
         groups: dict[str, tuple[Layout, list[int]]] = {}
         for place in places:
             topic = requests[place].get("topic")
@@ -101,8 +100,7 @@ class Requester:
 
 
 def _together(request: dict, replies: list[Reply]) -> Reply:
-    """Combine the replies of several bundles: counts are summed. A policy must be set in all bundles; a thing that only
-    one bundle has is up to that one."""
+    """Combine the replies of several bundles: counts are summed; a policy must be set in all."""
     if len(replies) == 1:
         return replies[0]
     refused = [reply for reply in replies if reply.error is not None]
@@ -114,7 +112,6 @@ def _together(request: dict, replies: list[Reply]) -> Reply:
 
 
 def _check_texts(request: dict) -> None:
-    """Raise :class:`InvalidConfiguration` for texts of a request that UTF-8 cannot store."""
     texts = {
         "topic": request.get("topic"),
         "subscription": request.get("subscription"),

@@ -68,7 +68,6 @@ def no_answer(root: AnyPath, timeout: float) -> Timeout:
 
 
 def _what_to_do(root: AnyPath) -> str:
-    """What to do without a broker: wait for one that is starting, or start one."""
     coming = None
     with suppress(OSError):  # only a hint
         coming = starting(Layout(root))

@@ -52,7 +52,6 @@ class PayloadEncoder:
         return Stored(payload, columns or None)
 
     def _rows_of(self, keys: tuple[EncryptionKey, ...]) -> list[dict]:
-        """The column's value for *keys*, one shared object while they stay the same."""
         last, rows = self._last_keys
         if last is not keys:
             rows = [{**key._asdict(), "metadata": list(key.metadata.items())} for key in keys]

@@ -130,8 +130,6 @@ def _decrypted(cipher: object, payload: bytes, param: bytes) -> bytes:
 
 
 def _algorithms():
-    """AES-GCM, the padding of wrapped keys, and the error for changed ciphertexts. Imported late, so that the package
-    is optional."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding

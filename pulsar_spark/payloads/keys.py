@@ -109,8 +109,8 @@ _NOT_A_KEY = "the {} key {!r} is not a usable PEM key ({}): give an RSA key with
 
 
 def _asked(ask, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
-    """The key that the application's reader returns. Any exception means that it has none; only the texts of system
-    errors are repeated, because others might contain a key."""
+    """The key that the application's reader returns. Any exception means that it has none; only texts of system errors
+    are repeated, because others might contain a key."""
     try:
         found = ask(name, metadata)
     except Exception as failed:
@@ -141,7 +141,6 @@ def _rsa(key: object, kind: str, name: str) -> object:
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    """Exceptions for invalid keys, and for keys with a password or an unsupported algorithm."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     return ValueError, TypeError, UnsupportedAlgorithm

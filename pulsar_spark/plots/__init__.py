@@ -149,7 +149,6 @@ def _progress(spark: "SparkSession", root: str | os.PathLike, topic: str) -> pd.
 
 
 def _sums(rows: pd.DataFrame, column: str, rounds_: pd.Index) -> pd.Series:
-    """The sum over partitions of the latest values of *column* after each round."""
     by_partition = rows.pivot_table(index="round", columns="partition", values=column, aggfunc="last")
     return by_partition.reindex(rounds_.union(by_partition.index)).ffill().fillna(0).sum(axis=1).reindex(rounds_)
 
@@ -157,7 +156,6 @@ def _sums(rows: pd.DataFrame, column: str, rounds_: pd.Index) -> pd.Series:
 def _events(
     spark: "SparkSession", root: str | os.PathLike, topic: str, subscription: str | None, partition: int, which: str
 ) -> pd.DataFrame:
-    """Rows of the view ``history`` that meet the condition *which*, in order of time."""
     create_views(spark, root)
     found = spark.table("history").filter((F.col("topic") == _full(topic)) & (F.col("partition") == partition))
     if subscription is not None:

@@ -31,7 +31,6 @@ def instance_of(cls: type, found: dict) -> object:
 
 
 def _hints(cls: type) -> dict[str, object]:
-    """The annotations of a class."""
     try:
         hints = typing.get_type_hints(cls)
     except (NameError, TypeError):  # ignore annotations with unknown names, as of a class made in a function
@@ -84,7 +83,6 @@ def _sequence(kind: object, arguments: tuple, values: list) -> object:
 
 
 def _key(hint: object, name: str) -> object:
-    """A key of a dict, which is a text in JSON."""
     if hint is int:
         return int(name)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -93,8 +91,7 @@ def _key(hint: object, name: str) -> object:
 
 
 def _arm(arms: tuple, value: object) -> object:
-    """The annotation in a union that fits a value. Plain values match their type; dicts the class with most of their
-    fields."""
+    """The annotation in a union that fits a value; for dicts the class with most of their fields."""
     if value is None or type(value) in arms:
         return None
     others = [arm for arm in arms if arm is not types.NoneType]

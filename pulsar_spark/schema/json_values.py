@@ -96,7 +96,6 @@ def _class_of(kind: AvroType) -> type:
 
 
 def _floats(value: Any) -> Any:
-    """A value with floats for ``Decimal``, where no definition applies."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, dict):

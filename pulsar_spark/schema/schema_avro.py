@@ -35,7 +35,6 @@ class AvroSchema(Schema):
 
     @cached_property
     def _parsed(self) -> Any:
-        """The parsed definition, or the error of ``fastavro`` about it."""
         return fastavro().parse_schema(self._schema)
 
     def encode(self, obj: Any) -> bytes:
@@ -64,7 +63,6 @@ class AvroSchema(Schema):
         return self._decoded(msg.data(), self._parsed if info is None else self._writer(info))
 
     def _writer(self, info: SchemaInfo) -> Any:
-        """A kept definition, parsed under the name of this schema's record."""
         if info == self._schema_info:
             return self._parsed
         parsed = self._writers.get(info)

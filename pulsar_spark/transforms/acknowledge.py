@@ -36,8 +36,8 @@ def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = K
     """Cut state, unread entries and requests into segments and apply the acknowledgements.
 
     One row per segment of entries: first, last, status (acknowledged, pending, replay or unread), attributes, line,
-    whether it is held, and the return request over it, if any. Rows of the other axes, a consumer's turn and the
-    cursor's limits, pass through. Only these columns of these *kinds* are read; fewer columns make segments cheaper.
+    whether it is held, and the return request over it. Rows of the other axes (turns, limits) pass through. Only these
+    columns of these *kinds* are read; fewer columns make segments cheaper.
     """
     types = {field.name: field.dataType for field in inputs.schema}
 
@@ -82,8 +82,7 @@ def fold_requests(inputs: DataFrame, *, kinds: Mapping[str, Collection[str]] = K
 
 
 def _cut(inputs: DataFrame, kinds: Mapping[str, Collection[str]]) -> DataFrame:
-    """The segments of all rows, each with what the rows over it say: attributes, a return, the rest of a batch, or a
-    turn or limits on their own axes. For kinds not in *kinds* this is 0 or null."""
+    """The segments of all rows, each with what the rows over it say; for kinds not in *kinds* 0 or null."""
     kind = F.col("kind")
     of_entry = [name for name in (*ATTRIBUTES, *OFFERED_AS) if name in kinds["range"]]
     never_delivered = {"status": F.lit(UNREAD), "redelivery_count": F.lit(0)}

@@ -25,7 +25,6 @@ def find_blocked(segments: DataFrame) -> DataFrame:
 
 
 def _sum_up(segments: DataFrame) -> DataFrame:
-    """Sum the unacknowledged messages in flight, of the cursor and of each consumer."""
     whole_cursor, at_consumer = Window.partitionBy("cursor"), Window.partitionBy("cursor", "holder")
     weight = unacked_messages(F.col("ack_set"), F.col("batch_size"))
     entries = F.col("last") - F.col("first") + 1
@@ -43,8 +42,8 @@ def _sum_up(segments: DataFrame) -> DataFrame:
 
 
 def _is_blocked(whose: str, unacked: Column, *, is_at_half: bool) -> Column:
-    """Whether a consumer or subscription is blocked. *is_at_half*: at exactly half of its limit it stays blocked
-    (Pulsar compares the two differently)."""
+    """Whether a consumer or subscription is blocked; *is_at_half*: at exactly half of its limit it stays so, as in
+    Pulsar."""
     limit = F.col(f"{whose}.limit")
     half = F.floor(limit / 2)
     stays = unacked >= half if is_at_half else unacked > half

@@ -89,10 +89,9 @@ def group_chunks(chunks: DataFrame) -> DataFrame:
 
 
 def messages_of(groups: pa.Array) -> pa.Array:
-    """The complete messages in each group's ``rows``: positions of the ``first`` and ``last`` chunk, and ``parts``.
+    """The complete messages in each group's ``rows``: ``first`` and ``last`` position, and ``parts``.
 
-    A uuid may belong to several messages, for instance when one was sent again. ``protocol.chunking.judged`` decides,
-    once for all groups of an Arrow batch.
+    A uuid may belong to several messages; ``protocol.chunking.judged`` decides, once for an Arrow batch.
     """
     rows, of_row = groups.flatten(), groups.value_parent_indices().to_numpy()
     position, chunk_ids, num_chunks = (rows.field(at).to_numpy() for at in range(3))
@@ -122,11 +121,8 @@ def _offsets(bounds: Sequence[int]) -> pa.Array:
 
 def _join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
     """One row per message of *parts* (places of chunks, and the ``last`` of each message), with the columns of
-    *chunks*.
-
-    The payload is that of all chunks in order; the other columns are those of the last chunk. ``total_chunk_msg_size``
-    differs from the payload's size if it does in any chunk (see :func:`wrong_size`).
-    """
+    *chunks*: the whole payload, and the last chunk's other columns. ``total_chunk_msg_size`` is wrong if it is in any
+    chunk (see :func:`wrong_size`)."""
     place, rest = ("partition", "last"), [name for name in chunks.columns if name not in (*_PLACE, "payload")]
     rows = chunks.join(F.broadcast(parts.select(*_PLACE, "last")), on=[*_PLACE], how="inner")
     whole = F.expr("listagg(payload) WITHIN GROUP (ORDER BY position)")
@@ -154,11 +150,8 @@ def wrong_size() -> Column:
 
 
 def _holdable() -> Column:
-    """The payload of a chunk, or null if its message exceeds a row.
-
-    The message's stated size shows that, or the chunk's number, as all chunks but the last have one size (1.2). Joining
-    it would fail the job and all other messages; this way the message has a wrong size.
-    """
+    """The payload of a chunk, or null if its message's stated size, or its number (1.2), shows that the message exceeds
+    a row. Joining it would fail the whole job."""
     is_last = F.col("chunk_id") + 1 >= F.col("num_chunks_from_msg")
     so_far = F.when(~is_last, (F.col("chunk_id") + 1).cast("bigint") * F.octet_length("payload"))
     holds = F.coalesce(F.greatest(so_far, F.col(SIZE)), F.lit(0)) <= MOST_BYTES
@@ -170,8 +163,8 @@ def _payload_bytes() -> Column:
 
 
 def reassemble_chunks(chunks: DataFrame) -> DataFrame:
-    """One row per complete message of *chunks*, rows of the messages table with ``position``, in no order. Incomplete
-    messages, duplicates and strays are left out. *chunks* is read twice, once without payloads."""
+    """One row per complete message of *chunks*, rows of the messages table with ``position``, in no order. *chunks* is
+    read twice, once without payloads."""
     parts = group_chunks(chunks).select("partition", "last", F.explode("parts").alias("position"))
     return _join_parts(chunks, parts)
 

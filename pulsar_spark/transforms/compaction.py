@@ -22,7 +22,6 @@ def _index() -> Column:
 
 
 def _payload_size() -> Column:
-    """``protocol.compaction.payload_size`` as a Column."""
     stored = F.coalesce(F.octet_length("payload"), F.lit(0))
     plain = F.when(F.col("encryption_keys").isNotNull(), stored - TAG_BYTES).otherwise(stored)
     return F.coalesce(F.col("uncompressed_size"), plain.cast("bigint"))
@@ -61,11 +60,11 @@ def rows_at(messages: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def in_files(rows: DataFrame, folders: Sequence[str], bounds: Mapping[int, Sequence[int]]) -> DataFrame:
-    """*rows* sorted for writing to *folders*, with the column :data:`FILE`, a file number such that positions of files
-    do not overlap.
+    """*rows* sorted for writing to *folders*, with the file number :data:`FILE`, such that positions of files do not
+    overlap.
 
-    *bounds* are the first positions of the second file of a partition, the third and so on. Rows are in order of folder
-    and place; otherwise Spark's writer sorts them again.
+    *bounds* are the first positions of a partition's second file, third and so on. Otherwise Spark's writer would sort
+    again.
     """
     file = first_file = (F.col("position") < 0).cast(
         "int"

@@ -71,7 +71,6 @@ def _says_fact() -> Column:
 
 
 def _fact() -> Column:
-    """The facts about a row's consumer or cursor."""
     is_turn = F.col("axis") == TURNS
     return F.struct(
         "turn.consumer_id",
@@ -83,7 +82,7 @@ def _fact() -> Column:
 
 
 def _points(lined_up: DataFrame) -> DataFrame:
-    """Begins and ends of stretches and turns as points; a segment not on offer, or a fact, is one point."""
+    """Begins and ends of stretches and turns; a segment not on offer, or a fact, is one point."""
     turn = F.struct(F.col("turn.consumer_id").alias("consumer_id"))
     nobody = F.struct(F.lit(None).cast("string").alias("consumer_id"))
     held = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", *MET)
@@ -119,15 +118,11 @@ def _points(lined_up: DataFrame) -> DataFrame:
 
 
 def _messages(entries: Column) -> Column:
-    """The messages of so many entries of a range, if it was given out; otherwise 0."""
     return F.coalesce(F.greatest(entries, F.lit(0)) * F.col("weight"), F.lit(0))
 
 
 def _sweep(points: DataFrame) -> DataFrame:
-    """What is open at each point, and up to where.
-
-    Where one stretch or turn ends, the next begins. There the end sorts first, so that what began last is open.
-    """
+    """What is open at each point, and up to where. Ends sort before begins at one place."""
     by_count = Window.partitionBy(*IN_LINE).orderBy("at", "begins")
     so_far = by_count.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     swept = points.select(

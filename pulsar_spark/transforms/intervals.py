@@ -28,11 +28,11 @@ def to_segments(
 ) -> DataFrame:
     """Cut ranges (keys, first, last inclusive) where any of them begins or ends.
 
-    One row per key and segment: first, last, for each of *opens* the number of such ranges that cover it, for each of
+    One row per key and segment: first, last, for each of *opens* the number of such ranges over it, for each of
     *carries* the value of the range that began last. A segment after the last boundary has a null last.
 
-    A row with any of *points* is a single point, whose first no other row of its key has. Its segment alone has those
-    values. This saves counting or carrying them in every row.
+    A row with any of *points* is a single point, whose first no other row of its key has; its segment alone has those
+    values.
     """
     by_position = Window.partitionBy(*keys).orderBy("at")
     so_far = by_position.rowsBetween(Window.unboundedPreceding, Window.currentRow)

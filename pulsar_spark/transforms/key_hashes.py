@@ -69,7 +69,7 @@ def _rotated_back(number: int, bits: int) -> int:
 
 
 def _hashed_to_zero() -> int:
-    """The number whose Murmur3 hash from Spark's seed is 0, by reversing the steps; a number is 4 bytes long."""
+    """The number whose Murmur3 hash from Spark's seed is 0, by reversing the steps."""
     mixed = _rotated_back((4 - _ADDEND) * _inverse(5) & _UINT32, 13) ^ _SPARK_SEED
     return _signed(_rotated_back(mixed * _inverse(_SECOND_FACTOR) & _UINT32, 15) * _inverse(_FIRST_FACTOR))
 

@@ -48,8 +48,7 @@ def give_back(segments: DataFrame) -> DataFrame:
 
 
 def _judge(segments: DataFrame) -> DataFrame:
-    """Mark each segment: whether it comes back, whether that counts, whether it dies, and whether it is delayed (met
-    unread before its time). Due times are updated by the returns."""
+    """Mark each segment: whether it comes back, whether that counts, whether it dies, and whether it is delayed."""
     whole_cursor = Window.partitionBy("cursor")
     is_pending = F.col("status") == PENDING
     is_named = is_pending & (F.col("back.consumer_id") == F.col("consumer_id"))

@@ -21,8 +21,8 @@ _COMPUTED = "computed_sticky_key_hash"
 def with_hash(messages: DataFrame, key_columns: Collection[str] = KEY_COLUMNS) -> DataFrame:
     """*messages* with a hash in every row; of the :data:`KEY_COLUMNS` they have *key_columns*.
 
-    A filter on the hash must not be pushed below this: Spark would repeat each step of the computation wherever the
-    next one uses it. So the last column is declared nondeterministic, which prevents that; no row needs its value.
+    A filter on the hash, pushed below this, would repeat each step of the computation. The last column is declared
+    nondeterministic to prevent that; no row needs its value.
     """
     computed = hash_keys(messages, _sticky_key(key_columns), _COMPUTED)
     once = F.coalesce(F.col(HASH), F.col(_COMPUTED), F.monotonically_increasing_id().cast("int"))
@@ -47,8 +47,7 @@ def _sticky_key(key_columns: Collection[str]) -> Column:
 
 
 def _bytes_of(name: str) -> Column:
-    """The bytes of a key that may be in base64; NONE_KEY for invalid base64. Unlike Java's decoder, Spark's would skip
-    white space."""
+    """A key's bytes, decoded if flagged; NONE_KEY for invalid base64. Spark's decoder alone would skip white space."""
     key, is_base64 = F.col(name), F.coalesce(F.col(f"{name}_b64_encoded"), F.lit(False))
     text = key.cast("string")
     missing = F.when(F.contains(text, F.lit("=")), 0).otherwise(F.pmod(-F.length(text), F.lit(4)))

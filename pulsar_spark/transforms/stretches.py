@@ -30,7 +30,6 @@ class Stretches:
 
     @property
     def _within(self) -> np.ndarray:
-        """The borders that are not the beginning of a part."""
         return self._borders[self._borders % (1 << self._bits) > 0]
 
     def holds(self, place: Column) -> Column:
@@ -40,8 +39,7 @@ class Stretches:
         return reduce(lambda inside, is_passed: inside != is_passed, are_passed)
 
     def _tables(self) -> list[np.ndarray]:
-        """One table per border in a part, after a first table that opens a stretch at the beginning of each part that
-        begins inside one."""
+        """One table per border in a part, after one for the parts that begin inside a stretch."""
         starts = np.arange(self._parts, dtype=np.int64) << self._bits
         is_inside = np.searchsorted(self._borders, starts, "right") % 2 == 1
         tables = [np.where(is_inside, starts, self._never)]

@@ -33,8 +33,7 @@ def line_up(candidates: DataFrame) -> DataFrame:
 
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
-    """Sum up each line's offer: the largest entries in reach, the number of entries, the replay, and the first consumer
-    that may take any."""
+    """Sum up each line's offer: largest entries in reach, totals, replay, and the first consumer that may take any."""
     whole_line = Window.partitionBy("cursor", "line")
     is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
     is_replay = F.col("rank") == AGAIN
@@ -59,10 +58,7 @@ def _sum_up(candidates: DataFrame) -> DataFrame:
 
 
 def _measure(found: DataFrame) -> DataFrame:
-    """The width of each turn, and where its line's offer ends.
-
-    On Shared a lap's turn is as wide as the consumer's share, whatever earlier turns take.
-    """
+    """The width of each turn, and where its line's offer ends. A lap's turn is as wide as the consumer's share."""
     room, largest = F.col("room"), F.col("heaviest")
     is_foremost = F.col("turn.consumer_id") == F.col("foremost.consumer_id")
     again, its_share = F.col("replay_offered"), _share(F.col("foremost.peers"))
@@ -91,7 +87,6 @@ def _measure(found: DataFrame) -> DataFrame:
 
 
 def _share(peers: Column) -> Column:
-    """The entries of one consumer in the first lap, with so many consumers on its level."""
     return F.greatest(F.lit(SMALLEST_SHARE), F.ceil(F.least("all_offered", "limits.permits") / peers))
 
 
@@ -105,7 +100,6 @@ def _offer_ends() -> Column:
 
 
 def _place(measured: DataFrame) -> DataFrame:
-    """Lay the turns end to end, up to the end of the offer."""
     in_line = Window.partitionBy(*IN_LINE).orderBy("first")
     reach = F.sum("width").over(in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     placed = measured.select("*", reach.alias("reach"))

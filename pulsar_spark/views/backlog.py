@@ -39,7 +39,7 @@ def read_backlog(
 
 
 def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: int) -> int:
-    """The number of parts of chunked messages from the read position on that the cursor has not passed over."""
+    """How many parts of chunked messages from the read position on the cursor has not passed over."""
     parts = chunks.parts(latest.cursors[key]["read_position"], end - 1)
     firsts, lasts = as_array(parts)
     done = ((held.first, held.last) for held in latest.ranges(key) if held.status == ACKNOWLEDGED)
@@ -73,11 +73,8 @@ def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, n
 
 
 def _done_ahead(due: DueEntries, passed: list[tuple[int, int]], first: int, end: int) -> int:
-    """The number of entries from *first*, the read position, on that are done as delayed entries, but not passed over
-    by the main lane.
-
-    They were acknowledged while they waited, or sent when due to a subscription that has not read so far.
-    """
+    """How many entries from *first*, the read position, on are done as delayed ones, but not passed over by the main
+    lane."""
     done = 0
     for begin in range(first, end, _WINDOW):
         entries = due.delayed.by_position(begin, min(begin + _WINDOW, end) - 1)
@@ -90,7 +87,7 @@ def _acknowledged(ranges: list[Range]) -> int:
 
 
 def _is_simple(due: DueEntries, cursor: dict, end: int) -> bool:
-    """Whether all delayed entries are the cursor's own, kept by number, and passed over by its main lane."""
+    """Whether all delayed entries are the cursor's own, kept by number and passed over."""
     first = due.delayed.first_position()
     is_own = first is None or due.floor <= first
     is_apart = bool(due.ranges) and due.ranges[-1].first >= APART_BASE

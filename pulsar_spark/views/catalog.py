@@ -39,9 +39,8 @@ def register(
 ) -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*; return their locations by SQL name.
 
-    SQL views are registered once the root has this release's layout; they cover all bundles. Tables of further bundles
-    have the bundle's folder as a suffix. Schemas are created as needed. *schemas* names those of some namespaces
-    (``{"public/default": "broker"}``); *prefix* precedes all other schema names, for several roots in one catalog.
+    SQL views cover all bundles and need this release's layout. Tables of further bundles have the bundle's folder as a
+    suffix. *schemas* names those of some namespaces (``{"public/default": "broker"}``); *prefix* precedes all others.
     :class:`InvalidConfiguration` if a name is taken by something elsewhere, or two namespaces would share a schema.
     """
     check_delta(spark)
@@ -72,7 +71,6 @@ def _table_of(spec: TableSpec, bundle: Layout, first: Layout) -> str:
 
 
 def _schemas(layout: Layout, prefix: str, schemas: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """The schema of each namespace of the root."""
     for what, name in (("prefix", prefix), *(("schema", name) for name in schemas.values())):
         if not re.fullmatch(r"\w*" if what == "prefix" else r"\w+", name, re.ASCII):
             raise InvalidConfiguration(
@@ -142,7 +140,7 @@ def _register_views(spark: SparkSession, schema: str, rows: Mapping[BundleRange,
 
 
 def _locations(spark: SparkSession, schema: str) -> dict[str, AnyPath | None]:
-    """The locations of a schema's tables according to the catalog; None for a view."""
+    """The locations of a schema's tables; None for a view."""
     found = {}
     for row in spark.sql(f"SHOW TABLE EXTENDED IN {schema} LIKE '*'").collect():
         if not row["isTemporary"]:

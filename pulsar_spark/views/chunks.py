@@ -78,7 +78,6 @@ def count_incomplete(topic: Topic, partition: int, ledgers: Runs) -> Counted:
 
 
 def _judged(topic: Topic, partition: int, ledgers: Runs) -> tuple[Chunks, Judged]:
-    """The chunks of a topic partition, and the rule's verdicts."""
     trimmed = trimmed_ledgers(topic.path, [partition])[partition]
     runs = (run for run in ledgers.chunk_runs(0) if run.ledger_id > trimmed)
     chunks = _together([read_chunks(topic.path, run) for run in runs])
@@ -86,13 +85,11 @@ def _judged(topic: Topic, partition: int, ledgers: Runs) -> tuple[Chunks, Judged
 
 
 def _named(topic: Topic, ledgers: Runs, positions: np.ndarray, columns: Sequence[str]) -> pa.Table:
-    """Columns of the entries at *positions*, which ascend."""
     runs = [run.part(*part) for run, parts in ledgers.spans_of(ranges_of(positions)) for part in parts]
     return read_slice(topic.path, runs, columns)
 
 
 def _together(read: list[Chunks]) -> Chunks:
-    """The chunks of several runs, in order, as one."""
     if not read:
         nothing = np.zeros(0, np.int64)
         return Chunks(nothing, np.zeros(0, np.uint64), *[nothing] * 4)
@@ -102,7 +99,6 @@ def _together(read: list[Chunks]) -> Chunks:
 
 
 def _begun(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
-    """Messages that began and are incomplete."""
     completed = set(found.openers[found.verdicts == Verdict.COMPLETES].tolist())
     still_open = set(found.left.openers.tolist())
     taken = np.flatnonzero(found.verdicts <= Verdict.COMPLETES)
@@ -118,8 +114,6 @@ def _begun(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
 
 
 class _Ends:
-    """Reasons why messages were given up."""
-
     def __init__(self, chunks: Chunks, found: Judged):
         is_end = np.isin(found.verdicts, _CLOSING) | (found.openers == np.arange(len(found.openers)))
         ends = np.flatnonzero(is_end)
@@ -135,7 +129,6 @@ class _Ends:
 
 
 def _strays(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
-    """Chunks without a message that began, by group."""
     strays = np.flatnonzero(np.isin(found.verdicts, _STRAYS))
     by_group = strays[np.argsort(chunks.groups[strays], kind="stable")]
     borders = np.flatnonzero(np.diff(chunks.groups[by_group])) + 1

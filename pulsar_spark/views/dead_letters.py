@@ -40,7 +40,6 @@ def count_letters(layout: Layout, topic: Topic) -> list[dict]:
 
 
 def _sent(layout: Layout, topic: Topic) -> Counter:
-    """How many letters of the topic were sent back, by cause."""
     table = Reprocessing(layout)
     if not table.exists():
         return Counter()

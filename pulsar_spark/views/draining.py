@@ -77,7 +77,6 @@ def draining_hashes(
 
 
 def _that_may_block(layout: Layout, pending: list[PageRange], changed: datetime | None) -> list[PageRange]:
-    """The ranges that are to come back, or were delivered before a consumer last came or left."""
     rounds = sorted({held.delivery_round or 0 for _, held in pending})
     if changed is not None:
         never = datetime.min.replace(tzinfo=UTC)

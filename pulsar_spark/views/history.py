@@ -133,7 +133,6 @@ def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
 
 
 def _by_position(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Requests that name single positions, as one row per stretch of them."""
     for batch in batches:
         places, firsts, lasts = [], [], []
         for place, properties in enumerate(batch.column("properties").to_pylist()):
@@ -146,8 +145,7 @@ def _by_position(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_deliveries(asked: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """The requests, with an acknowledgement of a delivery round cut into the stretches that the round delivered; other
-    entries in between belong to other consumers."""
+    """The requests, with acknowledgements of a delivery round cut into the stretches that it delivered."""
     delivery_round = F.col("properties")["delivery_round"].cast("bigint")
     same = ["topic", "partition", "subscription", "consumer_id", "delivery_round"]
     delivered = deliveries.select(*same, F.col("first").alias("from"), F.col("last").alias("to"))
@@ -164,7 +162,7 @@ def _of_deliveries(asked: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 
 def _what_was_deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
-    """Deletions from all topics, each at the first round that had followed its commit."""
+    """Deletions, each at the first round that had followed its commit."""
     topics = ledgers.filter((F.col("first_position") == NO_POSITION) & F.col("path").isNull())
     found = topics.select("topic", "topic_id").distinct().mapInArrow(_deletions(root), _DELETIONS)
     followed = rounds.filter(F.col("kind") == "topic").select("topic_id", "partition", "ledger_id", "round")
@@ -182,7 +180,6 @@ def _what_was_deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataF
 
 
 def _deletions(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that finds deletions from a batch's existing topics in their tables."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)

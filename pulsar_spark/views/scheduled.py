@@ -104,8 +104,8 @@ def _found(
     waits: dict[str, np.ndarray],
     moved: list[tuple[int, int, str]],
 ) -> Iterator[Scheduled]:
-    """Merge entries with those *moved* (deliver time, position, subscription), without entries that no subscription
-    waits for. Yields nothing if none are left."""
+    """Merge entries with those *moved* (deliver time, position, subscription); those that nobody waits for are left
+    out."""
     places = {place: len(positions) + at for at, place in enumerate(dict.fromkeys(each[:2] for each in moved))}
     added = np.array([*places], np.int64).reshape(-1, 2).T
     flags = {}
@@ -122,8 +122,6 @@ def _found(
 
 
 class _Waiter:
-    """A subscription on the partition, which may wait for entries."""
-
     def __init__(self, latest: LatestRows, key: CursorKey, index: LedgerIndex, topic: Topic):
         self.subscription = key.subscription
         self._mark_delete = latest.cursors[key]["mark_delete_position"]

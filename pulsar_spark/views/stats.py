@@ -199,7 +199,6 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
 
 
 def _harm(stored: Stored) -> dict:
-    """Errors, and counts of foreign, deleted and lost messages, where there are any."""
     kind = STOPPED if stored.error else None
     found = zip(_HARM, (stored.error, kind, stored.foreign, stored.deleted, stored.lost), strict=True)
     return {name: value for name, value in found if value}
@@ -320,7 +319,6 @@ def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, range
 
 
 def _unacked_stats(observed: Observation, key: CursorKey, consumer_id: str | None, ranges: list[Range]) -> dict:
-    """Unacknowledged messages and rates of a subscription, or of one of its consumers."""
     pending = [held for held in ranges if held.status == PENDING and consumer_id in (None, held.consumer_id)]
     oldest = min((held.delivery_round for held in pending if held.delivery_round is not None), default=None)
     return {

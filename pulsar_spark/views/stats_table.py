@@ -107,7 +107,6 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
 
 
 def _subscription_rows(place: dict, sub: dict) -> Iterator[dict]:
-    """The row of a subscription, and one for each consumer."""
     mode = sub.get("keySharedMode")
     of_type = {"subscription_type": sub["type"] if mode is None else KEY_SHARED, "key_shared_mode": mode}
     yield {
