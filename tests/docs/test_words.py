@@ -72,3 +72,14 @@ def _is_plain(page: Path) -> None:
     ]
     long = [sentence[:90] for sentence in sentences if len(sentence.split()) > MOST_WORDS]
     assert not found and not long, "\n".join([*found, *(f"more than {MOST_WORDS} words: {each}" for each in long)])
+
+
+def test_words_that_are_ours_are_used_and_briefly_explained():
+    page = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page.partition("| word | meaning |")[2], flags=re.MULTILINE)
+    code = " ".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "pulsar_spark").rglob("*.py")).lower()
+    code = re.sub(r"[\s_]+", " ", code)
+    assert len(rows) > 20
+    assert [word for word, meaning in rows if len(meaning.split()) > 25] == []
+    terms = [term.strip() for word, _ in rows for term in re.sub(r" \(.*\)", "", word).split(",")]
+    assert [term for term in terms if not re.search(rf"\b{term}", code)] == []
