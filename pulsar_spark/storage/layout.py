@@ -1,10 +1,10 @@
 """Where tables lie: names to paths under a root and back, reversibly.
 
 A topic's table is ``<root>/<tenant>/<namespace>/<topic>``, a broker's ``<root>/_bundles/<bundle>/<table>``. Small
-letters, digits, ``-`` and inner dots stay, ``_`` becomes ``__``, any other byte ``_xx``. So names that differ only in
-case stay apart, and no name leaves the root or meets ``_bundles`` (``_bu`` is no escape).
+letters, digits, ``-`` and inner dots stay, ``_`` becomes ``__``, other bytes ``_xx``. So names that differ in case stay
+apart, and none leaves the root or meets ``_bundles``.
 
-File names end at 255 bytes, paths at 4,096 (storage.root). New topics must leave room for the files beside their table
+File names end at 255 bytes, paths at 4,096 (storage.root); topics leave room for the files beside them
 (:func:`beside`).
 """
 
@@ -35,7 +35,7 @@ _ESCAPE = re.compile(r"__|_([0-9a-f]{2})")
 
 
 def encode_name(name: str, *, most: int = MAX_FILE_NAME) -> str:
-    """One path segment for *name*; :class:`InvalidTopicName` if it is too long, with its excess over *most*.
+    """One path segment for *name*; :class:`InvalidTopicName` if too long, with the excess over *most*.
 
     >>> encode_name("My_topic.v1"), decode_name("_4dy__topic.v1")
     ('_4dy__topic.v1', 'My_topic.v1')
@@ -65,8 +65,8 @@ def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
 
 
 def beside(table: str | os.PathLike, suffix: str) -> AnyPath:
-    """The path of a file that belongs to a table but lies beside it, under a name that no topic has. If the table's
-    name is too long for *suffix*, a digest replaces it.
+    """The path of a table's file beside it, under a name that no topic has; a digest replaces too long a table's
+    name.
     """
     folder = path_of(table)
     name = f".{folder.name}{suffix}"
@@ -119,8 +119,8 @@ class Layout:
         return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
 
     def check_new_topic(self, topic: TopicName) -> None:
-        """:class:`InvalidTopicName`, with the excess bytes, for a topic whose name is too long to be made. Its
-        namespace is made with it, by whoever may write in the root.
+        """:class:`InvalidTopicName`, with the excess bytes, if the name is too long. Its namespace is made with the
+        topic.
         """
         encoded = encode_name(topic.local_name, most=MAX_TABLE_NAME)
         if len(encoded) > MAX_TABLE_NAME:
@@ -150,8 +150,8 @@ class Layout:
         return self.root / BUNDLES / DEFAULT_BUNDLE / table
 
     def local_folder(self) -> AnyPath:
-        """Where a broker keeps what no successor needs: the bundle's folder, or one of this machine for an object
-        store.
+        """Where a broker keeps what no successor needs: the bundle's folder, or for an object store one of this
+        machine.
         """
         if self.store.is_local:
             return self.bundle_folder()

@@ -1,18 +1,17 @@
 """The Spark session: Delta configured, quiet, and with settings that keep rounds short.
 
-An existing session (a notebook's, Databricks', the caller's) is used if it has Delta. Otherwise one is started with the
-jars it needs (see session_jars). Reasons for its settings:
+An existing session (a notebook's, Databricks', the caller's) is used if it has Delta. Otherwise one is started with its
+jars (see session_jars) and these settings:
 
 - Page checksums are verified, or a flipped bit of a payload would go unseen.
-- Row groups are as small as a publish's, so that OPTIMIZE builds none that do not fit in memory.
-- Checkpoints use Hadoop's file systems: file contexts start a shell, and print errors when a query stops.
-- An archive of classes, if one exists (:func:`class_archive`), halves the start.
-- A round's plans need more than a hundred generated classes, so more are cached.
-- Rounds are small, so their JVM uses the serial collector, with both compilers.
+- Row groups are as small as a publish's, so that OPTIMIZE builds none too large for memory.
+- Checkpoints use Hadoop's file systems, since file contexts start a shell.
+- A class archive, if present (:func:`class_archive`), halves the start.
+- More generated classes are cached: a round needs over a hundred.
+- The JVM of rounds uses the serial collector, with both compilers.
 
-The heap is Spark's default, a gigabyte. To publish messages of 100 MiB and more as DataFrames, set
-``spark.driver.memory`` to eight times the largest plus a gigabyte; to read them, three times (see
-frames.chunk_payloads).
+The heap is Spark's default. To publish messages of 100 MiB and more as DataFrames, set ``spark.driver.memory`` to eight
+times the largest plus a gigabyte; to read them, three times (see frames.chunk_payloads).
 """
 
 import os
@@ -81,11 +80,11 @@ def spark_session(
 ) -> SparkSession:
     """The active session if it has Delta, else a new one.
 
-    *settings* are added to ours, or set on the active session if they still can be. *master* defaults to Spark's
-    configuration, else two local cores. *for_rounds* adds settings for small plans, on a sibling of an active session,
-    so that the caller's stay. A new session can read the object store of *root*.
+    *settings* are added to ours, or to the active session if possible. *master* defaults to Spark's configuration, else
+    two local cores. *for_rounds* adds settings for small plans, on a sibling of an active session. A new session can
+    read *root*'s object store.
 
-    :class:`JavaNotFound` without a supported Java. :class:`InvalidConfiguration` for a session without Delta, or a
+    :class:`JavaNotFound` without a supported Java; :class:`InvalidConfiguration` for a session without Delta, or a
     setting that comes too late.
     """
     active = SparkSession.getActiveSession() or _platforms_session()
@@ -152,16 +151,12 @@ def side_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSessi
 
 
 def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """*table* as a frame with all its rows: Spark would end it at Arrow's first empty chunk, which filtered tables may
-    have.
-    """
+    """*table* as a frame with all rows: Spark would end it at Arrow's first empty chunk."""
     return spark.createDataFrame(table.combine_chunks())
 
 
 def is_running(spark: SparkSession) -> bool:
-    """Can the session still be used: its context is not stopped, and its JVM is there? True for a session without a
-    context.
-    """
+    """Can the session still be used? True for one without a context."""
     context = spark._sc if has_context(spark) else None
     try:
         return context is None or (context._jsc is not None and not context._jsc.sc().isStopped())
@@ -170,7 +165,7 @@ def is_running(spark: SparkSession) -> bool:
 
 
 def has_context(spark: SparkSession) -> bool:
-    """Does the session belong to this process's JVM? Such sessions can cache frames; others may refuse to."""
+    """Does the session belong to this process's JVM, and so can cache frames?"""
     return getattr(spark, "_sc", None) is not None
 
 
@@ -194,9 +189,7 @@ def quoted(name: str) -> str:
 
 
 def class_archive() -> Path:
-    """Where the archive of Spark's classes lies, if one was made (see broker.class_archive). A JVM ignores one made for
-    another JVM or other jars.
-    """
+    """Where the archive of Spark's classes lies, if made (see broker.class_archive). Other JVMs ignore it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "pulsar_spark" / f"spark-{pyspark.__version__}-delta-{version('delta-spark')}.jsa"
 

@@ -1,11 +1,8 @@
 """Turn a cursor's ranges into exact positions, for readers of its rows.
 
 Ranges of a lane (see protocol.lanes) mean the entries between their ends with the lane's hashes, and state how many;
-other ranges mean all. Hashes are read only for the stretches that the ranges cover. Missing entries are attributed as
-in protocol.lanes, and by a starting broker (broker.lane_form).
-
-Ranges of the due lane (see protocol.delays) are numbers, which storage.scheduled turns into positions. A delayed entry
-that was never delivered is in no range.
+others mean all. Missing entries are attributed as in protocol.lanes and broker.lane_form. Ranges of the due lane (see
+protocol.delays) are numbers, which storage.scheduled turns into positions.
 """
 
 from bisect import bisect_left
@@ -50,8 +47,8 @@ def page_ranges(latest: LatestRows, key: CursorKey) -> list[PageRange]:
 
 
 def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) -> Iterator[Range]:
-    """A cursor's ranges above mark-delete, each meaning every entry between its ends, by position; *table* is the
-    topic's. A cursor without lanes reads nothing.
+    """A cursor's ranges above mark-delete, each of all entries between its ends, by position; *table* is the
+    topic's.
     """
     ranges = page_ranges(latest, key)
     due = due_entries(latest, key, index)
@@ -72,7 +69,7 @@ def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) 
 
 def count_deleted_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) -> int | None:
     """The number of fully acknowledged stretches after mark-delete, Pulsar's ``nonContiguousDeletedMessagesRanges``;
-    *table* is the topic's. None for a cursor with a due lane, which would need a look at every entry.
+    *table* is the topic's. None for a cursor with a due lane, where every entry would be read.
     """
     if due_entries(latest, key, index) is not None:
         return None
@@ -154,8 +151,8 @@ def read_held(
 def _unknown(
     lanes: Mapping[int, LaneHashes], ranges: Sequence[PageRange], places: np.ndarray, are_gone: Callable[[], np.ndarray]
 ) -> np.ndarray:
-    """Which of the located entries belong to an unknown lane; *are_gone* is called only if a lane's ranges do not have
-    the entries they count.
+    """Which located entries belong to an unknown lane; *are_gone* is called only if a lane's ranges lack entries they
+    count.
     """
     found = np.bincount(places[places >= 0], minlength=len(ranges))
     are_of_lanes = np.array([page in lanes and held.status != ACKNOWLEDGED for page, held in ranges])
@@ -191,7 +188,7 @@ def _read_with_due_lane(
 def _by_lane(
     lanes: Mapping[int, LaneHashes], hashes: np.ndarray, ranges: Sequence[PageRange]
 ) -> Iterator[tuple[slice | np.ndarray, list[int]]]:
-    """For each lane, which of *hashes* and which of *ranges* are its own; ranges without a lane get all hashes."""
+    """Each lane's *hashes* and *ranges*; ranges without a lane get all hashes."""
     by_page: dict[int | None, list[int]] = {}
     for at, (page, _) in enumerate(ranges):
         by_page.setdefault(page if page in lanes else None, []).append(at)

@@ -1,9 +1,9 @@
-"""The ``reprocessing`` table: which dead letters jobs have selected and sent back. Letters themselves stay.
+"""The ``reprocessing`` table: which dead letters jobs have selected and sent back.
 
-A ``job`` row and its ``claim`` rows are one commit; so are a ``chunk`` row and its ``sent`` rows, after the chunk's
-messages were published. A letter is **taken** from claim to sending, and afterwards; it is free again if its chunk is
-done without it. A selection is recorded only if no other was since the table was read, so no two jobs claim a letter;
-on a local disk :func:`planning` avoids such losses.
+A ``job`` row and its ``claim`` rows are one commit; so are a ``chunk`` row and its ``sent`` rows, after publishing. A
+letter is **taken** once claimed, and free again only if its chunk is done without it. A selection is recorded only if
+no other was since the table was read, so no two jobs claim a letter; on a local disk :func:`planning` avoids such
+losses.
 """
 
 import contextlib
@@ -120,7 +120,7 @@ class Reprocessing:
         return TableLog(self.path).latest()
 
     def record_job(self, job: Job, claims: list[Claim], known: int) -> None:
-        """Record a job with its selection in one commit, unless a selection was recorded after version *known*."""
+        """Record a job and its selection in one commit, unless another was recorded after version *known*."""
         common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=job.job_time)
         text = json.dumps({"settings": job.settings, "left": job.left}, sort_keys=True)
         rows = [

@@ -1,7 +1,7 @@
 """Read the ``requests`` table commit by commit, without a JVM.
 
-An unreadable commit becomes one without rows, with the reason, and reading continues. So do missing versions before
-existing ones: commits come in order, so nobody will write them.
+An unreadable commit becomes one without rows, with the reason. So do missing versions before existing ones, since
+nobody will write them.
 """
 
 from typing import NamedTuple
@@ -22,9 +22,7 @@ through them in rounds of a few seconds."""
 
 
 class RequestCommit(NamedTuple):
-    """The rows of a commit, in order; none for an OPTIMIZE. ``failure`` says why versions up to ``until`` cannot be
-    read.
-    """
+    """The rows of a commit, in order. ``failure`` says why versions up to ``until`` cannot be read."""
 
     version: int
     rows: pa.Table

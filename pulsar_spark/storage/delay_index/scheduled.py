@@ -1,7 +1,7 @@
-"""Delayed entries as a reader of the root finds them, without the broker.
+"""Delayed entries as a reader of the root finds them, without the broker, in parts.
 
-The delay index and the files show which entries are delayed, and until when. A subscription's rows show their states:
-due ones by number, those apart by position; others wait (protocol.delays). All is read in parts.
+The delay index and the files show deliver times. A subscription's rows show the states: due entries by number, those
+apart by position; others wait (protocol.delays).
 """
 
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ class Delayed:
 
 
 class DueEntries:
-    """States of a cursor's delayed entries by the latest rows; the cursor has a due lane (:func:`has_due_lane`)."""
+    """States of the delayed entries of a cursor with a due lane (:func:`has_due_lane`), by the latest rows."""
 
     def __init__(self, latest: LatestRows, key: CursorKey, delayed: Delayed):
         cursor, place = latest.cursors[key], (key.topic_id, key.partition)
@@ -108,9 +108,7 @@ class DueEntries:
         return [held._replace(first=position_of(held.first), last=position_of(held.last)) for held in kept]
 
     def look(self, entries: Due) -> np.ndarray:
-        """For each entry, its range's index in ``ranges``, or :data:`WAITS`, :data:`DONE` or :data:`OTHER`. An entry
-        apart counts by position, not by number.
-        """
+        """For each entry, its range's index in ``ranges``, or :data:`WAITS`, :data:`DONE` or :data:`OTHER`."""
         numbers = self._numbers_of(entries)
         found = np.where(numbers < 0, numbers, self._places(virtual(numbers)))
         found[(numbers >= 0) & (numbers <= self.done_until)] = DONE
@@ -123,7 +121,7 @@ class DueEntries:
 
     def unfinished(self, after: int = 0, until: int = MAX_LONG) -> Iterator[tuple[Due, np.ndarray]]:
         """Entries with *after* < deliver time <= *until* that are neither acknowledged nor apart, in due order, with
-        their states (see :meth:`look`).
+        states (see :meth:`look`).
         """
         lowest = next((each.after for each in self.checkpoints if each.last > self.done_until), self.promoted_until)
         for part in self.delayed.between(max(after, self.since, lowest), until):

@@ -1,9 +1,8 @@
 """Follow a table's Delta log commit by commit, without a JVM and without opening the table.
 
-A reader at version v checks whether ``v + 1`` exists, so an idle topic costs one look. Checkpoints are not read: a
-reader that starts anew, or whose next commits are gone (see shortening), opens the table (see tables) or a projection.
-The first commit, which identifies the table, is kept under another name. Source: the Delta protocol, sections "Delta
-Log Entries" and "Actions".
+A reader at version v checks whether ``v + 1`` exists, so an idle topic costs one look. Checkpoints are not read: a new
+reader, or one whose next commits are gone (see shortening), opens the table (see tables) or a projection. Source: the
+Delta protocol, sections "Delta Log Entries" and "Actions".
 """
 
 import contextlib
@@ -24,7 +23,7 @@ _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class TableLog:
-    """The log of one table, by path. Holds no state but the path; safe to share."""
+    """The log of one table, by path. Without state, so safe to share."""
 
     def __init__(self, table: str | os.PathLike):
         self.folder = path_of(table) / "_delta_log"
@@ -40,11 +39,10 @@ class TableLog:
         return self.folder.is_dir()
 
     def life(self) -> tuple | None:
-        """A value that tells the table from another created in its place: the stamp of its first commit, for a stat or
+        """A value that tells the table from another made in its place: the stamp of its first commit, for a stat or
         two.
 
-        None if another program's log clean-up removed that file; FileNotFoundError without a table, as :meth:`versions`
-        raises it.
+        None if another program removed that file; FileNotFoundError without a table.
         """
         for name in (f"{0:020d}.json", FIRST_COMMIT):
             try:
@@ -58,31 +56,29 @@ class TableLog:
         return None
 
     def first_commit(self) -> AnyPath:
-        """The path of the first commit in the log, or else of its copy, which need not exist."""
+        """The path of the first commit, or else of its copy, which need not exist."""
         return self.file(0) if self.has(0) else self.folder / FIRST_COMMIT
 
     def first_actions(self) -> list[dict] | None:
-        """The first commit's actions; None if there is none, ValueError or TypeError as :func:`read_actions` raises
-        them.
-        """
+        """The first commit's actions, or None; errors as of :func:`read_actions`."""
         for file in (self.file(0), self.folder / FIRST_COMMIT):
             with contextlib.suppress(FileNotFoundError):
                 return read_actions(file)
         return None
 
     def keep_first_commit(self) -> None:
-        """Copy the first commit, if in the log, so that it survives clean-up. The caller holds the table alone."""
+        """Copy the first commit, if in the log, so that it survives clean-up. For the table's only holder."""
         if not self.has(0):
             return
         with contextlib.suppress(FileNotFoundError):
             self._store.keep_as(self.file(0), self.folder / FIRST_COMMIT)
 
     def has(self, version: int) -> bool:
-        """Does the commit of a version exist? A broker calls this for its topics at each look."""
+        """Does the commit of a version exist? A broker calls this at each look."""
         return self._has(self._commits % version)
 
     def latest(self, known: int = -1) -> int:
-        """The highest version, at least *known*; -1 without a table. Cheap if few commits follow *known*."""
+        """The highest version, at least *known*; -1 without a table."""
         if self._store.lists_from_a_name and known > 0:
             return self._latest_listed(known)
         if known < 0 or not self.has(known):
@@ -110,8 +106,8 @@ class TableLog:
         return _versions(self._store.names_behind(self.folder, self.file(first - 1).name))
 
     def next_there(self, first: int) -> int | None:
-        """The lowest existing version from *first* on, or None. A local disk is probed in growing steps, which costs
-        less than a list of the log.
+        """The lowest existing version from *first* on, or None. A local disk is probed, which costs less than a list of
+        the log.
         """
         if not self._store.is_local:
             return min(self._listed_from(first), default=None)
@@ -120,8 +116,8 @@ class TableLog:
         return None if beyond is None else next(found for found in range(first, beyond + 1) if self.has(found))
 
     def versions(self) -> list[int]:
-        """Versions whose commit files exist, in no order; FileNotFoundError without a table, also if one of its folders
-        is a file or a dead link.
+        """Versions whose commit files exist, in no order; FileNotFoundError if the table or a folder of it is
+        missing.
         """
         try:
             names = self._store.names(self.folder)
@@ -137,7 +133,7 @@ class TableLog:
         return {int(name[:20]): at for name, at in found.items() if _versions([name])}
 
     def earliest(self) -> int:
-        """The lowest version in the log, 0 unless clean-up removed earlier ones; -1 without a table."""
+        """The lowest version in the log; -1 without a table."""
         try:
             return min(self.versions(), default=-1)
         except OSError as error:
@@ -146,9 +142,7 @@ class TableLog:
             return -1
 
     def is_shortened(self, known: int) -> bool:
-        """Are commits after *known* gone, so that their reader must begin elsewhere? Costs a stat or two if they are
-        not.
-        """
+        """Are commits after *known* gone, so that their reader must begin elsewhere?"""
         return not self.has(known + 1) and self._begins_behind(known)
 
     def has_news(self, known: int) -> bool:
@@ -174,9 +168,7 @@ class TableLog:
         return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
 
     def commits_that_say(self, text: bytes, after: int, until: int) -> Iterator[Commit]:
-        """Commits above *after*, up to *until*, that contain the bytes *text*, in order; FileNotFoundError if one is
-        gone.
-        """
+        """Commits above *after*, up to *until*, with the bytes *text*, in order; FileNotFoundError if one is gone."""
         for version in range(after + 1, until + 1):
             said = self.file(version).read_bytes()
             if text in said:
@@ -187,9 +179,7 @@ class TableLog:
         return (action["remove"]["path"] for action in read_actions(self.file(version)) if "remove" in action)
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
-        """Commits above *after*, in order, up to *until* or the latest; :class:`LogShortened` if the next ones are
-        gone.
-        """
+        """Commits above *after*, in order, up to *until*; :class:`LogShortened` if the next ones are gone."""
         version = after + 1
         while until is None or version <= until:
             if not self.has(version):
@@ -229,5 +219,5 @@ def _versions(names: list[str]) -> list[int]:
 
 
 def read_actions(path: AnyPath) -> list[dict]:
-    """The actions of a commit's file; ValueError or TypeError with the cause if it is no commit."""
+    """The actions of a commit's file; ValueError or TypeError if it is no commit."""
     return parse_actions(path.read_bytes())

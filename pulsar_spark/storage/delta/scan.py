@@ -34,11 +34,11 @@ _LOOK_BACK = 10_000
 
 
 def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTable:
-    """The table at a path, in its latest or a given version; :class:`CorruptState` with the cause if it cannot be
-    opened, TableNotFoundError without one.
+    """The table at a path, in its latest or a given version; :class:`CorruptState` if it cannot be opened,
+    TableNotFoundError without one.
 
-    A list of the log made during commits may have a gap, which ``deltalake`` takes for a broken log: the list is
-    repeated. It also skips empty commits with their files; these are reported.
+    A list of the log during commits may have a gap, and is repeated. Empty commits, which ``deltalake`` skips, are
+    reported.
     """
     forks.use()
     place, options = store_of(path).delta(path_of(path))
@@ -60,8 +60,8 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
 
 
 def check_opens(path: str | os.PathLike) -> None:
-    """:class:`CorruptState` if a table's log is broken, before Spark reads it. Features that only Spark knows are no
-    fault.
+    """:class:`CorruptState` if a table's log is broken, before Spark reads it; features that only Spark knows are
+    allowed.
     """
     try:
         open_table(path)
@@ -70,7 +70,7 @@ def check_opens(path: str | os.PathLike) -> None:
 
 
 def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
-    """The error to raise if ``deltalake`` cannot open a table; disk faults stay as they are."""
+    """The error for a table that ``deltalake`` cannot open; disk faults stay."""
     if is_fault_of_disk(error):
         return error
     try:
@@ -84,8 +84,8 @@ def _cannot_open(path: str | os.PathLike, error: DeltaError) -> Exception:
 
 @contextlib.contextmanager
 def reading(table: str | os.PathLike) -> Iterator[None]:
-    """Turn errors of the block that a broken log or data file causes into :class:`CorruptState`, which names it. Disk
-    faults, and a missing file that is no longer the table's, are raised as they are.
+    """Turn errors of the block into :class:`CorruptState` if a broken log or data file causes them. Others, such as
+    disk faults, are raised as they are.
     """
     try:
         yield
@@ -117,8 +117,8 @@ def _fault_of_files(table: AnyPath, error: Exception) -> str | None:
 
 
 def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
-    """The table in its latest readable version, before any commit that is broken or has unknown requirements.
-    :class:`CorruptState` if none is readable, TableNotFoundError without a table.
+    """The table before any commit that is broken or has unknown requirements. :class:`CorruptState` if no version is
+    readable, TableNotFoundError without a table.
     """
     try:
         return open_table(path)
@@ -157,10 +157,10 @@ def folder_of(opened: DeltaTable) -> str:
 
 
 def dataset_of(table: DeltaTable | str | os.PathLike) -> "Dataset":
-    """The rows of an open table, or of the latest version at a path; filters skip files by statistics.
+    """The rows of an open table, or of the latest at a path; filters skip files by statistics.
 
-    Arrow opens local files itself: ``to_pyarrow_dataset`` opens them through Python, where threads may abort the
-    process at its end (apache/arrow issue 34314).
+    Arrow opens local files itself, because through Python its threads may abort a process at the end (apache/arrow
+    issue 34314).
     """
     opened = table if isinstance(table, DeltaTable) else open_table(table)
     if not store_of(named(opened.table_uri)).is_local:

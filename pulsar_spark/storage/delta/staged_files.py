@@ -18,9 +18,7 @@ STAGED_WITHIN, _UNDER_WAY = "publish-", "/_temporary"
 
 
 class StagedFile(NamedTuple):
-    """A file outside a table, or within it in a store; *name* is its path in the table. *taken* collects files that
-    stay in place.
-    """
+    """A file outside a table, or within it in a store; *name* is its path there. *taken* collects files that stay."""
 
     source: AnyPath
     name: str
@@ -39,7 +37,7 @@ class StagedFile(NamedTuple):
 
 
 class StagedFolder:
-    """A folder of files for one commit; files that it does not take are deleted with the folder."""
+    """A folder of files for one commit; others are deleted with it."""
 
     def __init__(self, table: AnyPath):
         self._store, unique, self._taken = store_of(table), uuid.uuid4().hex, set()
@@ -67,9 +65,7 @@ def staging_folder(table: str | os.PathLike) -> AnyPath:
 
 
 def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
-    """Folders with staged, uncommitted files, and their last change. In a store finished files count as the table's;
-    the folders are those of running tasks.
-    """
+    """Folders of staged, uncommitted files (in a store: of running tasks), and their last change."""
     if store_of(table).is_local:
         return {
             folder: max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=0.0)
@@ -85,7 +81,7 @@ def staged_folders(table: AnyPath) -> dict[AnyPath, float]:
 
 
 def remove_staged(table: AnyPath) -> None:
-    """Delete what a crash staged for a table without writers. In a store only unfinished files are deleted."""
+    """Delete what a crash staged for a table without writers; in a store only unfinished files."""
     store = store_of(table)
     for folder in [staging_folder(table)] if store.is_local else staged_folders(table):
         store.remove_folder(folder)

@@ -1,8 +1,8 @@
-"""Files that a Spark job writes for a table, outside of it (in a store: within) and without its lock; one commit takes
-them in (:meth:`AppendTable.append_staged`). Spark's writer or the tasks (see task_files) write them.
+"""Files that a Spark job, by Spark's writer or its tasks (see task_files), writes outside a table (in a store: within)
+and without its lock; one commit takes them in (:meth:`AppendTable.append_staged`).
 
-On a local disk Delta's own writer would hold the lock that every append needs during the whole write. It also collects
-statistics by row; here footers give them. Files that a crash leaves are unread, and ``maintain vacuum`` removes them.
+On a local disk Delta's own writer would hold the lock during the whole write, and it collects statistics by row instead
+of from footers. ``maintain vacuum`` removes what a crash leaves.
 """
 
 import contextlib
@@ -60,12 +60,12 @@ def staged(
     are_ms: bool = False,
     by_tasks: ByTasks | None = None,
 ) -> Iterator[list[StagedFile]]:
-    """Run *rows* and write them, with *options* of Spark's writer; files that were not moved into the table are deleted
-    after the block.
+    """Run *rows* and write them, with *options* of Spark's writer; files not moved into the table are deleted after the
+    block.
 
-    No rows make no file. Tasks sort rows by partition, unless they are in order. *are_ms* writes timestamps in
-    milliseconds. *by_tasks* lets tasks write, unsorted, with constants left out of *rows* (see task_files).
-    FileNotFoundError if the driver does not see the tasks' files.
+    Tasks sort rows by partition, unless they are in order. *are_ms* writes timestamps in milliseconds. *by_tasks* lets
+    tasks write, unsorted; *rows* then lack the constants (see task_files). FileNotFoundError if the driver does not see
+    the files.
     """
     folder = StagedFolder(table)
     try:
@@ -86,9 +86,9 @@ def staged(
 
 @contextlib.contextmanager
 def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set session-wide settings until the last writer that uses them is done.
+    """Set session-wide settings until their last writer is done.
 
-    A writer that needs other values waits, and later ones queue after it, so that overlapping writers cannot starve it.
+    A writer that needs other values waits, and later ones queue after it, or it might wait for ever.
     """
     session = getattr(spark, "_jsparkSession", spark)
     with _writing:

@@ -1,8 +1,8 @@
-"""Append until the rows are surely there, once.
+"""Append until the rows are surely there, once, for publishes and requests.
 
 An append that raised may have committed. So the log after the last known version is searched for the rows, by the
-column that identifies a commit, before the append is repeated. A store's unanswered write may even take place after
-that search: the next try searches again at each version it tries. Publishes and requests use this.
+column that identifies a commit, before the append is repeated. A store's unanswered write may even come later, so the
+next try searches again at each version.
 """
 
 import os
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class SureAppend:
-    """Appends to one table, from one thread at a time. No other commit has the smallest value of column *identity*;
+    """Appends to one table, from one thread at a time. Column *identity* has its smallest value in no other commit;
     *check* and *makes_checkpoints* are AppendTable's.
     """
 
@@ -48,16 +48,16 @@ class SureAppend:
         return self._log.exists() or is_away(self.path)
 
     def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
-        """Append *rows* in order; returns the version. *wait* is called with each error before the next try: it pauses,
-        or raises to give up. FileNotFoundError if the table was deleted or made again.
+        """Append *rows* in order; returns the version. *wait* is called with each error: it pauses, or raises to give
+        up. FileNotFoundError if the table was deleted or made again.
         """
         return self._append(rows, lambda *more: self._table.append(rows, *more), wait)
 
     def append_behind(
         self, known: int, rows: pa.Table, transactions: dict[str, int], wait: Callable[[Exception], None]
     ) -> int | None:
-        """:meth:`append`, with *transactions* chosen from version *known*; None if another writer has committed one of
-        them since.
+        """:meth:`append`, with *transactions* chosen from version *known*; None if another writer has committed one
+        since.
         """
         return self._append(rows, lambda *more: self._table.append_behind(known, rows, transactions, *more), wait)
 

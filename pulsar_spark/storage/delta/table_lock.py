@@ -30,7 +30,7 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_where_there_is_one(table: str | os.PathLike) -> Iterator[None]:
-    """:func:`append_lock`, but nothing in an object store, for callers that replace only what they have read."""
+    """:func:`append_lock`, but nothing in an object store, if the caller replaces only what it read."""
     with append_lock(table) if store_of(table).is_local else contextlib.nullcontext():
         yield
 
@@ -47,8 +47,8 @@ def shared_lock(table: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def turn(table: str | os.PathLike) -> Iterator[None]:
-    """Wait for a turn to append, at most :data:`TURN_SECONDS`; without it versions are only taken more often. Nothing
-    in an object store.
+    """Wait for a turn to append, at most :data:`TURN_SECONDS`; nothing in an object store. It only avoids
+    collisions.
     """
     if not store_of(table).is_local:
         yield
@@ -79,7 +79,7 @@ def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(table: str | os.PathLike, suffix: str) -> Iterator[int]:
-    """A lock file beside the table, unlocked in the end even if a forked process has it open."""
+    """A lock file beside the table, unlocked in the end even if a forked process has it."""
     lock = beside(table, suffix)
     check_there(lock)
     lock.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,7 @@
-"""Read a broker's table in parts, in the calling thread, for processes that live long.
+"""Read a broker's table in parts, in the calling thread: threads of Arrow's datasets keep memory.
 
-Threads of Arrow's datasets read ahead and keep memory. Here at most a part of a row group is decoded at once, and
-files, row groups and columns that statistics rule out are not read. Freed memory stays with Arrow and the C library
-until it is returned to the system (``python -m tests.benchmarks --only past``).
+At most a part of a row group is decoded at once; files, row groups and columns that statistics rule out are not read.
+Freed memory must be given back to the system (``python -m tests.benchmarks --only past``).
 """
 
 import contextlib
@@ -53,7 +52,7 @@ _MUST: dict[str, Callable] = {
 
 
 class Term(NamedTuple):
-    """A condition on rows: a column, or a sum of several, compared with a value (``in``: several)."""
+    """A condition on rows: a column, or a sum of several, against a value (``in``: several)."""
 
     columns: tuple[str, ...]
     is_: str
@@ -94,8 +93,8 @@ def read_parts(
     wanted: Iterable[Term] = (),
     part_rows: int | None = None,
 ) -> Iterator[pa.Table]:
-    """*columns* of an open table's rows that satisfy all of *wanted*, in no order, at most *part_rows* (or
-    :data:`PART_ROWS`) at a time. Types are those of *schema*; columns that a file lacks are null.
+    """*columns* of an open table's rows that satisfy all of *wanted*, in no order, typed by *schema*, at most
+    *part_rows* (or :data:`PART_ROWS`) at a time. Columns that a file lacks are null.
     """
     _check_readable(opened)
     columns, wanted = list(columns), list(wanted)
@@ -106,7 +105,7 @@ def read_parts(
 
 
 def _check_readable(opened: DeltaTable) -> None:
-    """DeltaProtocolError if files do not hold the table's rows as they are (deletion vectors, for example)."""
+    """DeltaProtocolError if files do not hold the rows as they are (deletion vectors)."""
     protocol = opened.protocol()
     unknown = set(protocol.reader_features or ()) - SUPPORTED_READER_FEATURES
     if protocol.min_reader_version == 2 or unknown:
@@ -156,9 +155,7 @@ def _rows_of(
 
 
 def give_memory_back() -> None:
-    """Return free memory of Arrow and the C library to the system, if the library can. Takes milliseconds, without
-    Python's lock.
-    """
+    """Return free memory of Arrow and the C library to the system, in milliseconds without Python's lock."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,12 +1,10 @@
-"""Append to tables without a JVM.
+"""Append to tables without a JVM (see commits and data_files).
 
-An append whose version is taken tries the next; ``append_fenced`` commits exactly the next version or nothing. After a
-collision writers take turns, or all but one would fail again and again. See commits for how, data_files for the
-content.
+An append whose version is taken tries the next, after waiting for its turn; ``append_fenced`` commits exactly the next
+version or nothing.
 
-Deletion, trimming, and Spark commits on a local disk are not safe by put-if-absent alone: they hold the table's
-inter-process lock alone (:func:`append_lock`). An append shares it for the instant of its link, and checks then that
-the table is still the one it opened.
+Deletion, trimming, and Spark commits on a local disk hold the table's inter-process lock alone (:func:`append_lock`).
+An append shares it for the instant of its link, and checks that the table is still the one it opened.
 """
 
 import contextlib
@@ -41,8 +39,8 @@ def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
 class AppendTable:
     """A handle for appending to one table from one thread at a time.
 
-    ``check`` raises if :meth:`append` must not go on; it is called for each version tried. *makes_checkpoints* is false
-    if another process makes them (see checkpoints).
+    ``check`` is called for each version tried, and raises to stop :meth:`append`. *makes_checkpoints* is false if
+    another process makes them (see checkpoints).
     """
 
     def __init__(
@@ -57,8 +55,8 @@ class AppendTable:
         self._known = -1
 
     def append(self, rows: pa.Table, is_there: Callable[[], bool] = lambda: False) -> int | None:
-        """Append *rows* in one commit, unless ``check`` raises, and return its version. None if *is_there* says that an
-        earlier try wrote them.
+        """Append *rows* in one commit, unless ``check`` raises; returns its version, None if *is_there* finds an
+        earlier try's rows.
         """
 
         def goes_on(seen: int) -> bool:
@@ -76,8 +74,8 @@ class AppendTable:
         return self._commit([], {app_id: version})
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
-        """Append *rows* unless a commit of *app_id* with this or a higher *version* exists; returns the table version,
-        else None.
+        """Append *rows* unless *app_id* has committed this or a higher *version*; returns the table version, else
+        None.
         """
         if self._is_committed(app_id, version):
             return None
@@ -88,7 +86,7 @@ class AppendTable:
         self, known: int, rows: pa.Table, transactions: dict[str, int], is_there: Callable[[], bool] = lambda: False
     ) -> int | None:
         """Append *rows*, unless ``check`` raises, with *transactions* chosen from version *known*; returns the version.
-        None if another writer has committed one of these since, or *is_there* finds the rows.
+        None if another writer has committed one since, or *is_there* finds the rows.
         """
         self._check_life()
         self._check()
@@ -96,9 +94,7 @@ class AppendTable:
         return self._commit_behind(known, adds, transactions, is_there)
 
     def append_staged_behind(self, known: int, files: Sequence[StagedFile], transactions: dict[str, int]) -> int | None:
-        """Move *files* into the table with *transactions*, as in :meth:`append_behind`; if it returns None, the files
-        are deleted.
-        """
+        """:meth:`append_behind` for staged *files*, which are moved or, if it returns None, deleted."""
         self._check_life()
         return self._commit_behind(known, place_files(self._folder, files), transactions)
 
@@ -122,8 +118,8 @@ class AppendTable:
     def append_staged(
         self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None
     ) -> int | None:
-        """Move *files* into the table with one commit and return its version. None without files, or if a commit of
-        *app_id* with this or a higher *version* exists.
+        """Move *files* into the table with one commit; returns its version. None without files, or if *app_id* has
+        committed this or a higher *version*.
         """
         if not files or (app_id is not None and self._is_committed(app_id, version)):
             return None
@@ -134,10 +130,10 @@ class AppendTable:
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int, concerns: Sequence[str] | None = None) -> int:
-        """Append *rows* directly after version *expected*; returns the new version.
+        """Append *rows* directly after version *expected*; returns the new version. *concerns* names all that they
+        concern, if known.
 
-        :class:`BrokerFenced` if another writer has appended since, or a newer release migrated the root. Commits that
-        change no data may lie between. *concerns* names all that the rows concern, if known.
+        :class:`BrokerFenced` if another writer has changed data since, or a newer release migrated the root.
         """
         try:
             self._update()
@@ -148,8 +144,8 @@ class AppendTable:
             raise BrokerFenced(f"a newer release wrote the root: {newer}") from newer
 
     def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
-        """Replace files of the table's *version* by *adds* with the same rows; without *adds* the rows go, as
-        housekeeping. Returns the version; None, with *adds* deleted, if one of the files was removed since.
+        """Replace files of *version* by *adds* with the same rows; without *adds* the rows go, as housekeeping. Returns
+        the table version; None, with *adds* deleted, if a file was removed since.
         """
         needed, self._known = {remove["path"] for remove in removes}, version
 
@@ -203,8 +199,8 @@ class AppendTable:
         goes_on: Callable[[int], bool] = lambda seen: True,
         concerns: Sequence[str] | None = None,
     ) -> int | None:
-        """Commit and return the version; whenever the next version is taken, *goes_on*, given the last known one,
-        decides whether to try again (None if not).
+        """Commit and return the version; if it is taken, *goes_on*, given the last known one, decides whether to try
+        the next.
         """
 
         def versions() -> Iterator[int]:
@@ -231,8 +227,8 @@ class AppendTable:
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:
-        """Share the table's lock, and check that the table is the one that was opened. FileExistsError if versions
-        after the known one have left the log.
+        """Share the table's lock and check the table's identity. FileExistsError if versions after the known one have
+        left the log.
         """
         with shared_lock(self.path):
             self._check_life()
@@ -241,14 +237,12 @@ class AppendTable:
             yield
 
     def _update(self) -> None:
-        """Catch up with the log; FileNotFoundError if the table was deleted, even if it was created again."""
+        """Catch up with the log; FileNotFoundError if the table was deleted or made again."""
         self._check_life()
         self._known = self._log.latest(self._known)
 
     def _check_life(self) -> None:
-        """Notice that a migration changed the table's first commit; :class:`NewerLayout` if its version is too high for
-        this release.
-        """
+        """Notice a migration or a new table; :class:`NewerLayout` for a newer release's layout."""
         now = self._log.life()
         if now == self._life or None in (now, self._life):
             return

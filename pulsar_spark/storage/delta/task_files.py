@@ -1,7 +1,7 @@
 """Files that a frame's tasks write in Python workers, one per task and partition, in the order of its rows.
 
-Spark's writer makes Parquet three times as slowly, and sorts by partition or changes files with every row; a worker
-takes a partition's rows out of a whole batch. Each task reports its files, so those of lost attempts are ignored.
+Spark's writer is three times slower, and sorts by partition or changes files with every row. Each task reports its
+files, so those of lost attempts are ignored.
 """
 
 import uuid
@@ -22,19 +22,17 @@ _TOLD = pa.schema([("file", pa.string())])
 
 
 class ByTasks(NamedTuple):
-    """How tasks write: at most *at_once* files, one per partition value; *constants* are columns with one value, which
-    workers add.
-    """
+    """How tasks write: at most *at_once* files each, with *constants* as added columns."""
 
     at_once: int
     constants: Mapping[str, pa.Scalar]
 
 
 def write_task_files(rows: DataFrame, folder: AnyPath, partition_by: Sequence[str], how: ByTasks) -> list[str]:
-    """Run *rows* and write them into *folder*, which tasks must see; one file per task, or per partition value in a
-    folder of that value. Returns sorted relative names.
+    """Run *rows* and write them into *folder*, which tasks must see; one file per task and partition value. Returns
+    sorted relative names.
 
-    A worker holds one batch and, over all its files, a row group's bytes of payload.
+    A worker holds one batch and a row group's bytes of payload.
     """
     told = rows.mapInArrow(_write_into(str(folder), partition_by, how), "file string").collect()
     return sorted(row.file for row in told)
@@ -73,7 +71,7 @@ def _by_place(rows: pa.Table, partition: str | None = None) -> Iterator[tuple[st
 
 
 class _File:
-    """A file that a task writes, a row group at a time, with a limit of payload bytes."""
+    """A file that a task writes by row group, with a limit of payload bytes."""
 
     def __init__(self, folder: AnyPath, place: str, schema: pa.Schema, group_bytes: int, opened: ExitStack):
         store = store_of(folder)

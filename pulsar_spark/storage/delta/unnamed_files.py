@@ -20,10 +20,8 @@ class Group(NamedTuple):
 
 
 def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[Group]:
-    """Files that only *broken* commits name, or none, oldest first.
-
-    Files of a committed retry, or older than the log, are left out. *column* has one value in all rows of a commit;
-    with None each file is a group.
+    """Files that no commit but *broken* ones names, oldest first, without a committed retry's and those older than the
+    log. *column* has one value in a commit; with None each file is a group.
     """
     log = TableLog(path)
     named = set(named_files(path, broken)) | {
@@ -60,7 +58,7 @@ def _readable(log: TableLog, broken: set[int]) -> Iterator[int]:
 
 
 def _identity_of(file: AnyPath, name: str, column: str | None) -> object:
-    """The column's only value, else the name; ArrowInvalid for an incomplete file, KeyError for other columns."""
+    """The column's only value, else the name; ArrowInvalid for an incomplete file, KeyError without the column."""
     if column is None:
         store_of(file).footer(file)
         return name

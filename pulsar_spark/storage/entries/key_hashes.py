@@ -1,8 +1,7 @@
 """Hashes of entries' sticky keys, which decide the owner on Key_Shared.
 
-Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). An entry has the hash of its first message's key, also for a
-batch (2.22). Producers store it; for files of layout 1 or of foreign writers it is computed here. A deleted or lost
-entry has no key.
+Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). An entry has its first message's hash, also as a batch
+(2.22). Producers store it; else it is computed here. A deleted or lost entry has no key.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,8 +26,8 @@ from pulsar_spark.table_specs import HASH, KEY_COLUMNS, MESSAGES
 
 
 def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
-    """The 31-bit hash of each entry of *runs*, in order, as int32; that of ``NONE_KEY`` for an entry without key,
-    deleted or lost. Files known to have no keys are not read.
+    """The 31-bit hash of each entry of *runs*, in order, as int32; without a key (or deleted, or lost) that of
+    ``NONE_KEY``.
     """
     runs = list(runs)
     entries = np.array([run.entries for run in runs], np.int64)
@@ -40,9 +39,8 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
 
 
 def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
-    """The key columns from which hashes of *runs* must be computed; None if all are stored.
-
-    These are columns with values in any file, by its footer; all columns if a file is no longer as published.
+    """The key columns from which hashes of *runs* must be computed: those with values in any file, by footer (all if a
+    file changed). None if all hashes are stored.
     """
     by_path = {run.path: run for run in runs}
     files = [
@@ -53,9 +51,7 @@ def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
 
 
 def is_by_hash(table, run: Run) -> bool:
-    """Are the file's rows in order of stored hash, as far as its footer shows? Each next row group then has greater
-    hashes.
-    """
+    """Are the file's rows in order of stored hash, as far as its footer shows?"""
     return _is_by_hash(f"{table}/{run.path}")
 
 
@@ -81,8 +77,8 @@ def _is_by_hash(path: str) -> bool:
 def sent_by_lane(
     index: LedgerIndex, table, place: tuple[str, int], span: tuple[int, int], lane: LaneHashes, entries: int
 ) -> np.ndarray:
-    """The positions, ascending, that a lane's range of *entries* entries sent: those of *span* (first, last) in *place*
-    (topic id, partition) with the lane's hashes. Missing entries are attributed by protocol.lanes.sent_entries.
+    """The ascending positions that a lane's range of *entries* entries sent: those in *span* (first, last) of *place*
+    (topic id, partition) with the lane's hashes. Missing entries: see protocol.lanes.sent_entries.
     """
     runs = list(index.runs(*place, *span))
     is_of_lane = lane.holds(read_hashes(table, runs))
@@ -120,7 +116,7 @@ def _hashes_of(table, runs: Sequence[Run]) -> np.ndarray:
 
 
 def hashes_in(rows: pa.Table) -> np.ndarray:
-    """The hash of each of *rows*, all single messages, by their key columns: stored or computed."""
+    """The hash of each of *rows*, all single messages: stored, or computed from key columns."""
     stored = rows[HASH] if HASH in rows.column_names else pa.nulls(rows.num_rows, pa.int32())
     hashes = stored.fill_null(NO_KEY_HASH).to_numpy(zero_copy_only=False) & np.int32(MAX_HASH)
     if stored.null_count:
@@ -135,7 +131,7 @@ def hashes_in(rows: pa.Table) -> np.ndarray:
 
 
 def _computed(keys: pa.Table) -> np.ndarray:
-    """The hash of each row's sticky key, taken as bytes: foreign keys may be no UTF-8."""
+    """The hash of each row's sticky key as bytes, since foreign keys may be no UTF-8."""
     return np.concatenate([_of_batch(*batch.select(KEY_COLUMNS).columns) for batch in keys.to_batches()])
 
 

@@ -1,8 +1,7 @@
-"""Read the row groups of a topic's Parquet files that can hold given entries.
+"""Read the row groups of a topic's Parquet files that can hold given entries, as footers show.
 
-Footers say which entry ids and publishes a row group has, so others are not read. A damaged row group (see
-storage.topic_files) is reported by the entries it should hold; the rest of its file is read as usual. Page checksums
-are verified if the file has them. The last row groups stay decoded, and the last footers known.
+A damaged row group (see storage.topic_files) is reported by the entries it should hold. Page checksums are verified if
+present. The last row groups stay decoded, and the last footers known.
 """
 
 import threading
@@ -125,7 +124,7 @@ class Damaged(NamedTuple):
 
 
 class _Footer:
-    """A file's footer with the bounds of each row group, None if a group has none."""
+    """A file's footer with each row group's bounds, None if unknown."""
 
     def __init__(self, metadata: pq.FileMetaData):
         self.metadata = metadata
@@ -138,9 +137,7 @@ class _Footer:
 
 
 class RowGroups:
-    """Reads rows of entries, a row group at a time; safe for threads. The last groups stay decoded, up to
-    *cached_bytes*.
-    """
+    """Reads rows of entries by row group; safe for threads. Up to *cached_bytes* stay decoded."""
 
     def __init__(self, cached_bytes: int = 0):
         self._cached_bytes = cached_bytes
@@ -157,8 +154,8 @@ class RowGroups:
             self._size = 0
 
     def read(self, path: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS) -> Iterator[Rows | Damaged]:
-        """The rows of *wanted*, perhaps with others around them, in order: their place and *columns*. The file holds
-        one publish.
+        """Rows of *wanted*, perhaps with others around them, in order, with place and *columns*, from a file of one
+        publish.
         """
         first, last = int(wanted.firsts[0]), int(wanted.lasts[-1])
         whole = self._cached(path, 0, columns)
@@ -178,7 +175,7 @@ class RowGroups:
     def read_of_publish(
         self, path: str, publish_id: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS
     ) -> Iterator[pa.Table | Damaged]:
-        """Exactly the rows of *wanted*, in no order, from a file that may hold several publishes."""
+        """Exactly the rows of *wanted*, in no order, from a file of any number of publishes."""
         with self._lock:
             footer = self._footers.get(path)
         if footer is None:
@@ -267,7 +264,7 @@ class RowGroups:
 
 
 def _decoded(file: pq.ParquetFile, number: int, columns: list[str]) -> pa.Table:
-    """A row group, decoded by the calling thread: others are slower on a busy machine, and keep memory."""
+    """A row group, decoded by the calling thread: others are slower and keep memory."""
     return file.read_row_group(number, columns=columns, use_threads=False)
 
 

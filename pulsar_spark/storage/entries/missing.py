@@ -19,8 +19,8 @@ from pulsar_spark.storage.store.store import path_of
 
 
 class Missing(NamedTuple):
-    """Entries with missing messages: all messages of the stretches ``whole`` (first, last entry id), and the batch
-    indexes in ``parts``.
+    """Entries with missing messages: all of the stretches ``whole`` (first, last entry id), some batch indexes of
+    ``parts``.
     """
 
     messages: int
@@ -95,7 +95,7 @@ def gaps(entry_ids: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
 def missing_of(
     table: str | os.PathLike, run: Run, wanted: EntryIds, present: Present, lost: Iterable[str]
 ) -> Missing | None:
-    """The *wanted* entries of *run* that are not *present*; None if there are none or they were trimmed."""
+    """The *wanted* entries of *run* that are not *present*; None if none, or if trimmed."""
     check_there(table)
     if is_trimmed(table, run):
         return None

@@ -1,8 +1,8 @@
 """Column values from the statistics in publish commits, without opening data files.
 
-If a file's least and greatest value are equal, all its rows have that value, as in a file of one message or batch. A
-commit is read in a tenth of the time of a Parquet file. Only this package's commits count: others may round both
-bounds. Source: the Delta protocol, "Per-file Statistics".
+Equal least and greatest values are the value of all rows, as in a file of one message or batch. A commit is read in a
+tenth of a file's time. Others may round both bounds, so only this package's commits count. Source: the Delta protocol,
+"Per-file Statistics".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ T, R = TypeVar("T"), TypeVar("R")
 
 def said_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> list[Values | None]:
     """For each of *runs*, the values of *columns* common to its file's rows, by its commit; None if unknown, or if the
-    file is missing or has another size. Later changes of rows are ignored.
+    file is not there in that size.
     """
 
     def of_commit(members: list[Run]) -> list[Values | None]:
@@ -46,7 +46,7 @@ def said_values(table: AnyPath, runs: Sequence[Run], columns: Sequence[str]) -> 
 
 
 def least_said(table: AnyPath, runs: Sequence[Run], column: str) -> list[datetime | None]:
-    """For each of *runs*, a lower bound of *column*'s instants in its file, by its commit; None if unknown."""
+    """For each of *runs*, a lower bound of *column*'s instants, by its commit; None if unknown."""
 
     def of_run(run: Run) -> datetime | None:
         file = _files_of(TableLog(table), run.ledger_id).get(run.path)

@@ -1,12 +1,11 @@
 """Read parts of a topic by position with Spark.
 
 A message's position is ``first_position + entry_id - first_entry_id`` of its run (row of ``ledgers``). So the driver
-cuts ranges into pieces of runs and reads them with literal bounds on ``publish_id`` and ``entry_id``, by which Delta
-skips files and Parquet row groups. A join on a computed position would read every row.
+cuts ranges into pieces of runs and reads them by literal bounds on ``publish_id`` and ``entry_id``, by which files and
+row groups are skipped.
 
-Up to :data:`MAX_BOUNDS` pieces become a disjunction of ``between``. More (many small publishes, or Key_Shared) are
-joined by block of entry ids, because a join by ``between`` compares every row with every piece. Bounds around clusters
-of pieces are pushed down.
+Up to :data:`MAX_BOUNDS` pieces become a disjunction of ``between``. More are joined by block of entry ids, since a join
+by ``between`` compares all rows with all pieces; bounds around clusters of pieces are pushed down.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -39,8 +38,8 @@ _LATER = frozenset(column.name for column in MESSAGES.columns) - set(DELIVERED)
 
 
 class PositionRange(NamedTuple):
-    """Positions *first* to *last*, inclusive, of one partition, with the broker's state of its entries. ``ack_set`` is
-    None for whole entries.
+    """Positions *first* to *last*, inclusive, of one partition, with the broker's state. ``ack_set`` None means whole
+    entries.
     """
 
     partition: int
@@ -59,7 +58,7 @@ class PositionRange(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Entries *first_entry_id* to *last_entry_id* of one publish: the part of a run that one range covers."""
+    """Entries *first_entry_id* to *last_entry_id* of one publish: a range's part of a run."""
 
     partition: int
     ledger_id: int
@@ -91,9 +90,7 @@ def _piece(held: PositionRange, run: Run, first: int, last: int) -> Piece:
 
 
 def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange]) -> list[Piece]:
-    """The pieces of *ranges*, which do not overlap, in any partitions of *topic*; :class:`CorruptState` if a position
-    has no run.
-    """
+    """The pieces of the disjoint *ranges* of *topic*; :class:`CorruptState` if a position has no run."""
     pieces = []
     for partition, held in by_partition(ranges).items():
         spans = index.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in held])
@@ -108,7 +105,7 @@ def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange
 
 
 class MessagePieces(NamedTuple):
-    """The pieces to read, whether any may be a chunk, and whether any has a compressed or encrypted payload."""
+    """The pieces to read, and whether any may be a chunk or has a compressed or encrypted payload."""
 
     pieces: list[Piece]
     has_chunks: bool
@@ -116,9 +113,7 @@ class MessagePieces(NamedTuple):
 
 
 def message_pieces(ledgers: Mapping[int, PartitionLedgers], ranges: Iterable[PositionRange]) -> MessagePieces:
-    """The pieces of the messages in *ranges*, as far as *ledgers* (by partition) reach. For chunked messages they may
-    begin before the ranges.
-    """
+    """The pieces of the messages in *ranges*, as far as *ledgers* (by partition) reach, with earlier chunks."""
     pieces, has_chunks, has_encoded = [], False, False
     for held in ranges:
         known = ledgers.get(held.partition)
@@ -134,7 +129,7 @@ def message_pieces(ledgers: Mapping[int, PartitionLedgers], ranges: Iterable[Pos
 
 
 def by_partition(ranges: Iterable[PositionRange]) -> dict[int, list[PositionRange]]:
-    """The ranges of each partition in order of position; where two overlap, the later one is cut."""
+    """Each partition's ranges in order of position; overlaps are cut from the later one."""
     found: dict[int, list[PositionRange]] = {}
     for held in sorted(ranges, key=attrgetter("partition", "first")):
         others = found.setdefault(held.partition, [])
@@ -159,14 +154,14 @@ def read_pieces(
     """The messages of *topic* in the pieces *found*, one row each, in no order.
 
     Columns: those of the messages table (or *columns* and ``partition``), without the payload unless *with_payload*,
-    then ``ledger_id``, ``position``, ``redelivery_count``. A later layout's column that the topic lacks is null.
-    Acknowledged messages of an ack set are left out.
+    then ``ledger_id``, ``position``, ``redelivery_count``. Columns that the topic lacks are null. Messages outside the
+    ack set are left out.
 
     - *version*: of the table as it was then.
     - *files*: read these of its folder, in the table or not.
     - *without*: skip these files, which hold copies of rows.
     - *with_chunks*: if false, skip chunks.
-    - *where*: filter rows before they are located, a comparison for each piece.
+    - *where*: a filter applied first.
     """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
@@ -224,8 +219,8 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
 
 
 def _is_in(pieces: Sequence[Piece]) -> Column:
-    """Is a row in any of *pieces*, of one publish, partition and ack set? The bounds are one SQL text: a Column each
-    takes 30 calls to the JVM.
+    """Is a row in any of *pieces*, of one publish, partition and ack set? As Columns, bounds would take many calls to
+    the JVM.
     """
     publish_id, partition, ack_set = pieces[0].publish_id, pieces[0].partition, pieces[0].ack_set
     bounds = (f"entry_id between {piece.first_entry_id} and {piece.last_entry_id}" for piece in pieces)
@@ -277,8 +272,8 @@ def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> Da
 
 
 def _blocks(firsts: np.ndarray, lasts: np.ndarray) -> tuple[int, pa.Array, pa.Array]:
-    """Cut ranges at blocks of ids, about as long as the ranges; returns the bits of a block, then each part's range
-    index and block.
+    """Cut ranges at blocks about as long as they are; returns a block's bits, then each part's range index and
+    block.
     """
     bits = int((lasts - firsts + 1).mean()).bit_length() - 1
     blocks = expanded(firsts >> bits, lasts >> bits)
@@ -306,8 +301,8 @@ def without_positions(
 
 
 def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:
-    """Bounds around clusters of pieces of each publish and partition, at most :data:`MAX_BOUNDS`; for more publishes,
-    the first and last publish id.
+    """At most :data:`MAX_BOUNDS` bounds around clusters of pieces; with more publishes, the first and last publish
+    id.
     """
     places, groups = np.unique([f"{piece.publish_id}{piece.partition}" for piece in found], return_inverse=True)
     if len(places) > MAX_BOUNDS:

@@ -1,11 +1,11 @@
 """Which files hold the rows of a publish now: asked before any file of a topic is read.
 
-A run of ``ledgers`` names the published file, which nearly always is still the table's. But DELETE, UPDATE, MERGE and
-RESTORE replace files. So the log is followed for commits that remove, and publishes before the latest of them are
-looked up in the table's present files. OPTIMIZE and trimming change no row, so they matter only once a file is gone.
+A run of ``ledgers`` names the published file. DELETE, UPDATE, MERGE and RESTORE may replace it, so publishes before the
+latest commit that removes are looked up in the table's present files. OPTIMIZE and trimming matter only once a file is
+gone.
 
-Rows are lost if the table's file is missing or is no whole Parquet file, or if bytes of their pages changed. Rows that
-no file of the table has were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
+Rows are lost if the table's file is missing, incomplete or damaged. Rows that no file has were deleted or trimmed.
+Source: the Delta protocol, "Add File and Remove File".
 """
 
 import contextlib
@@ -77,9 +77,7 @@ class TopicFiles:
         self._forget()
 
     def holders(self, path: str, publish_id: str, ledger_id: int) -> list[str]:
-        """The files that now hold what publish commit *ledger_id* wrote to file *path*: usually that one; others or
-        none after changes.
-        """
+        """The files that now hold what publish commit *ledger_id* wrote to file *path*: usually that one."""
         with self._lock:
             self._follow(ledger_id)
             if bisect_right(self._removing, ledger_id) == len(self._removing):
@@ -87,7 +85,7 @@ class TopicFiles:
             return self._holders(path, publish_id, self._removing[-1])
 
     def are_as_published(self, files: Sequence[tuple[str, int]]) -> list[bool]:
-        """For each of *files* (path, publish commit): is it still the table's, with nothing removed or rewritten?"""
+        """Whether each of *files* (path, publish commit) is still the table's, with nothing removed or rewritten."""
         if not files:
             return []
         with self._lock:
@@ -102,7 +100,7 @@ class TopicFiles:
             return found
 
     def holders_now(self, path: str, publish_id: str) -> list[str]:
-        """The present holders of those rows, for a *path* that is missing; if it is among them, it is lost."""
+        """The present holders of those rows, for a missing *path*; if it is among them, it is lost."""
         with self._lock:
             self._follow(self._log.latest())
             return self._holders(path, publish_id, self._seen)
@@ -143,9 +141,7 @@ class TopicFiles:
             self._seen = self._look(range(self._seen + 1, self._log.latest(self._seen) + 1))
 
     def _look(self, versions: range) -> int:
-        """Note which commits of *versions* remove rows, and return the last readable one. A commit that log clean-up
-        took counts as one.
-        """
+        """Note which *versions* remove rows, also any that are gone; returns the last readable one."""
         if len(versions) > MOST_LOOKS:
             insort(self._removing, versions[-1])
             return versions[-1]
@@ -179,8 +175,8 @@ def files_of(table: str | os.PathLike) -> TopicFiles:
 def read_where(
     table: str | os.PathLike, path: str, publish_id: str, holders: list[str], read: Callable[[str], T]
 ) -> tuple[list[T], list[str]]:
-    """What *read* gives for each of *holders*, or of the present holders if one is damaged (see :func:`is_damage`); and
-    the lost files.
+    """*read* for each of *holders*, or of the present ones if one is damaged (see :func:`is_damage`); and the lost
+    files.
     """
     found, lost = _read_each(holders, read)
     if lost:
@@ -200,10 +196,9 @@ def _read_each(holders: list[str], read: Callable[[str], T]) -> tuple[list[T], l
 
 
 def is_damage(error: BaseException) -> bool:
-    """Does an error of reading a data file mean that its bytes are gone or no Parquet, for good? Faults of the disk do
-    not.
+    """Does an error of reading a data file mean that its bytes are gone or no Parquet, for good?
 
-    Arrow raises an OSError without a number for pages that are broken or have a wrong checksum.
+    Arrow raises an OSError without a number for broken pages.
     """
     if isinstance(error, FileNotFoundError):
         return True

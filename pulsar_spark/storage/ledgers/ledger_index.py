@@ -1,9 +1,8 @@
-"""The index of positions and message ids that clients use: ``ledgers`` of the topics they consume, in memory.
+"""The index of positions and message ids for clients: ``ledgers`` of their topics, in memory.
 
-A run maps ``entries`` entries of publish commit ``ledger_id``, from ``first_entry_id`` on, to positions from
-``first_position`` on, and names their file. A topic's last runs are loaded at first use, then followed by commit;
-earlier ones are loaded by stretches, of which few are kept. The broker commits a round's ledgers before the round, so a
-refresh finds every delivered position.
+A run maps entries of a publish commit to positions and names their file. A topic's last runs are loaded at first use
+and followed by commit; earlier ones are loaded by stretches, of which few are kept. Ledgers are committed before their
+round, so a refresh finds every delivered position.
 """
 
 import threading
@@ -43,7 +42,7 @@ _shared_lock = forks.module_lock()
 
 
 class LedgerIndex:
-    """The runs of the topics that a process's clients use; shared by consumers, safe for threads."""
+    """The runs of the topics that a process's clients use; safe for threads."""
 
     def __init__(self, layout: Layout):
         self.layout = layout
@@ -69,7 +68,7 @@ class LedgerIndex:
         return found
 
     def forget(self) -> None:
-        """End one user's share; with the last one all memory is released. A later call loads again."""
+        """End one user's share; the last one frees the memory. A later call loads again."""
         with _shared_lock:
             self._users -= 1
             if self._users > 0:
@@ -93,8 +92,8 @@ class LedgerIndex:
     def spans_of(
         self, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]
     ) -> list[tuple[Run, list[tuple[int, int]]]]:
-        """The whole runs that hold positions of the ordered, disjoint *spans* (first, last), each with its parts of
-        them; :class:`CorruptState` for a position that is not numbered.
+        """Whole runs with positions of the ordered, disjoint *spans* (first, last), each with its parts of them;
+        :class:`CorruptState` if one is not numbered.
         """
         found: list[tuple[Run, list[tuple[int, int]]]] = []
         with self._lock:
@@ -115,7 +114,7 @@ class LedgerIndex:
             return set(self._foreign.get(topic_id, ()))
 
     def find(self, topic_id: str, partition: int, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
-        """(position, batch size) of an entry; None if this topic partition has no such numbered entry."""
+        """(position, batch size) of an entry; None if this topic partition has not numbered it."""
         with self._lock:
             for is_refreshed in (False, True):
                 known = self._partition(topic_id, partition)
@@ -137,9 +136,7 @@ class LedgerIndex:
             return known[index].first_position if index < len(known) else known.end_position
 
     def chunks_from(self, topic_id: str, partition: int, ledger_id: int) -> int:
-        """The publish commit from which on chunks must be read to assemble those of *ledger_id*; 1, the first, if
-        unknown.
-        """
+        """The first publish commit needed to assemble the chunks of *ledger_id*; 1 if unknown."""
         with self._lock:
             self._refresh()
             known = self._partition(topic_id, partition)
@@ -179,7 +176,7 @@ class LedgerIndex:
         return known if first >= known.begins_at else self._stretch(topic_id, partition, first, last)
 
     def _stretch(self, topic_id: str, partition: int, first: int, last: int) -> PartitionLedgers:
-        """Load the runs of these positions and some after them; first drop what is no longer needed."""
+        """Load the runs of these positions and some after them, and drop others first."""
         kept = self._stretches.setdefault((topic_id, partition), deque())
         for found in kept:
             if found.begins_at <= first and last < found.end_position:
@@ -223,7 +220,7 @@ class LedgerIndex:
         return partitions
 
     def _of_few(self, version: int) -> pa.Table | None:
-        """All rows of a table with few rows, kept for the next topic; None for a large table."""
+        """All rows of a small table, kept for the next topic; None for a large one."""
         rows = None
         if self._few is not None:
             known, rows = self._few
@@ -286,8 +283,8 @@ class LedgerIndex:
 
 
 def shared_index(layout: Layout) -> LedgerIndex:
-    """The process's index for a root as it is now; a root that was made again has another. Each user calls
-    :meth:`~LedgerIndex.forget` in the end.
+    """The process's index for a root, another if the root was made again. Each user calls :meth:`~LedgerIndex.forget`
+    in the end.
     """
     path = layout.broker_table(LEDGERS.name)
     with _shared_lock:

@@ -14,10 +14,10 @@ def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> li
 
 
 def note_rows(topic: str, topic_id: str, commit: Commit, foreign: list[AddedFile]) -> list[dict]:
-    """Notes on a commit that is no publish, so that readers need not look at the log.
+    """Notes on a commit that is no publish, without position or entries, so that readers need not look at the log.
 
-    A note without a file says that rows were removed or rewritten, so earlier files may be gone. One with a file has
-    the number of its foreign rows in ``first_entry_id``. Notes have no position and no entries.
+    A note without a file says that rows were removed or rewritten. One with a file has its number of foreign rows in
+    ``first_entry_id``.
     """
     common = dict(
         topic=topic, topic_id=topic_id, ledger_id=commit.version, first_position=NO_POSITION, entries=0, batch_size=0

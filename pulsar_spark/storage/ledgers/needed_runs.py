@@ -1,6 +1,5 @@
-"""Read from ``ledgers`` what a starting broker needs: the runs that no cursor has passed, and a summary of the others.
-
-The table is read in parts, so a start takes little more memory than the broker keeps.
+"""Read from ``ledgers``, in parts, what a starting broker needs: the runs that no cursor has passed, and a summary of
+others.
 """
 
 from collections import defaultdict
@@ -32,7 +31,7 @@ Place = tuple[str, int]
 
 
 class NeededRuns:
-    """The runs of each topic partition from its first needed position on; of earlier runs only a summary."""
+    """Each topic partition's runs from its first needed position on, and a summary of earlier ones."""
 
     def __init__(self, path: AnyPath, first_needed: Callable[[str, int], int]):
         opened = open_table(path)
@@ -66,7 +65,7 @@ class NeededRuns:
 
 
 def stored_runs(path: AnyPath, topic_id: str, partition: int, below: int = MAX_LONG, first: int = 0) -> pa.Table:
-    """The rows of a topic partition's runs that have positions from *first* on and begin below *below*."""
+    """Rows of a topic partition's runs with positions from *first* on that begin below *below*."""
     return stored_rows(open_table(path), LEDGERS.schema.names, _between(topic_id, partition, first, below))
 
 
@@ -79,9 +78,7 @@ def runs_from(path: AnyPath, topic_id: str, partition: int, first: int = 0, belo
 
 
 def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among: set[str]) -> set[str]:
-    """Files *among* a topic's whose runs all end before their partition's first needed position; partitions not in
-    *firsts* do not count.
-    """
+    """Files *among* a topic's whose runs in the partitions of *firsts* all end before the first needed position."""
     passed, needed = set(), set()
     for partition, runs in _runs_of_topic(open_table(path), topic_id, ["path", "first_position", "entries"]):
         runs = runs.filter(pc.is_in(runs["path"], pa.array(among, pa.string())))
@@ -95,7 +92,7 @@ def passed_paths(path: AnyPath, topic_id: str, firsts: Mapping[int, int], among:
 def first_position_from(
     layout: Layout, topic_id: str, partition: int, ledger_id: int, published_since: datetime | None = None
 ) -> int | None:
-    """Position of the partition's first run from commit *ledger_id* on that may have a message *published_since*; else
+    """Position of the partition's first run from commit *ledger_id* on, with a message *published_since* if given; else
     None.
     """
     if ledger_id <= 1 and published_since is None:
@@ -113,7 +110,7 @@ def first_position_from(
 
 
 def delayed_runs(layout: Layout, topic_id: str, partition: int, first: int = 0, last: int = MAX_LONG - 1) -> list[Run]:
-    """The runs that hold positions *first*..*last* and may have entries in the delay index, in order."""
+    """The runs of positions *first*..*last* that may have entries in the delay index, in order."""
     wanted = _between(topic_id, partition, first, last + 1)
     return _runs_with(layout, [*wanted, term("delayed_after", ">=", -MAX_LONG - 1)])
 
@@ -137,7 +134,7 @@ def _between(topic_id: str, partition: int, first: int, below: int) -> list[Term
 
 
 def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, PartitionLedgers]:
-    """The last *count* to twice as many runs of each of a topic's partitions; all if some are missing."""
+    """The last runs of each of a topic's partitions, *count* to twice as many; all if some are missing."""
     path, found = path_of(folder_of(opened)), {}
     begins, passed = _begins(opened, topic_id, count), defaultdict(_Passed)
     for partition, runs in _runs_of_topic(opened, topic_id, _NUMBERS):
@@ -152,9 +149,7 @@ def last_runs(opened: DeltaTable, topic_id: str, count: int) -> dict[int, Partit
 
 
 def _begins(opened: DeltaTable, topic_id: str, count: int) -> dict[int, int]:
-    """For each partition of a topic, the position where its last *count* runs begin; 0 for all runs, if at most twice
-    as many.
-    """
+    """Where each partition's last *count* runs begin; 0, for all, if at most twice as many."""
     firsts = defaultdict(list)
     for partition, runs in _runs_of_topic(opened, topic_id, ["first_position"]):
         firsts[partition].append(numbers(runs["first_position"].combine_chunks()))
@@ -224,7 +219,7 @@ class _Passed:
         self._last_delayed = max(self._last_delayed, int(ends[is_delayed].max(initial=0)) - 1)
 
     def past(self) -> Past | None:
-        """The summary; None unless the runs join from position 0 on. Nothing may be added afterwards."""
+        """The summary; None unless the runs join from position 0 on."""
         firsts, ends = np.concatenate(self._firsts), np.concatenate(self._ends)
         if not len(firsts):
             return Past()

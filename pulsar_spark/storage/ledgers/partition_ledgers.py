@@ -1,7 +1,7 @@
-"""The runs of one topic partition in memory, from some position on; earlier ones are read when needed.
+"""The runs of one topic partition in memory, from some position on.
 
-A broker needs the runs that no cursor has passed. Earlier runs are not loaded, and are dropped as cursors move on. A
-seek back, a new subscription from the earliest message or a trimming reads them all again.
+A broker needs those that no cursor has passed; earlier ones are dropped, and all read again after a seek back, a
+subscription from the earliest message, or a trimming.
 """
 
 from array import array
@@ -28,7 +28,7 @@ _OTHERS |= dict.fromkeys(("delayed_after", "chunks_from"), Optional)
 
 
 class Past(NamedTuple):
-    """Summary of the runs that are not in memory, up to the last position that may be a chunk, or delayed."""
+    """Summary of the runs that are not in memory."""
 
     runs: int = 0
     end_position: int = 0
@@ -42,9 +42,7 @@ NOTHING = Past()
 
 
 class Stretches(NamedTuple):
-    """Runs as columns. ``delayed_after`` is the instant after which a deliver time is waited for, or the largest long
-    if none is.
-    """
+    """Runs as columns. A deliver time after ``delayed_after`` is waited for; the largest long if none is."""
 
     firsts: np.ndarray
     lasts: np.ndarray
@@ -59,11 +57,10 @@ class Stretches(NamedTuple):
 
 
 class PartitionLedgers:
-    """The runs of one topic partition by position, in packed columns of some 230 bytes a run, with sums that turn
-    positions into messages.
+    """The runs of one topic partition by position, packed in some 230 bytes each, with sums that turn positions into
+    messages.
 
-    Positions ascend as (ledger id, entry id) do, so lookups are binary searches. Indexes count the runs of *past* too;
-    *read* gives the rows below a position.
+    Lookups are binary searches. Indexes count the runs of *past* too; *read* gives the rows below a position.
     """
 
     def __init__(self, past: Past = NOTHING, read: Callable[[int], pa.Table] | None = None):
@@ -129,7 +126,7 @@ class PartitionLedgers:
             self.last_chunk_position = run.last_position
 
     def extend(self, rows: pa.Table) -> None:
-        """Append the runs of this partition's *rows*, as :meth:`add` does, but at once if none is missing or double."""
+        """Append the runs of this partition's *rows*, like :meth:`add`."""
         end, messages_before, count = self.end_position, self.messages_before(self.end_position), len(self)
         rows = rows.filter(pc.greater_equal(rows["first_position"], end)).sort_by("first_position")
         columns = {name: rows.column(name).combine_chunks() for name in Run._fields}
@@ -167,7 +164,7 @@ class PartitionLedgers:
         return len(self._firsts)
 
     def let_go(self, position: int, read: Callable[[int], pa.Table]) -> None:
-        """Drop the runs that end before *position*, unless they are few; *read* gives the rows below a position."""
+        """Drop the runs that end before *position*, unless few; *read* gives the rows below a position."""
         count = bisect_right(self._firsts, position) - (position < self.end_position)
         if count < max(FEW, len(self._firsts) // 2):
             return
@@ -213,7 +210,7 @@ class PartitionLedgers:
         return (self[index] for index in self._chunk_runs[at:])
 
     def index_of(self, position: int) -> int:
-        """Index of the run that holds *position*, or of the last before it; -1 before the first."""
+        """Index of the run of *position*, or of the last before it; -1 before the first."""
         if position < 0:
             return -1
         if position < self._past.end_position:
@@ -252,7 +249,7 @@ class PartitionLedgers:
             raise CorruptState(f"position {missing} is in no ledger: {DOCTOR}")
 
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """The runs that hold positions of the ordered, disjoint *spans* (first, last), each with its parts of them."""
+        """Runs with positions of the ordered, disjoint *spans* (first, last), each with its parts of them."""
         run, until, end, parts = None, -1, self.end_position - 1, []
         for first, last in spans:
             last = min(last, end)

@@ -21,7 +21,7 @@ def first_published_at(table: AnyPath, ledgers: PartitionLedgers, instant: datet
 def first_of_run_published_at(table: AnyPath, run: Run, instant: datetime) -> int | None:
     """Position of the first entry of *run* published at or after *instant*; else None.
 
-    Statistics have milliseconds, so runs within one before *instant* are read too.
+    Statistics have milliseconds, so runs within one are read too.
     """
     if run.max_publish_time is None or run.max_publish_time + _STATISTICS_UNIT < instant:
         return None
@@ -43,7 +43,7 @@ def last_published_before(table: AnyPath, ledgers: PartitionLedgers, instant: da
 
 
 def is_published_before(table: AnyPath, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
-    """Was the entry at *position* published before *instant*? Its file is read only if statistics do not tell."""
+    """Was the entry at *position* published before *instant*? Read only if statistics do not tell."""
     run = ledgers.runs[ledgers.index_of(position)]
     if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
         return True

@@ -1,7 +1,7 @@
 """Which commits of a topic's log are publishes, and the runs of their files.
 
-Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6), nor do rows that are no publish. A
-retried publish counts once.
+Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6), nor do foreign rows. A retried publish
+counts once.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,7 @@ def number_commit(
     """Runs per partition of one commit; none if it is no publish or a retried one. Adds to *seen_publish_ids*.
     *delayed_after* gives, by partition, from when on delayed entries wait (see :class:`Run`).
 
-    A publish only adds files, all with one publish id and dense entry ids. Other rows (see :func:`foreign_files`)
-    number nothing and stop nothing. :class:`CorruptState` for impossible statistics.
+    A publish only adds files, with one publish id and dense entry ids. :class:`CorruptState` for impossible statistics.
     """
     files = published_files(table, commit, partitions)
     publish_ids = {file.publish_id for file in files}
@@ -63,7 +62,7 @@ def number_commit(
 
 
 def published_files(table: AnyPath, commit: Commit, partitions: int | None = None) -> list[PublishedFile]:
-    """The files of a commit that is a publish, as far as the log shows; else none."""
+    """The files of a publish commit, as far as the log shows; else none."""
     if not commit.added or commit.removed or commit.is_overwrite:
         return []
     files = [
@@ -78,10 +77,10 @@ def published_files(table: AnyPath, commit: Commit, partitions: int | None = Non
 
 
 def foreign_files(table: AnyPath, commit: Commit, is_publish: bool, partitions: int | None = None) -> list[AddedFile]:
-    """The files of a commit with rows that nobody receives; *is_publish* says whether it was numbered.
+    """The files of a commit with rows that nobody receives; *is_publish* says that it was numbered.
 
-    They are no publish, or a repeated one: then they are given with no rows. If the commit removes files, what it adds
-    are mostly remaining rows: only files with rows without publish id are foreign.
+    A repeated publish's files are given with no rows. Of a commit that removes files, only files with rows without
+    publish id are foreign.
     """
     if is_publish:
         return []
@@ -92,8 +91,8 @@ def foreign_files(table: AnyPath, commit: Commit, is_publish: bool, partitions: 
 
 
 def check_statistics(table: AnyPath, commit: Commit) -> None:
-    """:class:`CorruptState` for a commit at which numbering would stop, without reading its files. Statistics of
-    rewritten rows are ignored.
+    """:class:`CorruptState` for a commit at which numbering would stop, by its text alone. Rewritten rows are
+    ignored.
     """
     if not commit.removed and not commit.is_overwrite:
         for file in commit.added:
@@ -109,7 +108,7 @@ def _are_partitions(table: AnyPath, files: list[PublishedFile], partitions: int 
 
 
 def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedFile | None:
-    """What numbering needs of a file; None if its rows are not, or not surely, of one publish."""
+    """What numbering needs of a file; None if its rows are not surely of one publish."""
     try:
         said = _said(file)
     except (TypeError, ValueError) as broken:
@@ -146,7 +145,7 @@ def _published_file(table: AnyPath, version: int, file: AddedFile) -> PublishedF
 
 
 class _Said(NamedTuple):
-    """A file's statistics: bounds of entry id and batch size, publish id and time as far as known, and null counts."""
+    """A file's statistics: known bounds of entry id, batch size, publish id and time, and null counts."""
 
     partition: int
     bounds: list[int]
@@ -187,8 +186,8 @@ def _number(value: object, name: str, most: int) -> int:
 
 
 def _entry_batch_sizes(table: AnyPath, file: PublishedFile, ledger_id: int) -> list[int]:
-    """Messages of each entry, in order. If a file is gone, entries deleted or lost before they were numbered have only
-    a known sum: the first of them gets the excess.
+    """Messages of each entry, in order. Of entries lost before they were numbered only the sum is known: the first gets
+    the excess.
     """
     names, entries = ["entry_id", "batch_size"], file.entries
     try:

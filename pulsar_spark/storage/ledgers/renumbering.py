@@ -51,7 +51,7 @@ def missing_numbers(layout: Layout) -> MissingNumbers:
 
 
 def _lacking(table: AnyPath, topic_id: str, latest: LatestRows, known: Numbered) -> Numbered:
-    """Runs of the commits in a topic's log that are not *known*; none if they contradict it."""
+    """Runs of the topic's log that are not *known*; none if they contradict it."""
     begins, until = max(TableLog(table).earliest(), 1), latest.numbered_until(topic_id)
     if not until:
         return []

@@ -20,8 +20,8 @@ _COLUMNS = ("partition", "first_position", "entries", "ledger_id", "publish_id",
 
 
 class WholeLedgers(NamedTuple):
-    """The ledgers of one topic partition in order, with their last publish times (microseconds, 0 if unknown); then
-    ledger id and publish id of each run.
+    """One topic partition's ledgers in order, with last publish times (microseconds, 0 if unknown); then each run's
+    ledger id and publish id.
     """
 
     ledger_ids: np.ndarray

@@ -1,8 +1,7 @@
 """The lease of a bundle: which broker serves it, as a file renewed every few seconds (see lease_file).
 
 It only shows which broker is alive; the fenced commit of a round keeps brokers apart. A broker that wants the bundle
-writes so into the file, which the holder reads at renewal. A holder that hands over ends its round and passes the lease
-on, so no third broker gets it; one that does not, renews without the wish.
+writes that into the file. At renewal the holder either ends its round and passes the lease on, or removes the wish.
 """
 
 import os
@@ -19,9 +18,7 @@ _LOOK_SECONDS = 0.5
 
 
 class Holder(NamedTuple):
-    """The holder of a lease, or a broker's sign that it is present; ``until`` is Unix time, unused in an object
-    store.
-    """
+    """The holder of a lease, or a broker's own sign of life; ``until`` is Unix time, unused in an object store."""
 
     broker_id: str
     host: str
@@ -47,7 +44,7 @@ class BundleLease:
         return self._held(self._file.read())
 
     def sure_holder(self, pause: Callable[[float], None] = time.sleep) -> Holder | None:
-        """The live holder for a first look: in an object store this waits to see whether the lease is renewed."""
+        """The live holder; in an object store this waits to see the lease renewed."""
         holder = first = self.holder()
         while holder is not None and holder == first and not self._file.is_told_at_once:
             pause(_LOOK_SECONDS)
@@ -55,9 +52,7 @@ class BundleLease:
         return holder
 
     def take(self, *, hands_over: bool = False) -> bool:
-        """Take or renew the lease; False if another broker holds it. If this broker *hands_over*, another's wish stays
-        in it.
-        """
+        """Take or renew the lease; False if another broker holds it. *hands_over* keeps another's wish."""
 
         def taken(said: Holder | None) -> dict | None:
             self.is_wanted = False
@@ -80,9 +75,7 @@ class BundleLease:
         self._file.change(ended)
 
     def ask(self) -> bool:
-        """Write into the holder's lease that this broker wants it; False if there is no holder, or another asked
-        first.
-        """
+        """Tell the holder that this broker wants the lease; False without a holder, or if another asked first."""
         me = {"broker_id": self.broker_id, "host": socket.gethostname(), "pid": os.getpid()}
 
         def asked(said: Holder | None) -> dict | None:

@@ -1,11 +1,10 @@
-"""A file with the holder of something: machine, process, and end of the lease (Unix time).
+"""A file that names the holder of something: machine, process, and end of the lease (Unix time).
 
-The holder renews it by replacing it whole. On a local disk decisions are made under a lock, and a holder here whose
-process is gone has ended. In an object store clocks are not compared: a holder is gone once it says so, or if nothing
-changes for a lease's length by the reader's clock.
+The holder renews it by replacing it. On a local disk changes are made under a lock, and a holder here whose process is
+gone has ended. In an object store clocks are not compared: a holder is gone if it says so, or if the file stays
+unchanged for a lease's length.
 
-An unreadable file counts as an ended lease, is logged, and is kept under another name by the next holder (see
-small_file).
+An unreadable file counts as ended; the next holder keeps it under another name (see small_file).
 """
 
 import json
@@ -37,8 +36,8 @@ FARTHEST_SECONDS = 24 * 60 * 60
 
 
 class LeaseFile(Generic[Said]):
-    """The file at *path* with the fields of *kind*, among them ``host``, ``pid`` and ``until``. A lease lasts
-    *seconds()* from its renewal.
+    """The file at *path* with the fields of *kind*, such as ``host``, ``pid`` and ``until``. A lease lasts
+    *seconds()*.
     """
 
     def __init__(
@@ -68,8 +67,8 @@ class LeaseFile(Generic[Said]):
         return self._clock() - self._seen[1] < self._seconds()
 
     def change(self, decide: Callable[[Said | None], dict[str, Any] | None]) -> bool:
-        """Replace the content by what *decide* makes of it: the fields without ``host``, ``pid`` and ``until``, and
-        ``is_held``. False, and no change, if that is None.
+        """Replace the content by what *decide* makes of it: ``is_held``, and the fields except ``host``, ``pid`` and
+        ``until``. If that is None, change nothing and return False.
         """
 
         def text(content: bytes | None) -> str | None:

@@ -1,12 +1,11 @@
 """Signs of life of a client's process: a file that the process holds and touches.
 
-``<bundle>/clients/<client id>`` (see storage.held_file) shows on the client's machine, at once, that its process is
-gone. From another machine only the lease shows it: an idle client touches its file, which needs no commit, and a broker
-that sees another time on it renews the lease by its own clock. Without file locks there is no file, and an idle client
-sends a request.
+``<bundle>/clients/<client id>`` (see storage.held_file) shows at once, on the client's machine, that its process is
+gone. Elsewhere only the lease shows it: an idle client touches its file, without a commit, and a broker that sees a new
+time renews the lease. Without file locks there is no file, and an idle client sends a request.
 
-The file is made before the client's first request and removed with the client, or by the broker if the client was
-killed. In an object store a touch replaces an object, and a broker lists all in one call.
+The file comes before the client's first request and is removed with the client, or by the broker. In an object store a
+touch replaces an object.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ def presence_folder(layout: Layout) -> AnyPath:
 
 
 class Presence:
-    """A client's file. If it cannot be held there is none, and only the lease counts."""
+    """A client's file; if it cannot be held, only the lease counts."""
 
     def __init__(self, layout: Layout, client_id: str):
         self._layout = layout
@@ -41,9 +40,7 @@ class Presence:
         self.path = self._held.path
 
     def touch(self) -> bool:
-        """Give a sign of life; False if nobody would see it: there is no file, or the root's brokers are of the first
-        release.
-        """
+        """Give a sign of life; False if nobody would see it, without a file or with brokers of the first release."""
         try:
             return layout_version(self._layout) >= SIGNS_SINCE and self._held.touch()
         except OSError:
@@ -59,13 +56,13 @@ class Presence:
 
 
 def all_signs(layout: Layout) -> dict[str, str]:
-    """:func:`last_sign` of all clients of a root in an object store: one call for a thousand."""
+    """:func:`last_sign` of all clients in an object store: one call for a thousand."""
     return layout.store.stamps(presence_folder(layout))
 
 
 def last_sign(layout: Layout, client_id: str) -> int | str | None:
-    """A value that changes with each sign of life; None without a file. The file is opened, because network file
-    systems may cache attributes of closed ones.
+    """A value that changes with each sign of life; None without a file. Opening the file avoids a network file system's
+    cache.
     """
     if not layout.store.is_local:
         return all_signs(layout).get(client_id)
@@ -74,8 +71,8 @@ def last_sign(layout: Layout, client_id: str) -> int | str | None:
 
 
 def is_gone(layout: Layout, client_id: str) -> bool:
-    """Is the client's process surely gone? False for a client of another machine or without a file. The file stays
-    until :func:`remove_gone`, so that a broker's successor finds it too.
+    """Is the client's process surely gone? False on another machine or without a file. The file stays until
+    :func:`remove_gone`, for a broker's successor.
     """
     return is_let_go(_path_of(layout, client_id))
 

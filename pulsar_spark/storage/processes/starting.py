@@ -1,8 +1,7 @@
 """The sign of a starting broker: its process, since when, and what it does.
 
-A start, or a restart of the query, takes seconds to minutes. The sign is a lease beside that of the root's first
-bundle, renewed by a thread, and ends with its process. It names one of several starting brokers, and says nothing about
-serving: the bundle's lease does.
+It is a lease beside that of the root's first bundle, renewed by a thread, and ends with its process. It says nothing
+about serving: the bundle's lease does.
 """
 
 import datetime
@@ -33,7 +32,7 @@ _lock = forks.module_lock()
 
 
 class Starting(NamedTuple):
-    """The sign's content: ``what`` goes on since ``since_ms`` (Unix time), on which host and in which process."""
+    """The sign: ``what`` goes on since ``since_ms`` (Unix time), on which host and in which process."""
 
     what: str
     since_ms: int
@@ -49,9 +48,7 @@ class Starting(NamedTuple):
 
 
 def starting(layout: Layout) -> Starting | None:
-    """The root's starting broker, or None. Clocks are compared, also in an object store, because nothing depends
-    on it.
-    """
+    """The root's starting broker, or None. Clocks are compared even in an object store, since nothing depends on it."""
     said = _file(layout).read()
     if said is None or said.until <= time.time():
         return None
@@ -59,7 +56,7 @@ def starting(layout: Layout) -> Starting | None:
 
 
 class StartingSign:
-    """This process's sign for one root, written by a thread so that a slow disk delays no start."""
+    """This process's sign for one root, written by a thread, since a disk may be slow."""
 
     def __init__(self, layout: Layout, what: str):
         self._file, self._what, self._since_ms = _file(layout), what, time.time_ns() // 1_000_000
@@ -88,8 +85,8 @@ class StartingSign:
 
 
 def announce_start(root: str | os.PathLike) -> None:
-    """Make the root and the sign before Spark starts. An impossible root is refused; passing disk faults are left to
-    the broker.
+    """Make the root and the sign before Spark starts. An impossible root is refused; the broker handles passing disk
+    faults.
     """
     layout = Layout(root)
     try:

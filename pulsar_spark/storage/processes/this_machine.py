@@ -33,8 +33,8 @@ def _is_zombie(pid: int) -> bool:
 
 
 def own_folder(name: str) -> Path:
-    """A private temporary folder under a guessable name; :class:`InvalidConfiguration` if it is another user's or
-    writable by others.
+    """A private temporary folder under a guessable name; :class:`InvalidConfiguration` if another user owns it or may
+    write.
     """
     path = Path(tempfile.gettempdir()) / name
     path.mkdir(mode=0o700, parents=True, exist_ok=True)

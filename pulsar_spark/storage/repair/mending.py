@@ -1,9 +1,8 @@
 """Repair commits that stop a topic, and remove added rows that are no publish.
 
-An unreadable commit is rewritten from its data files if these show what it said (see repair); else, or if it did more
-than add files, from its readable lines. The damaged file stays under a hidden name; a crash leaves either. Impossible
-statistics are replaced by the file's. Nothing after such a commit is numbered yet, so no position changes. One commit
-removes foreign files, which stay on the disk until ``vacuum``.
+An unreadable commit is rewritten from its data files (see repair), or else from its readable lines; impossible
+statistics are replaced. The damaged file stays under a hidden name. No position changes, because nothing after such a
+commit is numbered. Foreign files are removed by one commit.
 """
 
 import itertools
@@ -39,9 +38,7 @@ class Mended(NamedTuple):
 
 
 def mend_topic(layout: Layout, topic: Topic, *, dry_run: bool = False) -> list[Mended]:
-    """Repair *topic* and remove foreign rows; returns what was (with *dry_run*: would be) done, nothing for a sound
-    topic.
-    """
+    """Repair *topic* and remove foreign rows; returns what was, or with *dry_run* would be, done."""
     layout = layout_of(layout, topic.name)
     numbered = read_latest(layout, "topic").numbered_until(topic.topic_id)
     with lock_where_there_is_one(topic.path):

@@ -1,18 +1,15 @@
 """Numbered migrations, each of which brings a root from one layout version to the next.
 
-A migration adds nullable columns to each table by one commit that changes metadata only, so both releases may read and
-write meanwhile. The last step replaces the first commit of ``cursor_ledger`` by a rename: it then names the new
-version, and every release reads it first. So a crash leaves the root at the old or the new version, and running again
-finishes. Later migrations must keep to that: before the last step they write nothing that the old release would read.
+A migration adds nullable columns to each table by a commit of metadata, so both releases may read and write meanwhile.
+The last step replaces the first commit of ``cursor_ledger``, which every release reads first. So a crash leaves the
+root at the old or the new version, and running again finishes. Later migrations must keep to that.
 
-The holder of the bundle's lease migrates: a broker at its start, or ``pulsar-spark migrate``. Each change is made under
-the table's lock, and only where it is missing.
+The holder of the bundle's lease migrates: a broker at its start, or ``pulsar-spark migrate``. Older releases get
+:class:`NewerLayout` when they open the root; their open clients fail at the next append to the broker's tables
+(``TableLog.life``).
 
-**Older releases** get :class:`NewerLayout` when they open the root; an open client fails at its next append to the
-broker's tables (``TableLog.life``), but may go on reading and publishing.
-
-**Topics** are migrated too, one commit each. A broken or foreign one, or one with another column of that name, stays as
-it is: readers take the column as null, ``doctor`` names it, and ``migrate`` tries again.
+Topics are migrated too. A broken or foreign one, or one with another column of that name, stays as it is: readers take
+the column as null, and ``doctor`` names it.
 """
 
 import contextlib
@@ -49,8 +46,8 @@ log = logging.getLogger(__name__)
 
 
 class Migration(NamedTuple):
-    """One step, from the version before ``to``. ``change`` maps a table's fields, as Delta writes them, to its new
-    fields; it may be called again.
+    """One step to version ``to``. ``change`` maps a table's fields, as Delta writes them, to new ones; it may be called
+    again.
     """
 
     to: int
@@ -59,7 +56,7 @@ class Migration(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The columns added to one table, or to be added; ``error`` says why the table was left as it is."""
+    """The columns added to one table, or to be added; ``error`` says why it was left."""
 
     table: str
     version: int
@@ -86,9 +83,8 @@ class Migrated(NamedTuple):
 
 
 def add_columns(fields: list[dict], spec: TableSpec, to: int) -> list[dict]:
-    """Append to *fields* the columns that *spec* has since version *to* and the table lacks.
-
-    :class:`NotAllowedError` if a column has that name (Spark ignores case) and another type.
+    """Add to *fields* the columns of *spec* since version *to* that the table lacks; :class:`NotAllowedError` if one
+    exists with another type.
     """
     there = {field["name"].lower(): field for field in fields}
     wanted = pa.schema([(column.name, column.type) for column in spec.columns if column.since == to])
@@ -115,9 +111,7 @@ MIGRATIONS = (
 
 
 def is_behind(layout: Layout) -> bool:
-    """Is the layout of the root, or of one of the broker's tables, older than this release's? Reads first commits
-    only.
-    """
+    """Is the layout of the root or of a broker's table older than this release's? Reads first commits only."""
     return any(
         read_definition(layout.broker_table(spec.name)).layout_version < LAYOUT_VERSION
         for spec in BROKER_TABLES
@@ -126,7 +120,7 @@ def is_behind(layout: Layout) -> bool:
 
 
 def migrate_at_start(layout: Layout, broker_id: str) -> None:
-    """Migrate the root for a broker that holds its lease, and log it; do nothing if it is up to date."""
+    """Migrate the root, if it is old, for a broker that holds its lease, and log it."""
     if not is_behind(layout):
         return
     began = time.monotonic()
@@ -142,8 +136,8 @@ def migrate_at_start(layout: Layout, broker_id: str) -> None:
 
 
 def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
-    """Migrate without a broker; :class:`NotAllowedError` while one serves the root, except for a dry run, which only
-    lists changes.
+    """Migrate without a broker; :class:`NotAllowedError` while one serves the root. A dry run only lists changes, at
+    any time.
     """
     if dry_run:
         return migrate_root(layout, dry_run=True)
@@ -179,8 +173,8 @@ def _take_all(layout: Layout, leases: Sequence[BundleLease]) -> None:
 
 
 def raise_layout(layout: Layout, version: int) -> None:
-    """Raise the tables of a bundle to at least layout *version*, for the holder of its lease; releases that do not know
-    it are refused from then on.
+    """Raise a bundle's tables to at least layout *version*, for its lease's holder; older releases are refused from
+    then on.
     """
     for path in _broker_tables(layout):
         _redefine(path, version)
@@ -192,11 +186,10 @@ def raise_layout(layout: Layout, version: int) -> None:
 
 
 def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry_run: bool = False) -> Migrated:
-    """Run the migrations that the root and its tables lack, for the holder of the lease; *hold* is called between
-    tables.
+    """Run the missing migrations, for the lease's holder; *hold* is called between tables.
 
-    :class:`OlderLayout` with the cause if the disk refuses; then the root has the old or the new version.
-    :class:`CorruptState` if a table of the broker is broken.
+    :class:`OlderLayout` if the disk refuses; the root then has the old or the new version. :class:`CorruptState` if a
+    broker's table is broken.
     """
     before = after = layout_version(layout)
     changes: list[Changed] = []
@@ -224,8 +217,8 @@ def _not_brought_up(layout: Layout, version: int, fault: Exception) -> OlderLayo
 
 
 def _change_tables(layout: Layout, migration: Migration, dry_run: bool) -> Iterator[Changed]:
-    """Change each table, topics first and ``cursor_ledger`` last, so that the root never names a version whose columns
-    it lacks.
+    """Change each table, topics first and ``cursor_ledger`` last, so that the root's version never promises missing
+    columns.
     """
     tables = sorted(tables_of(layout), key=lambda found: (found[2] is None, found[0] == CURSOR_LEDGER.name))
     for name, path, topic in tables:
@@ -265,7 +258,7 @@ def _change_table(path: AnyPath, spec: TableSpec, migration: Migration, dry_run:
 
 
 def _check_protocol(table: DeltaTable) -> None:
-    """:class:`NotAllowedError` for a table with features under which columns are more than a name and a type."""
+    """:class:`NotAllowedError` for a table whose columns are more than a name and a type."""
     protocol = table.protocol()
     unknown = set(protocol.writer_features or ()) - KNOWN_FEATURES
     if unknown or protocol.min_writer_version not in (*range(WRITER_VERSION + 1), WRITER_FEATURES_VERSION):
@@ -285,8 +278,8 @@ def _broker_tables(layout: Layout) -> list[AnyPath]:
 
 
 def _redefine(path: AnyPath, version: int) -> None:
-    """Let the table's first commit name at least *version*. If another program's log clean-up removed that commit, the
-    table's current description counts (:func:`read_definition`).
+    """Let the table's first commit name at least *version*. If it is gone, the current description counts
+    (:func:`read_definition`).
     """
 
     def redefined(content: bytes | None) -> str | None:

@@ -1,13 +1,11 @@
-"""Repair what :mod:`~pulsar_spark.storage.repair.examination` finds: broken or missing commits, unreadable checkpoints,
-lost ledger rows.
+"""Repair what :mod:`~pulsar_spark.storage.examination` finds: broken or missing commits, unreadable checkpoints, lost
+ledger rows.
 
-A broken commit is written again from data files that no other commit names. Which are its own is known from the rest of
-its text; without one, from the round (``cursor_ledger``), the publish id (topics), and age. If that leaves more than
-one publish, the caller must name the files.
+A broken commit is written again from data files that no other commit names: those in the rest of its text, else by
+round (``cursor_ledger``), publish id (topics), and age. If that leaves several, the caller names the files.
 
-The broken file stays under a hidden name. No broker may be alive in the bundle, and nobody may append; a crash leaves
-the broken commit or the repaired one. In an object store appends cannot be excluded: a commit is replaced only if it is
-still what was read, and files of the last hour count only if the broken text names them.
+The broken file stays under a hidden name. No broker may be alive in the bundle. In an object store, where others may
+append, a commit is replaced only if unchanged, and files of the last hour count only if the broken text names them.
 """
 
 import contextlib
@@ -45,7 +43,7 @@ _IDENTITY = {CURSOR_LEDGER.name: "round", MESSAGES.name: "publish_id"}
 
 
 class Repaired(NamedTuple):
-    """The result for one finding: whether it is repaired, and the files that the commit now names."""
+    """The result for one finding, and the files that the commit now names."""
 
     table: str
     version: int | None
@@ -57,10 +55,9 @@ class Repaired(NamedTuple):
 def repair_root(
     layout: Layout, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
 ) -> list[Repaired]:
-    """Repair one table (a topic's full name or a broker's table) or all; *files* are the data files of the one broken
-    commit.
+    """Repair one table (a topic's full name or a broker's table) or all; *files* are those of the only broken commit.
 
-    With *forget* a commit whose rows are lost becomes one without rows. :class:`NotAllowedError` while a broker serves
+    *forget* replaces a commit whose rows are lost by one without rows. :class:`NotAllowedError` while a broker serves
     the root.
     """
     for bundle in layouts_of(layout) if not dry_run else ():
@@ -101,8 +98,8 @@ class TableRepair:
         return unnamed_files(self.path, self.identity, set(self._broken)) if self._broken else []
 
     def restore(self, version: int, dry_run: bool) -> Repaired | None:
-        """Write a broken commit again from its data files, which share one identity; None if they are missing or
-        unclear. The caller holds the table alone, and restores versions in order.
+        """Write a broken commit again from its data files of one identity; None if unclear. For the table's only
+        holder, in order of version.
         """
         chosen = self._take(version)[0] if version in self._broken else None
         return (
@@ -173,8 +170,8 @@ class TableRepair:
         return None, f"several files may be its own: {names}; look into them, and give the right ones with --file"
 
     def _round_of(self, version: int) -> int | None:
-        """The round of a commit of ``cursor_ledger``: the one after the last readable round. Broken commits between
-        count as rounds, those that change no data do not.
+        """The round of a commit of ``cursor_ledger``, after the last readable one; broken commits between count as
+        rounds.
         """
         passed = 1
         for before in range(version - 1, 0, -1):
@@ -225,9 +222,7 @@ class TableRepair:
         return Repaired(self.name, version, True, f"commit {version} is {said}", files)
 
     def _empty_round(self, version: int) -> list[dict]:
-        """Rows of an empty round for ``cursor_ledger``: letters use their round's number as transaction, so a second
-        round of that number could write none.
-        """
+        """Rows of an empty round for ``cursor_ledger``: letters need each round's number once, as transaction."""
         if self.name != CURSOR_LEDGER.name:
             return []
         for before in range(version - 1, 0, -1):
@@ -250,7 +245,9 @@ class TableRepair:
         return found if group else {}
 
     def _mend_checkpoints(self, dry_run: bool) -> Iterator[Repaired]:
-        """Set broken checkpoints aside and make a new one, if all commits exist, or those after a sound checkpoint."""
+        """Set broken checkpoints aside and make a new one, if the commits since the start or a sound checkpoint
+        exist.
+        """
         broken = list(broken_checkpoints(self.path))
         if not broken:
             return

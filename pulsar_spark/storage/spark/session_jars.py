@@ -1,8 +1,7 @@
 """Jars that a Spark session needs: Delta's, and Hadoop's client of a root's object store.
 
-Spark's resolver fetches them once; later starts use the local files. Only two jars of Delta are resolved, because every
-Python task reads all resolved jars' directories. Of Amazon's library only the parts that Hadoop calls are fetched,
-since all of it is 600 MB.
+Spark's resolver fetches them once; later starts use the local files. Only two of Delta's are resolved, because every
+Python task reads all jars' directories, and only the parts of Amazon's library that Hadoop calls.
 """
 
 import re
@@ -38,8 +37,8 @@ has."""
 
 
 class ClientJars(NamedTuple):
-    """Hadoop's client of a store: artifact, further artifacts, name prefixes of jars that come with them, and megabytes
-    with Delta's.
+    """Hadoop's client of a store: its artifacts, name prefixes of jars that come with them, and megabytes with
+    Delta's.
     """
 
     artifact: str

@@ -17,8 +17,8 @@ _DEFAULTS = "core-default.xml"
 
 
 def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:
-    """The layout of a root for *spark*; :class:`InvalidConfiguration`, with the settings to give, for a session that
-    cannot use it.
+    """The layout of a root for *spark*; :class:`InvalidConfiguration`, with the settings to give, if the session cannot
+    use it.
     """
     check_delta(spark)
     layout = Layout(root)
@@ -36,8 +36,8 @@ def can_read(spark: SparkSession, root: AnyPath) -> bool:
 
 
 def check_store(spark: SparkSession, root: AnyPath) -> None:
-    """:class:`InvalidConfiguration` unless the session can use the root's store. Missing settings are set if it has the
-    jars; a Spark Connect server reports by itself.
+    """:class:`InvalidConfiguration` unless the session can use the root's store; with the jars, missing settings are
+    set.
     """
     store = store_of(root)
     if store.is_local or on_databricks() or not has_context(spark):

@@ -1,8 +1,7 @@
-"""An object store for roots: calls (see store_calls), and the put-if-absent on which all commits rest.
+"""An object store for roots: calls (see store_calls), and the put-if-absent on which commits rest.
 
-A put without an answer may still take place, so it is repeated with the same bytes until the store answers: if these
-bytes are there, it was ours. So everything put if absent must have unique bytes. Without any answer
-:class:`UnclearWrite` is raised.
+An unanswered put may still take place, so it is repeated: if its bytes are there, it was ours. So such bytes must be
+unique. Without any answer :class:`UnclearWrite` is raised.
 """
 
 import errno
@@ -56,17 +55,17 @@ class ObjectStore(StoreCalls):
         self._checked: set[str] = set()
 
     def delta(self, path: ObjectPath) -> tuple[str, dict[str, str] | None]:
-        """The URL and options with which ``deltalake`` opens a table now; no options if the environment has them."""
+        """The URL and options with which ``deltalake`` opens a table now; None if the environment has them."""
         return f"{self.location}/{path.key}", volume_at(self.url).for_delta() if self.is_lent else None
 
     @property
     def spark_kind(self) -> Kind | None:
-        """The kind of store whose Hadoop client a session needs; None for a volume, which its platform reads."""
+        """The kind whose Hadoop client a session needs; None for a volume, which its platform reads."""
         return None if self.is_lent else self.kind
 
     @property
     def is_lent(self) -> bool:
-        """Is it part of a bucket, lent by a catalog? What is opened there stays readable for an hour or less."""
+        """Is it part of a bucket, lent by a catalog for an hour or less?"""
         return self.location != self.url
 
     def __reduce__(self) -> tuple:
@@ -94,8 +93,8 @@ class ObjectStore(StoreCalls):
         return self.get(name)
 
     def clone_folder(self, folder: ObjectPath, clone: ObjectPath) -> None:
-        """Copy a folder, of which nothing changes in place, within the store. Commits are listed before the files they
-        name, so none is copied without them.
+        """Copy a folder, whose objects never change, within the store. Commits are listed first, so none lacks its
+        files.
         """
         with ThreadPoolExecutor(CALLS_AT_ONCE) as pool:
             list(pool.map(lambda name: self.link(folder / name, clone / name), self.below(folder)))
@@ -105,7 +104,7 @@ class ObjectStore(StoreCalls):
         self.put(name, b"")
 
     def take_names(self, folder: str) -> list[str]:
-        """List the names in a folder and remove the objects; later ones are listed next time."""
+        """List the names in a folder and remove the objects."""
         path = ObjectPath(self, self._key(folder))
         names = self.names_behind(path, "")
         self.remove(path / name for name in names)
@@ -116,8 +115,8 @@ class ObjectStore(StoreCalls):
         self.put(path, content.encode())
 
     def replace_kept(self, path: ObjectPath, content: str, kept: ObjectPath | None, _ready: object = None) -> None:
-        """Replace an object and keep the old one as *kept*, unless that is None; *content* is unique. OSError, and no
-        change, if another writer put an object meanwhile.
+        """Replace an object by unique *content*, and keep the old one as *kept*, unless that is None. OSError, and no
+        change, if another writer came first.
         """
         try:
             was, known = self.get_stamped(path)
@@ -155,8 +154,8 @@ class ObjectStore(StoreCalls):
         return self._surely(name, content, "create")
 
     def put_over(self, name: str | ObjectPath, content: bytes, known: dict[str, str] | None) -> bool:
-        """Put *content*, which is unique, if the object is still *known* (see :meth:`get_stamped`), or absent for None;
-        else False.
+        """Put unique *content* if the object is still *known* (see :meth:`get_stamped`), or absent for None; else
+        False.
         """
         return self._surely(name, content, "create" if known is None else known)
 
@@ -206,8 +205,8 @@ class ObjectStore(StoreCalls):
         _held: object = None,
         _write: object = None,
     ) -> bool:
-        """Replace an object by what *decide* makes of it; False if that is None. If it changed meanwhile, *decide* is
-        called again; its results are unique.
+        """Replace an object by what *decide*, perhaps called again, makes of it, which is unique; False if that is
+        None.
         """
         while True:
             try:
@@ -228,11 +227,10 @@ class ObjectStore(StoreCalls):
         held: Callable[[], AbstractContextManager],
         _ready: object = None,
     ) -> ObjectPath | None:
-        """Put *content* at the first free one of *paths*, and return it; None if none is free. An error from inside
-        *held* means that nothing was put.
+        """Put *content* at the first free one of *paths*, and return it; None if none is free. Errors inside *held*
+        mean that nothing was put.
 
-        A writer delayed for long after its look may fill a place whose old object is gone. That object is removed
-        again: those after it are older.
+        A delayed writer may fill a place whose old object is gone, before older ones; its object is removed again.
         """
         for path in paths:
             looked_at = time.monotonic(), time.time()

@@ -1,7 +1,6 @@
 """Parse a root: a local folder, or a URL of an object store; anything else is refused.
 
-``s3a://bucket/x``, ``dbfs:/x`` or ``C:\\x`` would otherwise become local folders. Such a folder is given as ``./s3:x``
-or by its absolute path.
+Otherwise ``s3a://bucket/x``, ``dbfs:/x`` or ``C:\\x`` would become local folders; write ``./s3:x`` for these.
 """
 
 import logging
@@ -34,8 +33,8 @@ log = logging.getLogger(__name__)
 
 
 def parse_root(given: "str | os.PathLike | ObjectPath", logger: logging.Logger = log) -> AnyPath:
-    """The absolute folder, or the place in an object store; :class:`InvalidUrl` if it is neither. A relative folder is
-    logged to *logger*.
+    """The absolute folder, or the place in an object store; else :class:`InvalidUrl`. A relative folder is logged to
+    *logger*.
 
     >>> parse_root("file:///data/pulsar").as_posix()
     '/data/pulsar'

@@ -1,7 +1,7 @@
 """Read small JSON files of a root, and set unreadable ones aside.
 
-Anything may lie under the name, even a folder. Readers get a JSON object or a ValueError with the cause; then they go
-on without a file, and log it once. The next writer keeps the unreadable file under another name (:func:`keep_aside`).
+Readers of an unreadable file get a ValueError with the cause, log it once, and go on without the file. The next writer
+keeps it under another name (:func:`keep_aside`).
 """
 
 import json
@@ -77,9 +77,7 @@ def say_unreadable(path: AnyPath, content: bytes, why: object, instead: str) -> 
 
 
 def keep_aside(path: AnyPath) -> AnyPath:
-    """Keep what is at *path* under another, returned name. A folder is moved; a file has both names until it is
-    replaced.
-    """
+    """Keep what is at *path* under another, returned name; a file has both until it is replaced."""
     store, aside = store_of(path), path.with_name(f"{path.name}.broken-{time.time_ns()}")
     if store.is_local and (path.is_symlink() or not path.is_file()):
         path.rename(aside)

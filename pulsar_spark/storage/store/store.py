@@ -1,7 +1,7 @@
 """Where the files of a root lie: a local disk, or an object store.
 
-A ``Path`` or an :class:`ObjectPath` names a file. The path's store does what differs: put-if-absent, on which commits
-rest, telling files of one name apart, Parquet access, and how often to look. See local_store and object_store.
+A ``Path`` or an :class:`ObjectPath` names a file, and its store does what differs, such as put-if-absent, on which
+commits rest. See local_store and object_store.
 """
 
 import os

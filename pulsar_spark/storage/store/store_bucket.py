@@ -59,8 +59,8 @@ def location_of(url: str) -> str:
 def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "Raw":
     """Open a bucket; *is_hasty* gives up soon, *is_once* never retries.
 
-    :class:`InvalidUrl` without the library, :class:`ConnectError` for invalid credentials; for a volume as
-    :class:`~pulsar_spark.storage.store.volumes.Volume`.
+    :class:`InvalidUrl` without the library, :class:`ConnectError` for invalid credentials; also errors of
+    :class:`~pulsar_spark.storage.volumes.Volume`.
     """
     try:
         from obstore.exceptions import BaseError
@@ -92,8 +92,8 @@ def open_bucket(url: str, *, is_hasty: bool = False, is_once: bool = False) -> "
 
 
 def check_bucket(url: str, root: ObjectPath, folder: ObjectPath) -> None:
-    """Check that a root may lie there, by calls in its *folder*; errors name what is missing (bucket, right, region,
-    credentials, conditional puts).
+    """Check by calls in *folder* that a root may lie there; errors name the missing bucket, right, region, credentials
+    or conditional puts.
     """
     import obstore
     from obstore.exceptions import AlreadyExistsError, BaseError

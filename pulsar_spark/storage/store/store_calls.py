@@ -1,7 +1,6 @@
-"""Calls to a bucket of an object store by ``obstore``; refusals and missing answers are raised as ``OSError`` (see
-store_errors).
+"""Calls to a bucket by ``obstore``; faults are raised as ``OSError`` (see store_errors).
 
-Calls cost money and milliseconds, so their number is documented, and objects seen a moment ago are not looked up again.
+Calls cost money and time, so objects seen a moment ago are not looked up again.
 """
 
 import contextlib
@@ -51,7 +50,7 @@ class StoreCalls:
     # What is there.
 
     def has(self, name: str | ObjectPath) -> bool:
-        """Does the object exist, or did it a moment ago? For objects that are written once and looked up often."""
+        """Does the object exist, or did it a moment ago? For objects that are written once."""
         key = self._key(name)
         with self._lock:
             if self._there.get(key, 0.0) > time.monotonic():
@@ -109,8 +108,8 @@ class StoreCalls:
         return found
 
     def below(self, folder: ObjectPath, *, without: str | None = None) -> dict[str, Stat]:
-        """All objects below a folder by relative name, except in folders whose names begin with *without*; one call for
-        a thousand.
+        """All objects below a folder by relative name, except in folders that begin with *without*; one call for a
+        thousand.
         """
         found = {
             each["path"][len(folder.key) + 1 :]: Stat(each["size"], each["last_modified"].timestamp())
@@ -121,7 +120,7 @@ class StoreCalls:
         return {name: seen for name, seen in found.items() if f"/{without}" not in f"/{name.rpartition('/')[0]}"}
 
     def stamps(self, folder: ObjectPath) -> dict[str, str]:
-        """A stamp of each object in a folder that changes with it, by name; one call for a thousand."""
+        """By name, a stamp that changes with each object in a folder; one call for a thousand."""
         return {each["path"][len(folder.key) + 1 :]: each["e_tag"] or "" for each in self._all_below(folder)}
 
     def _all_below(self, folder: ObjectPath) -> list[Mapping[str, Any]]:
@@ -187,7 +186,7 @@ class StoreCalls:
 
     @contextlib.contextmanager
     def create(self, name: str | ObjectPath) -> Iterator[pa.NativeFile]:
-        """A new file to write; the object appears, whole, after the block if that raised nothing."""
+        """A new file to write; the object appears after the block, if that raised nothing."""
         sink = pa.BufferOutputStream()
         yield sink
         content = sink.getvalue()
@@ -240,7 +239,7 @@ class StoreCalls:
                 self._there.popitem(last=False)
 
     def _ask(self, kind: str, key: str, call: Callable[[Any], Answer]) -> Answer:
-        """Make one call; a refusal because of what is there is raised as it is, other errors as OSError."""
+        """Make one call: AlreadyExistsError and PreconditionError pass, other errors become OSError."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 

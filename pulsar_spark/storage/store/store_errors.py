@@ -1,7 +1,5 @@
-"""Errors of an object store as this package's: passing faults as ``OSError``, and named errors for a root that is wrong
-from the start.
-
-Only the first line and the code of the store's message are kept, never credentials.
+"""Errors of an object store as this package's: passing faults as ``OSError``, and named errors for a wrong root. They
+have the store's code and first line, never credentials.
 """
 
 import errno

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """One kind. *bucket* matches the URL's part before the first slash, as in *example*; *who* and *where* explain the
-    environment's credentials and endpoint. *no_bucket* and *nobody* are the store's codes for a missing bucket and bad
-    credentials.
+    """One kind. *bucket* matches the URL's part before the first slash, as in *example*; *who* and *where* explain
+    credentials and endpoint. *no_bucket* and *nobody* are codes for a missing bucket and bad credentials.
     """
 
     scheme: str

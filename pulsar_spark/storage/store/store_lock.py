@@ -1,7 +1,7 @@
 """A lock in an object store, for short decisions that depend on other objects.
 
-The object names the holder or is free. It is released by a conditional put, since a conditional removal does not exist.
-A lock that stays unchanged for longer than anybody holds it, by the waiter's clock, is taken over.
+It is released by a conditional put, since no conditional removal exists. One that stays unchanged for too long, by the
+waiter's clock, is taken over.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ LOOK_SECONDS = 0.1
 def store_lock(
     path: ObjectPath, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[Callable[[], None]]:
-    """Wait for the lock at *path* and hold it. A long holder calls the yielded function now and then; OSError if that
-    was too late and another has taken the lock.
+    """Wait for the lock at *path* and hold it. A long holder calls the yielded function now and then; OSError if
+    another has taken the lock.
     """
     mine, seen, since = uuid.uuid4().hex.encode(), None, clock()
     known = None

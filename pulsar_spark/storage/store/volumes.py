@@ -1,9 +1,8 @@
 """Volumes of Unity Catalog as roots: where one lies in an object store, and credentials for it.
 
 A mounted volume (``/Volumes``) has neither hard links nor conditional puts, but the store beneath has. The catalog says
-where the volume lies and lends credentials for an hour, to the user of the environment (``DATABRICKS_HOST`` and
-``DATABRICKS_TOKEN``, or the client's other ways). Paths begin with the volume's name, which Spark reads there; else see
-object_store.
+where it lies and lends credentials for an hour, to the user of the environment (``DATABRICKS_HOST`` and
+``DATABRICKS_TOKEN``, for example). Paths begin with the volume's name; else see object_store.
 """
 
 import errno
@@ -52,8 +51,8 @@ class Lent(NamedTuple):
 
 
 class Volume:
-    """A volume by *url*, such as ``dbfs:/Volumes/main/ops/pulsar``, and its ``location`` in a store. Safe for threads.
-    :class:`NotARoot` if it does not exist, :class:`ConnectError` if the catalog refuses access.
+    """A volume by *url*, such as ``dbfs:/Volumes/main/ops/pulsar``, and its ``location`` in a store; safe for threads.
+    :class:`NotARoot` if missing, :class:`ConnectError` if the catalog refuses.
     """
 
     def __init__(self, url: str):
@@ -68,7 +67,7 @@ class Volume:
         return f"{type(self).__name__}({self.url!r})"
 
     def lent(self) -> Lent:
-        """Valid credentials, renewed early and without blocking; a catalog outage matters only once they expire, as
+        """Credentials, renewed early and without blocking; a catalog outage matters only once they expire, as
         OSError.
         """
         lent = self._lent
@@ -165,7 +164,7 @@ def volume_at(url: str) -> Volume:
 
 
 def named(place: str) -> str:
-    """A place by its volume's URL if it lies in one that this process uses; else as it is."""
+    """A place by the URL of its volume, if this process uses that; else as it is."""
     for location, url in tuple(_opened.items()):
         if place.startswith(f"{location}/"):
             return url + place.removeprefix(location)

@@ -23,8 +23,8 @@ def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
 def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic | None:
     """The dead letter topic; None before its first letter, which creates it.
 
-    :class:`TopicNotFound` if no existing topic could send letters to it; :class:`SubscriptionNotFound` if that topic
-    has other subscriptions only.
+    :class:`TopicNotFound` if no topic could send letters to it; :class:`SubscriptionNotFound` if that topic has only
+    other subscriptions.
     """
     name = letter_topic_name(topic, subscription)
     try:
@@ -46,9 +46,7 @@ def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic 
 
 
 def _is_awaited(layout: Layout, name: TopicName) -> bool:
-    """May letters come to this topic? It is the default one of an existing topic's subscription, or a dead letter
-    policy names it.
-    """
+    """Is this the default dead letter topic of an existing topic, or does a policy name it?"""
     base = str(name).removesuffix(DEAD_LETTER_SUFFIX)
     if base != str(name) and any(
         base.startswith(f"{topic.name}-") for topic in list_topics(layout, name.tenant, name.namespace)

@@ -1,8 +1,7 @@
 """The rows of staged files that are no duplicates (see protocol.deduplication), as files that an append may move.
 
-Duplicates are rows stored already, and all but the first with one name and sequence id on a partition. Files are
-searched one by one, by these columns alone. A file without duplicates is linked (copied in a store), since an append
-may be retried; others are rewritten with dense entry ids.
+Duplicates are rows stored already, and all but the first with one name and sequence id on a partition. A file without
+any is linked (copied in a store), because the append may be retried; others are rewritten with dense entry ids.
 """
 
 import contextlib
@@ -33,8 +32,8 @@ class NewRows(NamedTuple):
 
 @contextlib.contextmanager
 def new_rows(table: AnyPath, files: Sequence[StagedFile], highest: Mapping[str, int], since: int) -> Iterator[NewRows]:
-    """The new rows of *files*, in order, where *highest* is stored; files not moved into the table are deleted after
-    the block. Rows without name or sequence id are always new.
+    """The new rows of *files*, in order, if *highest* is stored; files not moved into the table are deleted after the
+    block. Rows without name or sequence id are new.
     """
     folder, search, left = StagedFolder(table), _Search(highest, since), []
     try:

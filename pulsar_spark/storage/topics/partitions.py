@@ -1,7 +1,7 @@
 """The number of a topic's partitions, and raising it.
 
-The table's first commit has the number, and is replaced in one step. It never falls. A program that has the topic open
-notices when a commit has files of an unknown partition (:func:`partitions_now`), or by a look, which costs a stat.
+The table's first commit has the number, and is replaced to raise it. Programs that have the topic open see a commit
+with an unknown partition (:func:`partitions_now`), or look now and then.
 """
 
 import json
@@ -29,8 +29,8 @@ def partitions_now(table: str | os.PathLike) -> int:
 
 
 def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> Topic:
-    """Give a partitioned topic *partitions*, unless it has them; returns the topic. :class:`NotAllowedError` for a
-    topic without partitions or with more, and if another topic has a new partition's name.
+    """Give a partitioned topic *partitions*, unless it has them; returns the topic. :class:`NotAllowedError` without
+    partitions, with more, or if another topic has a new partition's name.
     """
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 < partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 1 to {MAX_PARTITIONS}")
@@ -88,7 +88,7 @@ class PartitionWatch:
         self._life: object = self  # no life there is: the first look compares
 
     def added(self) -> Topic | None:
-        """The present topic, once, if it has more partitions than at the last call. Costs a stat otherwise."""
+        """The present topic, once, if it has more partitions than at the last call."""
         try:
             life = self._log.life()
         except FileNotFoundError:

@@ -1,11 +1,11 @@
 """The producers that clients have on a topic: one file each in the table's folder, held by its process.
 
 Rule: AbstractTopic.addProducer of Apache Pulsar: a name belongs to one producer, and an exclusive one must see others.
-``_producers/<id>`` has the producer's name, its partitions, and whether it waits; the next reader removes it if the
-process is gone. Spark's publishes have none.
+``_producers/<id>`` has name, partitions, and whether it waits; if the process is gone, the next reader removes it.
+Spark's publishes have none.
 
-These files decide nothing that could lose or double a message: the topic's log holds exclusive claims (see
-storage.exclusive) and sequence ids (see protocol.deduplication).
+Messages do not depend on these files: the topic's log has exclusive claims (see storage.exclusive) and sequence ids
+(see protocol.deduplication).
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def connected(table: AnyPath) -> list[Connected]:
 
 
 class TopicProducers:
-    """The producers of one topic as one of them sees them: itself, once entered, and the others."""
+    """The producers of one topic as seen by one of them."""
 
     def __init__(self, table: AnyPath, name: str, partitions: Sequence[int]):
         self._folder = path_of(table) / _FOLDER
@@ -60,8 +60,8 @@ class TopicProducers:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep others from entering. A disk that takes no file prevents nobody: such a producer is unseen, and sends
-        nothing until the disk works.
+        """Keep others from entering. If the disk takes no file this prevents nobody, but such a producer sends
+        nothing.
         """
         with contextlib.ExitStack() as locked:
             with _but_for_the_disk():
@@ -71,9 +71,7 @@ class TopicProducers:
             yield
 
     def enter(self, *, is_waiting: bool = False) -> None:
-        """Become visible to others; a second call ends the waiting. A waiting producer keeps its first place in the
-        topic's log.
-        """
+        """Become visible to others; a second call ends the waiting. A waiting producer keeps its turn."""
         self.leave()
         with _but_for_the_disk():
             if is_waiting and self._waits_since is None:

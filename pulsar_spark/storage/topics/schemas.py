@@ -1,7 +1,7 @@
 """The ``schemas`` table: the versions of each topic's schema, created with the first one.
 
-A writer reads the table, decides, and commits exactly the next version, or starts again: equal schemas get one version,
-different ones are checked in turn. No broker is needed.
+A writer reads the table, decides, and commits the very next version, or starts again. So equal schemas get one version,
+and different ones are checked in turn.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,8 +59,8 @@ class SchemaTable:
         check: Callable[[list[SchemaInfo]], None],
         properties: Mapping[str, str] | None = None,
     ) -> int:
-        """The version of *info*; a new one if the topic has none like it and *check*, called with the kept schemas,
-        raises nothing.
+        """The version of *info*; a new one if no kept schema equals it and *check*, called with these, raises
+        nothing.
         """
 
         def next_one(versions: list[KeptSchema]) -> SchemaInfo | int:
@@ -74,15 +74,15 @@ class SchemaTable:
         return self._append(topic, next_one, properties or {})
 
     def remove(self, topic: Topic) -> int | None:
-        """Drop the topic's schemas for compatibility checks; returns the removal's version, None if there are none."""
+        """Drop the topic's schemas for later checks; returns the removal's version, or None."""
         version = self._append(topic, lambda versions: _REMOVAL if _since_removal(versions) else -1, {})
         return None if version < 0 else version
 
     def _append(
         self, topic: Topic, decide: Callable[[list[KeptSchema]], SchemaInfo | int], properties: Mapping[str, str]
     ) -> int:
-        """Append what *decide* returns for the present versions, or return the version it names; repeated after a
-        concurrent append.
+        """Append what *decide* makes of the present versions, again after a concurrent append, or return the version it
+        names.
         """
         while True:
             seen, versions = self._read(topic.topic_id)

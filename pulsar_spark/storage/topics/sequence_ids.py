@@ -20,8 +20,8 @@ _TRANSACTIONS = ["txn.appId", "txn.version", "txn.lastUpdated"]
 
 
 class SequenceIds:
-    """The highest sequence id of each transaction that *is_wanted*. At the first read, those not updated for
-    *forgotten_ms* are left out (0: none).
+    """The highest sequence id of each transaction that *is_wanted*, without those not updated for *forgotten_ms* (0:
+    all) at the first read.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Topics of a root: create, look up, list, delete; and the broker's tables of a bundle.
 
-A topic is one table, partitioned by the topic's partitions, so that the log counts each without reading rows. A topic
-without partitions has no partition column and the value -1.
+A topic is one table, partitioned like the topic, so that the log counts each partition. Without partitions it has no
+such column, and the value -1.
 """
 
 import contextlib
@@ -57,9 +57,7 @@ class Topic(NamedTuple):
 
 
 def prepare_root(layout: Layout) -> None:
-    """Create the root and its bundle's tables unless they exist; :class:`NotARoot` for a folder that holds something
-    else or cannot be made.
-    """
+    """Create the root and its bundle's tables unless they exist; :class:`NotARoot` for an unusable folder."""
     forks.check_usable()
     check_there(layout.root)
     try:
@@ -104,9 +102,7 @@ def is_root(layout: Layout) -> bool:
 
 
 def layout_version(layout: Layout) -> int:
-    """The layout version of a root, for a stat once known. FileNotFoundError for a folder without one,
-    :class:`NewerLayout` for a newer release's root.
-    """
+    """The layout version of a root. FileNotFoundError without a root, :class:`NewerLayout` for a newer release's."""
     path = layout.broker_table(CURSOR_LEDGER.name)
     life = TableLog(path).life()
     known = _versions.get(str(path))
@@ -116,9 +112,7 @@ def layout_version(layout: Layout) -> int:
 
 
 def check_layout(layout: Layout) -> None:
-    """:class:`NewerLayout` for a newer release's root, whose rows may be unknown here; nothing for a folder that is no
-    root.
-    """
+    """:class:`NewerLayout` for a newer release's root; nothing without a root."""
     with contextlib.suppress(FileNotFoundError):
         layout_version(layout)
 
@@ -144,7 +138,7 @@ def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> 
 
 def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic | None:
     """Create the topic and return it; None if it exists. :class:`NotAllowedError` if a partitioned topic hides it, or
-    it would hide another.
+    the reverse.
     """
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
@@ -177,8 +171,8 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
 
 
 def check_not_hidden(layout: Layout, name: TopicName, partitions: int = 0, first: int = 0) -> None:
-    """:class:`NotAllowedError` if the name means a partition of another topic, or if a topic has the name of one of its
-    *partitions* from *first* on: such messages could not be reached.
+    """:class:`NotAllowedError` if the name means a partition of another topic, or if a topic is named like one of its
+    *partitions* from *first* on.
     """
     parent = partitioned_parent(layout, name)
     if parent is not None:
@@ -262,8 +256,7 @@ def _what_to_do(layout: Layout, name: TopicName) -> str:
 def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -> tuple[Topic, list[int]]:
     """The topic of *name* and its partitions: all, or the one of a ``-partition-N`` name.
 
-    *create* makes a missing topic without partitions, like Pulsar's auto-creation. Else :class:`TopicNotFound`, as
-    always for a missing partition.
+    *create* makes a missing topic, without partitions. :class:`TopicNotFound` otherwise, and for a missing partition.
     """
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     index, parent = name.partition_index, partitioned_parent(layout, name)
@@ -289,10 +282,9 @@ def existing_topic(layout: Layout, name: TopicName | str, remedy: str) -> tuple[
 
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:
-    """Check the *name* of a subscription's letter topic; errors say *what* it is and give the *remedy*.
+    """Check the *name* of a subscription's letter topic; errors say *what* it is and the *remedy*.
 
-    :class:`InvalidTopicName` if no such topic exists or can be made, :class:`NotAllowedError` if the name means a
-    missing partition.
+    :class:`InvalidTopicName` if it cannot be made, :class:`NotAllowedError` if it means a missing partition.
     """
     try:
         parsed = parse_topic_name(name)
@@ -311,8 +303,8 @@ def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: st
 
 
 def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple[Topic, int]:
-    """The topic of *name* and its only or named partition; :class:`NotAllowedError`, which says "*verb* one partition",
-    for several.
+    """The topic of *name* and its only or named partition; else :class:`NotAllowedError`, which says "*verb* one
+    partition".
     """
     topic, partitions = resolve_topic(layout, name)
     if len(partitions) > 1:
@@ -323,7 +315,7 @@ def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple
 
 
 def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
-    """A namespace's topics by name; other tables are left out. :class:`NewerLayout` in a newer release's root."""
+    """A namespace's topics by name. :class:`NewerLayout` in a newer release's root."""
     check_layout(layout)
     topics = []
     for name in layout.topics(tenant, namespace):

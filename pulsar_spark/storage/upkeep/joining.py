@@ -1,8 +1,8 @@
-"""Join small files of a table to larger ones, some at a time, while others append, remove and read.
+"""Join small files of a table to larger ones while others append, remove and read.
 
-The commit changes no data: it replaces files by one with their rows, in order, and comes after all commits that removed
-none of them. If one was removed, its group is dropped; so a foreign OPTIMIZE or DELETE loses and doubles nothing. A
-joined file is as old as its youngest part. Unreadable files stay as they are.
+The commit changes no data: a file replaces others and has their rows in order. If one of these was removed meanwhile,
+its group is dropped, so nothing is lost or doubled. A joined file is as old as its youngest part. Unreadable files
+stay.
 
 :data:`FILES` files of one size class become one, so each row is rewritten once per class. Up to :data:`GROUPS` joined
 files share a commit, because readers by publish list the files again after each.
@@ -50,7 +50,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9=./_-]+")
 
 
 class DataFile(NamedTuple):
-    """A file of a table; ``written`` in milliseconds, with its lowest and highest round if it has rounds."""
+    """A file of a table; ``written`` in milliseconds, rounds if it has them."""
 
     path: str
     size: int
@@ -101,7 +101,7 @@ def groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-    """Groups of *files* to join now, few or many: each becomes a large file of one partition."""
+    """Groups of *files* to join now, each to a large file of one partition."""
     by_folder: dict[str, list[DataFile]] = defaultdict(list)
     for file in files:
         if file.size < JOINED_BYTES:
@@ -129,10 +129,9 @@ def _size(file: DataFile) -> int:
 
 
 def join(path: AnyPath, table: DeltaTable, groups: Iterable[Sequence[DataFile]]) -> Iterator[list[int]]:
-    """Join the readable files of each of *groups* of the *table* at *path*, a step at a time.
+    """Join the readable files of each of *groups* of the *table* at *path*, in steps.
 
-    Each step yields how many files each joined file replaced; most steps yield none. Takes a row group or two of
-    memory.
+    Each step yields how many files each joined file replaced, usually none. Takes a row group or two of memory.
     """
     schema, written = _schema(table), []
     try:
@@ -169,8 +168,8 @@ def _write(path: AnyPath, group: Sequence[DataFile], schema: pa.Schema) -> _Join
 
 
 def _commit(path: AnyPath, table: DeltaTable, written: list[_Joined]) -> list[int]:
-    """Commit the *written* files whose sources are still the table's; returns how many each replaced, and empties the
-    list.
+    """Commit the *written* files whose sources are still the table's, and empty the list; returns how many each
+    replaced.
     """
     log, gone = TableLog(path), set()
     latest = log.latest(table.version())

@@ -1,8 +1,7 @@
 """The tables that housekeeping keeps, what each needs, and how long things stay.
 
-Policies of a topic or namespace apply to its table, and may exclude it. The broker's tables hold rows of all topics,
-for the longest of their times. Their versions, which every round makes, stay :data:`OWN_SECONDS` or the last
-:data:`OWN_VERSIONS`, unless the root has a policy: rows, not versions, are the history.
+Policies of a topic or namespace apply to its table. The broker's tables keep rows as long as any topic. Their versions,
+which every round makes, stay :data:`OWN_SECONDS` or the last :data:`OWN_VERSIONS`, unless the root has a policy.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,8 +37,8 @@ OWN_VERSIONS = 400
 
 
 class Kept(NamedTuple):
-    """A table to keep: name, needs, how long things stay, whether its property says so, and how many versions are
-    enough (see retention).
+    """A table to keep: its needs, how long things stay, whether its property says so, and how many versions suffice
+    (see retention).
     """
 
     name: str

@@ -1,11 +1,10 @@
-"""How long a table's properties promise to keep removed files, and which files left lately.
+"""How long a table's properties promise to keep removed files, and which left lately.
 
-The table's state forgets removed files after ``delta.deletedFileRetentionDuration``; for a longer promise the commits
-are read. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup".
+The table's state forgets files after ``delta.deletedFileRetentionDuration``; for a longer promise the commits are read.
+Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup".
 
-Delta's default is a week, for which every checkpoint repeats removed files: too many for the broker's tables. So these
-promise minutes (:func:`tell_promise`, kept_tables), and with many rounds a number of versions is enough
-(:func:`looked_back`).
+With Delta's default of a week, checkpoints of the broker's tables would list too many files. So these promise minutes
+(:func:`tell_promise`), or a number of versions (:func:`looked_back`).
 """
 
 import re
@@ -37,7 +36,7 @@ _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
 
 def promised_seconds(table: DeltaTable) -> float:
-    """How long the properties promise to keep files and commits, 0 if unset; :class:`InvalidConfiguration` for no
+    """How long the properties promise to keep files and commits, else 0; :class:`InvalidConfiguration` for no
     interval.
     """
     said = table.metadata().configuration
@@ -45,7 +44,7 @@ def promised_seconds(table: DeltaTable) -> float:
 
 
 def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float) -> float:
-    """How many seconds before *now* versions stay: *seconds*, or the age of the last *versions* if less, but at least
+    """How many seconds versions stay: *seconds*, or the age of the last *versions* if less, but at least
     :data:`LEAST_SECONDS`.
     """
     if versions is None:
@@ -59,8 +58,8 @@ def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float
 
 
 def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> set[str]:
-    """Paths of files that left the table after *before* (in seconds), but before *told* or what its state still
-    lists.
+    """Files that left the table after *before* (in seconds), as far as its state may not list them or they left before
+    *told*.
     """
     said = table.metadata().configuration
     known = time.time() - (_seconds(FILES_PROPERTY, said[FILES_PROPERTY]) if FILES_PROPERTY in said else _FILES_SECONDS)
@@ -76,8 +75,8 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> 
 
 
 def tell_promise(path: AnyPath, seconds: int) -> bool:
-    """Set the table's promise to keep files for *seconds*, by a commit that changes no data, unless it is set so or by
-    another program. Was it set now? Not if appends take every version.
+    """Promise to keep files for *seconds*, by a commit that changes no data. True if that was done: not if the table or
+    another program says so already, or if appends take every version.
     """
     opened = open_table(path)
     for _ in range(_TRIES):

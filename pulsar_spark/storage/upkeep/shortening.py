@@ -1,9 +1,9 @@
-"""Remove the oldest commits of a table's log, and their checkpoints, which a later checkpoint replaces.
+"""Remove the oldest commits of a table's log, and their checkpoints, so that it begins at a later checkpoint, as after
+Delta's clean-up.
 
-As after Delta's own clean-up, the log then begins at a checkpoint. The first commit is kept under our own name
-(log.TableLog.life). A follower that comes late begins again with the present table (log.TableLog.commits); Delta
-refuses earlier versions. The oldest go first, with the table held alone, so every moment leaves a whole log. In a store
-late writers notice afterwards (see object_store). Source: the Delta protocol, "Metadata Cleanup".
+The first commit is kept under our own name (log.TableLog.life). A late follower begins again with the present table
+(log.TableLog.commits). The oldest go first, with the table held alone; in a store, late writers notice afterwards (see
+object_store). Source: the Delta protocol, "Metadata Cleanup".
 """
 
 import time
@@ -26,11 +26,8 @@ _OF_A_COMMIT = (".json", ".crc")
 def shorten(
     table: AnyPath, followed: int, before: float, clear: Callable[[range], object] = lambda doomed: None
 ) -> Iterator[int]:
-    """Let the log begin at the last checkpoint whose version is older than *before* (in seconds) and *followed* by all
-    who must.
-
-    Yields the numbers of commits removed in each step. *clear* is called with their versions first, again after a
-    crash.
+    """Let the log begin at the last checkpoint whose version is older than *before* (in seconds) and was *followed*;
+    yields the commits removed in each step. *clear* is called with their versions before, again after a crash.
     """
     log = TableLog(table)
     begins = _new_beginning(table, followed, before)
@@ -53,8 +50,8 @@ def shorten(
 
 
 def _new_beginning(table: AnyPath, followed: int, before: float) -> int | None:
-    """That checkpoint's version; None if no commit can go. A new checkpoint does not count: readers that chose the one
-    before may still need it, for hours at most.
+    """That checkpoint's version; None if no commit can go. New checkpoints do not count: readers may still need the one
+    before, for hours at most.
     """
     before = before if store_of(table).is_local else min(before, time.time() - LEAST_SECONDS)
     log, chosen = TableLog(table), max(time.time() - CHOSEN_SECONDS, before)

@@ -1,16 +1,12 @@
 """Trimming: on request, remove from a topic what every subscription has acknowledged and retention does not keep.
 
-Whole ledgers go, oldest first; the newest stays, as in Pulsar. One commit removes the files and states, in a
-transaction per partition (:data:`TRIMMED`), the last ledger that is gone. So the broker knows at once; it moves cursors
-past it and refuses seeks before it. Files stay until ``vacuum``.
+Whole ledgers go, oldest first; the newest stays, as in Pulsar. One commit removes the files and states, per partition
+(:data:`TRIMMED`), the last ledger that is gone. So the broker at once moves cursors past it and refuses seeks before
+it. Files stay until ``vacuum``, so readers, which keep nothing, may finish.
 
-Trimming never takes entries that a subscription needs. Readers keep nothing, as in Pulsar: a new one begins after the
-trimmed part, one on its way reads the files until ``vacuum``, then skips what is gone.
-
-``deltalake``'s delete would copy rows into the change feed, so the commit is written here. A file of several ledgers
-goes once all of them may. Topics without subscriptions are trimmed only if they have a retention, because dead letters
-wait there. A compacted topic loses nothing that is not yet compacted (see compacted). Rules:
-ManagedLedgerImpl.internalTrimLedgers.
+The commit is written here because ``deltalake``'s delete copies rows into the change feed. A file of several ledgers
+goes once all may. Topics without subscriptions need a retention to be trimmed, because dead letters wait there;
+compacted topics keep what is not yet compacted (see compacted). Rules: ManagedLedgerImpl.internalTrimLedgers.
 """
 
 from bisect import bisect_left
@@ -46,8 +42,8 @@ NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")
 
 
 class Trim(NamedTuple):
-    """What may be trimmed of a partition: all below *first_position*, that is, ledgers up to *ledger_id*; and what
-    keeps the rest.
+    """What may be trimmed of a partition: ledgers up to *ledger_id*, below *first_position*; and what keeps the
+    rest.
     """
 
     partition: int
@@ -74,8 +70,8 @@ def plan_trim(
     before: int | None = None,
     compacted_until: int | None = None,
 ) -> Trim:
-    """Decide what to trim of a partition at *now*; with *before* all below that position, whatever retention says, but
-    of a compacted topic nothing after ledger *compacted_until*.
+    """Decide what to trim of a partition at *now*; *before* overrides retention, up to that position. In a compacted
+    topic nothing after ledger *compacted_until* goes.
 
     :class:`NotAllowedError` if a subscription needs some of that.
     """
@@ -119,8 +115,8 @@ def trim_topic(
     before: int | None = None,
     dry_run: bool = False,
 ) -> list[Trimmed]:
-    """Trim *partitions* of the topic in one commit; returns what was (or would be) removed. Ledgers are read first,
-    because publishers wait during the decision.
+    """Trim *partitions* in one commit; returns what was (or would be) removed. Ledgers are read first, since publishers
+    wait during the decision.
     """
     layout = layout_of(layout, topic.name)
     log, numbered = TableLog(topic.path), read_latest(layout, "topic").numbered_until(topic.topic_id)
@@ -169,8 +165,8 @@ def trim_topic(
 def _held_from(
     topic: Topic, partition: int, ledgers: WholeLedgers, latest: LatestRows, compacted_until: int | None
 ) -> tuple[int, str | None]:
-    """The first position that a subscription needs (unacknowledged, or with letters to come) or that awaits compaction,
-    with its holder; the end and None without subscriptions.
+    """The first position that a subscription or its letters need, or that awaits compaction, with its holder; the end
+    and None without subscriptions.
     """
     held = [
         (row["mark_delete_position"] + 1, key.subscription)
@@ -195,7 +191,7 @@ def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
 
 
 def _is_all_numbered(log: TableLog, numbered: int, version: int) -> bool:
-    """Is every publish numbered? If not, a file of several ledgers may hold an unknown one."""
+    """Is every publish numbered? Else files of several ledgers may hold an unknown one."""
     return not any(each.added for each in log.commits(numbered, version))
 
 

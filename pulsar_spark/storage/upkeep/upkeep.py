@@ -1,10 +1,9 @@
-"""Keep tables quick to open and to scan: join files, delete files that nobody reads, write checkpoints. For schedulers,
-and for a broker that keeps house (see housekeeping).
+"""Keep tables quick to open and to scan, for schedulers and for a broker that keeps house (see housekeeping).
 
-OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9). Other
-readers find rows by publish id or round if vacuum took a file. But clients read a commit's file within seconds, and
-brokers read requests when they come to them. So :func:`vacuum` keeps files for at least an hour, files of waiting
-requests as long as they wait, and files that no commit names for a day.
+OPTIMIZE and vacuum change no data, so followers of versions skip their commits (design 3.4, rules 6 and 9). Readers
+that name a removed file find its rows elsewhere, except clients in the seconds after a commit, and brokers with waiting
+requests. So :func:`vacuum` keeps files for an hour, those of waiting requests as long as they wait, and uncommitted
+ones for a day.
 """
 
 import contextlib
@@ -48,8 +47,8 @@ def broker_tables(layout: Layout) -> dict[str, AnyPath]:
 
 
 def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
-    """Join small files, partition by partition (see joining); ``deltalake`` does it for tables with features that
-    joining does not know. A dry run only counts files.
+    """Join small files, partition by partition (see joining, or ``deltalake`` for features unknown there). A dry run
+    only counts files.
     """
     delta = open_table(table)
     if dry_run:
@@ -63,7 +62,7 @@ def optimize(table: AnyPath, *, dry_run: bool = False) -> Optimized:
 
 def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False) -> list[str]:
     """Delete files that left the table, or never entered it, more than *hours* ago, except those of waiting requests;
-    returns their paths. :class:`NotAllowedError` if clients may still read them.
+    returns paths. :class:`NotAllowedError` if clients may still read them.
     """
     if hours < LEAST_HOURS:
         raise NotAllowedError(
@@ -80,8 +79,8 @@ def vacuum(layout: Layout, table: AnyPath, *, hours: int, dry_run: bool = False)
 
 
 def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iterator[list[str]]:
-    """Delete :func:`unseen_files` except *needed*, some at a time, and yield their paths. Each step looks again,
-    because a file may have entered the table.
+    """Delete :func:`unseen_files` except *needed*, in steps, and yield their paths. Each step looks again, for files
+    that have entered the table.
     """
     doomed = sorted(set(unseen_files(table, before)) - needed)
     for first in range(0, len(doomed), FILES_A_STEP):
@@ -91,10 +90,8 @@ def remove_unseen(table: AnyPath, before: float, needed: frozenset[str]) -> Iter
 
 
 def unseen_files(table: AnyPath, before: float) -> list[str]:
-    """Paths of files that left the table before an instant (in seconds), or were written before it and
+    """Existing files that left the table before an instant (in seconds), or were written before it and
     :data:`NEW_HOURS` ago and never entered it.
-
-    Files that were already deleted are left out, although the table still lists them (see retention).
     """
     hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
     old = _old_files(table, before)
@@ -111,10 +108,10 @@ def unseen_files(table: AnyPath, before: float) -> list[str]:
 
 
 def remove_left(path: AnyPath, versions: range) -> int:
-    """Delete the files that commits of *versions* removed and that are not the table's again, nor removed by later
-    commits; returns how many. The caller knows that nobody may read them.
+    """Delete the files that commits of *versions* removed, unless they are the table's again or removed by later
+    commits; returns how many. The caller knows that nobody reads them.
 
-    Only files found in the table's folder are deleted, whatever paths a commit names.
+    Only files found in the table's folder are deleted.
     """
     log = TableLog(path)
     left = _taken_out(log, versions)
@@ -144,9 +141,7 @@ def _old_files(table: AnyPath, before: float) -> set[str]:
 
 
 def remove_stale(table: AnyPath, before: float, *, dry_run: bool = False) -> list[str]:
-    """Remove staging folders in which nothing changed since *before*, since their writers have ended; returns the
-    folders.
-    """
+    """Remove staging folders unchanged since *before*, whose writers have ended; returns them."""
     stale = [folder for folder, changed in staged_folders(table).items() if changed < before]
     if not dry_run:
         for folder in stale:
@@ -160,7 +155,7 @@ def checkpoint(table: AnyPath) -> int:
 
 
 def _waiting_requests(layout: Layout, table: AnyPath) -> frozenset[str]:
-    """Files of requests that no round has taken in, or that the broker could not answer yet."""
+    """Files of requests that await a round or an answer."""
     log = TableLog(table)
     versions = range(read_latest(layout, "waiting_request").requests_done + 1, log.latest() + 1)
     return frozenset(add["path"] for add in appended(log, versions))
