@@ -128,7 +128,7 @@ class ChunkGroups:
     # Reading
 
     def need(self, first: int) -> None:
-        """Read the chunks from *first* on that are unknown."""
+        """Read the unknown chunks from *first* on."""
         if first < self.begin or not self._is_read:
             self._read_from(first)
         for runs in self._unread():

@@ -4,7 +4,7 @@ It is a table ``_compacted`` in the topic's folder, which Delta ignores. It hold
 position, in order of position; chunked messages are joined. They stay until a later message has the key, even if
 trimming or DELETE removes the topic's own rows.
 
-A partition's horizon is the last compacted publish commit; later messages are read from the topic, which trims none of
+A partition's horizon is the last compacted publish commit. Later messages are read from the topic, and trimming keeps
 them. One commit of exactly the next version replaces a partition's rows and horizon, so only one of two concurrent
 compactions succeeds. Replaced files stay for :data:`GRACE_SECONDS`. Rules: CompactedTopicImpl,
 Compactor.COMPACTION_SUBSCRIPTION.

@@ -87,10 +87,10 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
 
 
 class LatestRows:
-    """The latest row of every fact up to a round, or only facts of *kinds* and those they hang on; apply rounds in
-    order.
+    """The latest row of every fact up to a round; rounds are applied in order.
 
-    With *kinds*, ``round`` is the newest at the first reading, and later the last round with such facts.
+    *kinds* limits it to facts of these kinds and those that :data:`HANGS_ON` adds. Its ``round`` is then the newest at
+    the first reading, and later the last one with such facts.
     """
 
     def __init__(self, *kinds: str):
@@ -166,7 +166,7 @@ class LatestRows:
         return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])
 
     def ranges(self, key: CursorKey) -> list[Range]:
-        """All ranges of a cursor, by page; :attr:`lanes` says which entries a lane's mean."""
+        """All ranges of a cursor, by page; a lane's ranges mean only entries with its hashes."""
         return [held for page in self.pages[key].values() for held in page]
 
     def _apply_row(self, row: dict) -> None:

@@ -55,7 +55,7 @@ class IndexReader:
         self._lost: set[int] = set()
 
     def between(self, after: int, until: int, most: int = PART_ENTRIES) -> Iterator[Due]:
-        """The entries of :func:`scheduled`."""
+        """The entries with *after* < deliver time <= *until*, in order, in parts of about *most*."""
         while after < until:
             buckets, place, unsealed = self._open()
             try:

@@ -89,7 +89,7 @@ def indexed_rows(indexed: Mapping[int, Indexed], buckets: Iterable[int], places:
 
 
 def indexed_from(rows: pa.Table, places: Places) -> tuple[dict[int, Indexed], set[int]]:
-    """What :func:`indexed_rows` was given, from its rows."""
+    """What is indexed and the buckets' numbers, from rows of :func:`indexed_rows`."""
     indexed: dict[int, Indexed] = {}
     buckets = set()
     for topic_id, partition, first, last, number in zip(*(column.to_pylist() for column in rows.columns)):

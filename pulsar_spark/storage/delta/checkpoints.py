@@ -119,7 +119,7 @@ def make_checkpoint(table: AnyPath) -> int:
 
 
 def remove_checkpoints(table: AnyPath) -> list[int]:
-    """Remove unneeded checkpoints; their versions."""
+    """Remove unneeded checkpoints and return their versions."""
     found, gone = checkpoints(table), []
     newest = last_checkpoint(table)[0]
     kept = _kept(found, time.time()) | {TableLog(table).earliest()}

@@ -42,13 +42,14 @@ def commit(
 ) -> int | None:
     """Put a commit in place as the first free one of *versions*; that version, None if all are taken.
 
-    *removes* are path, size and partitionValues of files that leave the table; *is_rearranged*: *adds* has the same
-    rows, so no data changes. *metadata* is a new ``metaData`` action, *metadata_operation* its name. *concerns* names
-    the readers that must read the rows. *versions* is read one by one; the commit file is put in place inside *held*.
-    Without *makes_checkpoint*, another program makes the table's checkpoints.
+    *removes* are path, size and partitionValues of files that leave the table. *is_rearranged* means that *adds* has
+    the same rows, so no data changes. *metadata* is a new ``metaData`` action, *metadata_operation* its name.
+    *concerns* names the readers that must read the rows. *versions* is read one by one; the commit file is put in place
+    inside *held*. Without *makes_checkpoint*, another program makes the table's checkpoints.
 
-    Without a commit the files of *adds* are removed. After an error there is none, except when syncing the log's folder
-    failed, or after :class:`UnclearWrite` or an interrupt, which leave the files: the commit may still come.
+    If no commit is made, the files of *adds* are removed. After an error no commit was made, with two exceptions:
+    syncing the log's folder failed, or the error is :class:`UnclearWrite` or an interrupt. The latter leave the files,
+    because the commit may still come.
     """
     log, is_synced = TableLog(table), is_durable(table)
     text = commit_text(

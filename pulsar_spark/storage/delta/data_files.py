@@ -51,7 +51,8 @@ _PARTITION = "partition"
 
 
 def spark_writer_options(largest: int | None = None) -> dict[str, str]:
-    """Options of Spark's Parquet writer that limit row groups of payloads up to *largest* bytes (None: the maximum).
+    """Options of Spark's Parquet writer that limit row groups of payloads up to *largest* bytes (None: the maximum
+    message size).
 
     The writer then checks sizes so often that a row group exceeds :data:`ROW_GROUP_BYTES` at most twofold. Pages may be
     twice as large, because it counts finished pages as compressed. Pages of small messages end at 20,000 rows, so rows

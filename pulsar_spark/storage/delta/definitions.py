@@ -1,7 +1,7 @@
 """Create tables, and read what their first commit says they are.
 
-Its description is JSON with the table's name and layout version. So creation is atomic, and tables of other programs or
-newer releases are recognised before any data is read.
+That commit's description is JSON with the table's name and layout version. So creation is atomic, and tables of other
+programs or newer releases are recognised before any data is read.
 """
 
 import json

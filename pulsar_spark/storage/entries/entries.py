@@ -1,7 +1,7 @@
 """Read entries: the rows at given positions of a run.
 
 A run names its file, so no table is opened. If rows were removed or rewritten, or the file is gone, the table's current
-files are searched. Spark reads large amounts instead (storage.slices).
+files are searched. Spark reads large amounts instead (see slices).
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Files that a process keeps locked while it runs.
 
-The system releases the lock when the process ends, so others on that machine know for certain. The file names machine
-and process. A forked child closes its copies, which would keep the lock.
+The system releases the lock when the process ends, so others on that machine know for certain that it ended. The file
+names machine and process. A forked child closes its copies, which would keep the lock.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _process = uuid.uuid4().hex
 
 @lru_cache
 def machine() -> dict[str, str]:
-    """This machine until it reboots."""
+    """Identifies this machine until it reboots."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     with contextlib.suppress(OSError):
         return {"host": socket.gethostname(), "boot": boot.read_text().strip()}
@@ -42,7 +42,7 @@ def machine() -> dict[str, str]:
 
 
 class HeldFile:
-    """A file with *more* content, locked until :meth:`end`; it does not stay if it cannot be locked."""
+    """A file with *more* content, locked until :meth:`end`; no file is left if it cannot be locked."""
 
     def __init__(self, path: Path, more: dict | None = None):
         self._path, self._file = path, None
@@ -113,7 +113,7 @@ def holder() -> dict[str, str | int]:
 
 @lru_cache
 def _numbers() -> str:
-    """The PID namespace: containers number processes separately."""
+    """Identifies the PID namespace: containers number processes separately."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:

@@ -1,4 +1,4 @@
-"""The condition of a topic's table: can its log be followed, what is in it that was not published, what was deleted.
+"""The condition of a topic's table: whether its log can be followed, its foreign rows, and its deleted messages.
 
 A broker records this up to the last commit that it numbered; after that the log itself is read.
 """

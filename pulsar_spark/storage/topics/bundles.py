@@ -1,8 +1,8 @@
 """Which bundles a root has, and the folder of each, from its file ``bundles.json``; without it there is one bundle.
 
-After a split the lower part keeps its folder; the upper part's is named after its range. A bundle's latest round
-decides what it serves, the file only where to look. A broker refuses clients with outdated information. A split writes
-the file after its round; after a crash, the next broker does.
+After a split the lower part keeps its folder; the upper part's is named after its range. The file only says where to
+look: a bundle's latest round decides what it serves, and its broker refuses clients with outdated information. A split
+writes the file after its round; after a crash, the next broker does.
 """
 
 import json
