@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Consuming:
-    """The work behind a :class:`~pulsar_spark.frames.consumption.Consumption`, which is the user's handle."""
+    """What a :class:`~pulsar_spark.frames.consumption.Consumption`, the user's handle, does."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Consuming:
         self._open_sink(self._line.layout, self._options.subscription)
 
     def _open_sink(self, layout: Layout, subscription: str) -> None:
-        """Open a sink that writes exactly once on the root whose rounds say what it received."""
+        """Open a sink that writes exactly once, on the root whose rounds record its deliveries."""
         if getattr(self._caller.function, "is_exactly_once", False):
             self._caller.function.open(layout, self._topic.topic_id, subscription)
 

@@ -68,7 +68,7 @@ def reprocess_dead_letters(
     **Which letters**: at most *limit* letters for which the SQL text *where* is true, written at or after *since* and
     before *until*, with one of *keys*. *where* may use the columns of :func:`dead_letters` except ``sent_by``. Left out
     are letters that another job has selected, that were sent back *max_replays* times before, or whose chunks
-    contradict their metadata; the log names the last.
+    contradict their metadata; the log reports the last kind.
 
     **Where to** (*to*):
 

@@ -48,8 +48,8 @@ def read_messages(
     those of :func:`decode_payloads`. A payload that cannot be read is null and has a ``payload_error``.
 
     A complete chunked message is one row, with the position and columns of its last chunk and the whole payload. An
-    incomplete one has no row (see the view ``chunks``), nor has one of which a chunk was deleted. If the sizes of its
-    chunks contradict its metadata, the payload is null. A lost entry that may have been a chunk also has a row with a
+    incomplete one, or one with a deleted chunk, has no row (see the view ``chunks``). If the sizes of its chunks
+    contradict its metadata, the payload is null. A lost entry that may have been a chunk also has a row with a
     ``payload_error``.
 
     With *is_read_compacted* the result has only the messages that compaction kept (see :meth:`Admin.compact`), trimmed

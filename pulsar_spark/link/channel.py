@@ -380,7 +380,7 @@ class Channel(Worker):
             self._begin_again()
 
     def _begin_again(self) -> None:
-        """Continue at the end of the log after rounds were lost; the broker is asked to close the consumers, so that
+        """Continue at the end of the log after rounds were lost, and ask the broker to close the consumers, so that
         their messages come again."""
         self._seen = self._log.latest()
         if self._inbox.has_consumers:

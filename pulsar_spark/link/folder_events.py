@@ -46,7 +46,7 @@ class FolderEvents:
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """Close the watch; nobody may wait any more."""
+        """Close the watch; no thread may wait afterwards."""
         for each in (self._events, self._wake):
             if each >= 0:
                 os.close(each)

@@ -1,4 +1,4 @@
-"""Find who has too many unacknowledged messages (design 4, step 7): a consumer (4.4) or a subscription (4.5).
+"""Find consumers (4.4) and subscriptions (4.5) with too many unacknowledged messages (design 4, step 7).
 
 Both are blocked at their limit and unblocked at half of it. Source: Consumer.addAndGetUnAckedMsgs,
 PersistentDispatcherMultipleConsumers.addUnAckedMessages.

@@ -63,8 +63,8 @@ def in_files(rows: DataFrame, folders: Sequence[str], bounds: Mapping[int, Seque
     """*rows* sorted for writing to *folders*, with the file number :data:`FILE`, such that positions of files do not
     overlap.
 
-    *bounds* are the first positions of a partition's second file, third and so on. Otherwise Spark's writer would sort
-    again.
+    *bounds* are the first positions of a partition's second file, third and so on. In any other order Spark's writer
+    would sort again.
     """
     file = first_file = (F.col("position") < 0).cast(
         "int"

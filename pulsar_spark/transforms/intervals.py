@@ -28,8 +28,8 @@ def to_segments(
 ) -> DataFrame:
     """Cut ranges (keys, first, last inclusive) where any of them begins or ends.
 
-    One row per key and segment: first, last, for each of *opens* the number of such ranges over it, for each of
-    *carries* the value of the range that began last. A segment after the last boundary has a null last.
+    One row per key and segment: first and last, how many ranges of each of *opens* cover it, and each of *carries* from
+    the range that began last. A segment after the last boundary has a null last.
 
     A row with any of *points* is a single point, whose first no other row of its key has; its segment alone has those
     values.

@@ -1,8 +1,8 @@
 """Entries that come back (design 4, step 4): after a consumer left, a negative acknowledgement, a timeout, or a
 redeliver request.
 
-A pending entry becomes replay when its consumer left (count unchanged), when a request names it or its consumer, or
-when a negative acknowledgement is due (count + 1 unless unseen). On Exclusive and Failover any of these brings
+A pending entry becomes replay when its consumer left (count unchanged), when a request names it or its consumer (count
++ 1), or when a negative acknowledgement is due (count + 1 unless unseen). On Exclusive and Failover any of these brings
 everything back (2.12, 4.14), without a count for entries that were not named. A count above the dead letter policy's
 limit makes the entry dead (4.26). On Shared and Key_Shared without a due lane, an unread entry met before its deliver
 time waits as replay, held or not (trackDelayedDelivery). Source: Consumer.redeliverUnacknowledgedMessages,

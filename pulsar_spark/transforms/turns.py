@@ -1,12 +1,12 @@
 """Whose turn it is, and how much of the offer it takes (design 4, step 7).
 
 Turns form an axis of entry counts from the same zero as the candidates (see offer). Permits count messages and an entry
-is never split (2.16, 2.17): a turn is permits divided by the largest entry on offer, and one entry for the rest, so
+is never split (2.16, 2.17). So a turn is permits divided by the largest entry on offer, and one entry for the rest;
 permits may end below zero. On Exclusive and Failover only the active consumer is in line, with at least as many entries
 as permits, up to one read of Pulsar's (4.6). On Shared each priority level has two laps: a fair share each, then the
 rest of the permits (0.28: run lengths are ours, permits and limits are Pulsar's).
 
-Replay is often little of each batch and counts separately on Shared: if the first in line can take all of it within its
+Replay is often little of each batch and counts separately on Shared. If the first in line can take all of it within its
 fair share, it does, and widths use the largest new entry. Otherwise its share is measured by the largest replay entry.
 
 On Key_Shared each consumer has its own line, and a batch counts as one entry (2.38). A blocked consumer gets nothing

@@ -39,7 +39,7 @@ def read_backlog(
 
 
 def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: int) -> int:
-    """How many parts of chunked messages from the read position on the cursor has not passed over."""
+    """The number of parts of chunked messages that the cursor has yet to pass over."""
     parts = chunks.parts(latest.cursors[key]["read_position"], end - 1)
     firsts, lasts = as_array(parts)
     done = ((held.first, held.last) for held in latest.ranges(key) if held.status == ACKNOWLEDGED)
@@ -73,8 +73,7 @@ def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, n
 
 
 def _done_ahead(due: DueEntries, passed: list[tuple[int, int]], first: int, end: int) -> int:
-    """How many entries from *first*, the read position, on are done as delayed ones, but not passed over by the main
-    lane."""
+    """The number of entries in *first* to *end* that are done as delayed ones, but not passed over by the main lane."""
     done = 0
     for begin in range(first, end, _WINDOW):
         entries = due.delayed.by_position(begin, min(begin + _WINDOW, end) - 1)
