@@ -1,7 +1,4 @@
-"""A root's health: ``doctor`` and ``repair`` of its tables, durability of writes, and which broker serves it.
-
-No broker and no JVM is needed. Functions return rows, dicts of plain values, as ``--json`` prints them.
-"""
+"""A root's health: ``doctor`` and ``repair``, durability, and which broker serves it, without broker or JVM."""
 
 import datetime
 import time

@@ -1,8 +1,8 @@
 """Shows messages without moving anything: a subscription's backlog, or an entry by its place. No broker is needed.
 
-Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is everything
-unacknowledged, pending or not. Ours: acknowledged messages of a batch are left out. Entries without a position are
-not listed. A chunked message is listed once, at its last chunk; any of its chunks names it.
+Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog includes pending
+messages. Ours: acknowledged messages of a batch are left out. A chunked message is listed at its last chunk; any
+chunk names it.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
-"""Policies of namespaces and topics, with the verbs of ``pulsar-admin``: set, get, remove.
-
-A topic's policy precedes its namespace's, then the default. Changes are requests to the broker; related ones are
-made in one round, all or none.
+"""Policies of namespaces and topics, with the verbs of ``pulsar-admin``. Changes are requests to the broker; related
+ones are made in one round, all or none.
 """
 
 from pulsar_spark.client.arguments import check_type, checked_each
@@ -29,9 +27,9 @@ from pulsar_spark.storage.topics.topics import read_topic
 
 
 class Policies:
-    """The part of :class:`~pulsar_spark.admin.Admin` for policies. A *scope* is a namespace (``tenant/namespace``), a
-    topic in any of Pulsar's spellings, or ``broker`` for the whole root: a topic of that name is
-    ``persistent://public/default/broker``. It must exist.
+    """The part of :class:`~pulsar_spark.admin.Admin` for policies. A *scope* is an existing namespace
+    (``tenant/namespace``), a topic in any spelling, or ``broker`` for the whole root: a topic of that name is
+    ``persistent://public/default/broker``.
     """
 
     def __init__(self, layout: Layout, requester: Requester):

@@ -1,8 +1,6 @@
-"""Messages that wait for their deliver time: list, cancel, reschedule. Listing needs no broker; the rest are requests
-to it.
+"""Messages that wait for their deliver time: list, cancel, reschedule (ours). Listing needs no broker.
 
-Cancelling acknowledges a message (0.33); rescheduling changes its time, for one subscription or all. The history
-records both. Messages delivered meanwhile stay unchanged, and the result says so. Pulsar has no such verbs.
+Cancelling acknowledges a message (0.33). The history records both; messages delivered meanwhile stay unchanged.
 """
 
 import datetime

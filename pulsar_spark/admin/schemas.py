@@ -1,7 +1,7 @@
-"""Schemas of topics, with the verbs of ``pulsar-admin``: get, upload, delete. No broker is needed.
+"""Schemas of topics, with the verbs of ``pulsar-admin``, without a broker.
 
 An upload is checked like a producer's schema, but allowed even if producers may not add one
-(``is_allow_auto_update_schema``). After a deletion any schema fits; earlier ones stay for messages that name them.
+(``is_allow_auto_update_schema``). After a deletion any schema fits.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""Upkeep of a root for ``pulsar-spark maintain`` and ``jobs/maintain.py``: trim, optimize, vacuum, checkpoint.
+"""Upkeep of a root without a broker: trim, optimize, vacuum, checkpoint. Brokers do all but trimming automatically.
 
-No broker is needed or disturbed; brokers do all but trimming automatically (see broker.housekeeping). Functions
-return one row (a dict) per table or topic partition, and change nothing on a dry run.
+Functions return a row (a dict) per table or topic partition, and change nothing on a dry run.
 """
 
 from collections.abc import Iterator

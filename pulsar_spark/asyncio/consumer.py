@@ -1,7 +1,7 @@
 """A consumer whose messages are awaited.
 
-Calls of ``receive`` queue up. When messages arrive, a file thread takes as many as there are calls, and the loop
-hands them out. The message of a cancelled call goes to the next call.
+Calls of ``receive`` queue up; a file thread takes as many messages as there are calls. The message of a cancelled
+call goes to the next one.
 """
 
 import asyncio

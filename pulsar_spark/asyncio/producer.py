@@ -1,7 +1,7 @@
 """A producer whose sends are awaited.
 
-Messages reach the publisher in the order of the calls. A call may first wait for the backlog quota, for room in the
-queue (``block_if_queue_full``), or for a file thread that compresses, encrypts or splits it.
+Messages reach the publisher in the order of the calls, which may first wait for quota, room in the queue or a file
+thread.
 """
 
 import asyncio

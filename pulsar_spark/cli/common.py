@@ -65,8 +65,8 @@ def admin(root: str, timeout_seconds: float = 30) -> "Admin":
 
 @contextlib.contextmanager
 def errors_as_one_line() -> Iterator[None]:
-    """Turn errors raised on purpose, and the end of Spark's JVM, into one line on standard error and exit code 1;
-    Ctrl-C into exit code 130. Others keep their traceback.
+    """Print errors raised on purpose, and the end of Spark's JVM, as one line with exit code 1; exit with 130 on
+    Ctrl-C. Others keep their traceback.
     """
     try:
         yield
@@ -152,9 +152,7 @@ def visible(text: str) -> str:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, none: str = "none"
 ) -> None:
-    """Print a table with numbers right-aligned. On a narrow screen each row is a block with a line per column; without
-    rows, *none* is printed.
-    """
+    """Print a table with numbers right-aligned; on a narrow screen a block per row, without rows the text *none*."""
     if not rows:
         typer.echo(f"{title}: {none}" if title else none)
         return

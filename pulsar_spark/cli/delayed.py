@@ -1,5 +1,5 @@
-"""``pulsar-spark delayed``: list, count, cancel and reschedule messages that wait for their deliver time, without
-Spark. Payloads are never printed; they may go to a file.
+"""``pulsar-spark delayed``: list, count, cancel and reschedule delayed messages, without Spark. Payloads are never
+printed; they may go to a file.
 """
 
 import functools

@@ -1,7 +1,6 @@
-"""Logging of commands and jobs to standard error, as text or as a line of JSON per record.
+"""Logging of commands and jobs to standard error, as text or a line of JSON per record.
 
-Options or environment variables choose level and format. Fields of ``extra`` become fields of the JSON; payloads
-are never among them.
+Fields of ``extra`` become fields of the JSON; payloads are never among them.
 """
 
 import argparse
@@ -66,7 +65,7 @@ def set_up_logging(
 ) -> None:
     """Log to standard error, with level and format as given, else from the environment, else *default_level* and text.
 
-    Other packages log warnings only; py4j, which logs a traceback for whatever it raises, nothing.
+    Other packages log warnings only, py4j nothing: it logs whatever it raises.
     """
     separate_standard_error()
     level = _chosen(LogLevel, level, LEVEL_VARIABLE, default_level)

@@ -186,8 +186,8 @@ def _milliseconds(text: str | None) -> int | None:
 
 
 class _Answers(Answered):
-    """The outcome of all messages: the number published, the last id, the first error. ``is_held``: a backlog quota
-    blocks, and would block the rest.
+    """The outcome of all messages: number published, last id, first error. ``is_held``: a backlog quota blocks the
+    rest.
     """
 
     def __init__(self):

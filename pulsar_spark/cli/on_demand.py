@@ -11,9 +11,7 @@ from pulsar_spark.cli.logs import let_all_log, logs
 
 
 class Entry(NamedTuple):
-    """A command or group: its place as ``module:attribute`` in this package, and its line in lists, also the help of a
-    group without its own.
-    """
+    """A command or group: its place as ``module:attribute`` in this package, and its line in lists."""
 
     place: str
     line: str

@@ -88,7 +88,7 @@ def add_get_and_remove(
     app: typer.Typer, of: type, full: Callable[[str], str], policy: str, shown: Callable[[Any], str], default: str
 ) -> None:
     """Add ``get-`` and ``remove-`` of a *policy* to *app*, as in ``pulsar-admin``; their argument has type *of*, and
-    *full* makes a scope of it. *shown* formats a setting; *default* says what applies without one.
+    *full* makes a scope of it. *shown* formats a setting; *default* is for none.
     """
     method = policy.replace("-", "_")
 

@@ -28,8 +28,8 @@ def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[Bina
 
 
 def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **more: Any) -> None:
-    """Print the facts of *message* and *more*, or why it is unreadable, and append its payload and a newline to
-    *payloads*. Encrypted payloads are written as stored.
+    """Print the facts of *message* and *more*, or why it is unreadable, and append its payload, as stored if
+    encrypted, to *payloads*.
     """
     try:
         payload = message.data()

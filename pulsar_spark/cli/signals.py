@@ -1,7 +1,4 @@
-"""How commands and jobs end on signals: they finish their work, without traceback.
-
-Signals reach all processes at once, so Spark's may be gone first.
-"""
+"""How commands and jobs end on signals: they finish their work, without traceback, even if Spark has gone first."""
 
 import contextlib
 import signal

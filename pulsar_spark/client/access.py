@@ -34,8 +34,8 @@ class Access:
     def enter(self) -> bool:
         """Join the topic; False while the producer must wait, visibly to others and in the order of the topic's log.
 
-        A Shared producer gets :class:`ProducerBusy` if another has or waits for exclusive access, or its name is in
-        use; an Exclusive one :class:`ProducerFenced` if there are others.
+        A Shared producer gets :class:`ProducerBusy` if another has or awaits exclusive access, or has its name; an
+        Exclusive one :class:`ProducerFenced` if there are others.
         """
         with self._producers.alone():
             if self._mode is ProducerAccessMode.Shared:

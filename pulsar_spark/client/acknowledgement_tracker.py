@@ -1,12 +1,9 @@
 """Collects and sends a consumer's acknowledgements and negative acknowledgements on one topic partition.
 
 Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16).
-Acknowledgements wait for the group time or a full group, then a moment more to share a request with a flow, because
-each request costs the broker a round. They go at once with a group time of 0, with properties, or for a receipt. A
-negative acknowledgement waits at most half of its delay; the broker keeps its deadline, and a second one replaces
-it. Entries returned unseen, for the order of a key, go with it.
-
-Left out: the grid of 4.x to which deadlines are rounded down (4.20); here they are rows, in exact milliseconds.
+Acknowledgements wait for the group time or a full group, and a moment more for a flow, because each request costs
+the broker a round. A negative acknowledgement waits at most half of its delay. Left out: deadlines rounded down to
+a grid (4.20).
 """
 
 import sys
@@ -42,9 +39,8 @@ class Grouping(NamedTuple):
 
 
 class AcknowledgementTracker:
-    """The tracker of one consumer on one partition. ``group`` is for callers that hold *lock*; ``make(kind,
-    **columns)`` makes a request row; ``along()`` gives rows to send with others; *key_order* learns of returned
-    entries where key order is kept.
+    """One consumer's tracker on one partition. ``group`` requires *lock*; ``make(kind, **columns)`` makes a request
+    row; ``along()`` gives rows to send with others; *key_order* learns of returned entries.
     """
 
     def __init__(
@@ -104,8 +100,7 @@ class AcknowledgementTracker:
         self, position: int, batch_index: int, bits: int, letter: ReconsumeLater
     ) -> tuple[bool | int, list[dict]]:
         """Acknowledge one message, or up to it, in the request for its letter. Return the result of
-        :meth:`acknowledge` or :meth:`acknowledge_cumulative`, and the rows to send at once, in order: earlier
-        acknowledgements, then the request.
+        :meth:`acknowledge` or :meth:`acknowledge_cumulative`, and the rows to send at once, in order.
         """
         with self._lock:
             if self._ended_by is not None:

@@ -1,8 +1,8 @@
 """The unsent acknowledgements of a consumer on one topic partition.
 
-Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6). They go as ranges: the
-cumulative one first, then whole entries, then batches with the remaining indexes, kept here as the bits of an
-integer. Batch index acknowledgements are on by default (semantics 0.23).
+Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6), with batch index
+acknowledgements on by default (semantics 0.23). They go as ranges: the cumulative one first, then whole entries,
+then batches.
 """
 
 from collections.abc import Iterable
@@ -92,8 +92,8 @@ class AckGroup:
         self, position: int, batch_index: int, delivered_bits: int, *, is_cumulative: bool
     ) -> tuple[bool | int, list[int] | None]:
         """Acknowledge a message in its own request; return the result of :meth:`acknowledge` or
-        :meth:`acknowledge_cumulative`, and the request's ack set. The set names the message even if batch index
-        acknowledgements are off.
+        :meth:`acknowledge_cumulative`, and the request's ack set, which names the message even without batch index
+        acknowledgements.
         """
         known, left = self._unacked_bits.get(position, delivered_bits), 0
         if batch_index >= 0:

@@ -1,8 +1,7 @@
 """Acknowledgements, negative acknowledgements and reconsume-later requests of one consumer.
 
-Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. With receipts an acknowledgement waits for the broker. A negative
-acknowledgement names the message's entry; the broker decides what comes again with it, and counts for the dead
-letter policy. Putting off waits for the commit of the request.
+Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. A negative acknowledgement names the message's entry; the broker
+decides what comes again with it. Putting off waits for the commit of the request.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """A consumer's methods to acknowledge, give back and put off messages.
 
-Acknowledgements of messages received here are only noted, and processed by hundreds (``pending_acks``); all else
-goes to the consumer's :class:`Acknowledger`.
+Acknowledgements of messages received here are noted and processed by hundreds (``pending_acks``).
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Checks of arguments that public calls share, and their behaviour on Ctrl-C and in forked processes.
 
-As in the ``pulsar`` package, a wrong type or impossible combination is a ValueError that names the argument.
+As in the ``pulsar`` package, a wrong argument is a ValueError that names it.
 """
 
 import functools

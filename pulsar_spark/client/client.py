@@ -1,8 +1,7 @@
 """Client: the entry point, shaped like the ``pulsar`` package's.
 
-``delta:<root>`` replaces a broker's address. Producers and readers use the topics' tables directly; consumers need
-a broker, and share the client's channel to it. Options of TLS and authentication are accepted only with their
-defaults.
+``delta:<root>`` replaces a broker's address. Producers and readers use the tables directly; consumers share the
+client's channel to the broker.
 """
 
 import atexit

@@ -1,9 +1,8 @@
 """Skips compacted-out entries for a consumer that reads compacted.
 
 They are acknowledged in few requests, also ahead of a delivery, so that sparse topics do not take a round per
-entry. A deletion is delivered if the consumer may know its key (semantics 0.34): a consumer that begins at the
-first message reads the view and knows only its keys; one that begins later gets every deletion from there on.
-Trimming keeps the deletions that the subscription has not acknowledged.
+entry. Deletions are delivered if the consumer may know their key (semantics 0.34): all, unless it began at the
+first message and reads the view.
 """
 
 import numpy as np

@@ -1,7 +1,6 @@
 """The ``pulsar`` package's classes for connections to a cluster: credentials, addresses and failover.
 
-A root is a folder without connections. The classes check their arguments like the package's; ``Client`` refuses
-them and says why.
+They check their arguments like the package's; ``Client`` refuses them, because a folder has no connections.
 """
 
 import json

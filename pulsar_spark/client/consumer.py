@@ -1,7 +1,7 @@
 """Consumer: receives from one subscription of one or more topics, acknowledges, gives back, moves the cursor.
 
 It has a :class:`PartitionSubscription` per topic partition. The application's threads read messages; the channel's
-thread only queues ranges of positions. Invalid calls fail before anything is sent.
+thread only queues ranges of positions.
 """
 
 import threading
@@ -176,7 +176,7 @@ class Consumer(Described, Acknowledging):
         )
 
     def _lose(self, subscription: PartitionSubscription, error: PulsarSparkError) -> None:
-        """Continue without a topic partition that is gone, as is its subscription (*error*). The last one closes the
+        """Continue without a topic partition that, or whose subscription, is gone (*error*). The last one closes the
         consumer, unless it has a pattern. Called by the channel's thread.
         """
         with self._changing:

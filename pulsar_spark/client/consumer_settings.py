@@ -30,8 +30,8 @@ GROWS_FROM = 1000
 
 
 class ChunkLimits(NamedTuple):
-    """A consumer's limits for incomplete chunked messages (semantics 1.9, 1.14, 1.15): their number (0 or less: any),
-    whether the oldest above it is acknowledged, and their lifetime in ms (0: unlimited).
+    """Limits for incomplete chunked messages (semantics 1.9, 1.14, 1.15): number (0 or less: any), whether the oldest
+    above it is acknowledged, and lifetime in ms (0: unlimited).
     """
 
     max_pending_chunked_message: int = 10
@@ -98,7 +98,7 @@ class ConsumerSettings(NamedTuple):
 
     def largest_queue(self, partitions: int) -> int:
         """The size to which each partition's queue may grow: three quarters of its share, so that unacknowledged
-        messages fit the default limit of 50,000. 0 below :data:`GROWS_FROM`: such queues do not grow.
+        messages fit the default limit of 50,000; 0 (it does not grow) below :data:`GROWS_FROM`.
         """
         if self.receiver_queue_size < GROWS_FROM:
             return 0

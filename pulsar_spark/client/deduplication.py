@@ -1,8 +1,7 @@
 """Leaves duplicates out of one producer's commits, if the topic is deduplicated (see protocol.deduplication).
 
-Before each commit the log is read for the highest sequence id of the producer's name on each partition, because
-other processes may use the name. If one of them commits in between, nothing is committed, and the rest is judged
-again.
+The log gives the highest sequence ids before each commit. If another process with the producer's name commits in
+between, nothing is committed, and the rest is judged again.
 """
 
 from collections.abc import Iterator
@@ -26,8 +25,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class Judged(NamedTuple):
-    """The entries to store, judged by table version *known*, with these transactions. ``are_new`` flags each message
-    in order, None if all are new; ``begun`` are incomplete chunked messages by partition.
+    """The entries to store, judged by table version *known*, with these transactions. ``are_new`` flags each message,
+    None if all are new; ``begun`` are incomplete chunked messages by partition.
     """
 
     known: int

@@ -1,8 +1,7 @@
 """A delivery: what the broker sent to one consumer in one round, as a range of positions, or of a lane.
 
-For due entries (protocol.delays) the broker names each position, in the order they came due. For a range of a lane
-(protocol.lanes), the entries with the lane's hashes were sent; whoever takes messages reads the hashes. The broker
-gives their number, so permits and queue need no reading.
+Due entries (protocol.delays) are named one by one, in order. Of a lane's range (protocol.lanes) the entries with
+its hashes were sent; taking them reads the hashes, but their number is known before.
 """
 
 from bisect import bisect_right
@@ -171,10 +170,8 @@ class Delivery:
 
 
 def tail_of(queue: Sequence[Delivery], messages: int) -> list[Delivery]:
-    """The last deliveries in *queue* (of one subscription) with at least *messages* messages; none if the queue has
-    fewer.
-
-    Deliveries stay whole; round and place name the first of them.
+    """The last deliveries in *queue* (of one subscription) with at least *messages* messages, whole; none if the queue
+    has fewer.
     """
     if not queue or messages <= 0:
         return []

@@ -1,7 +1,6 @@
 """The ``pulsar`` package's enumerations, with its members and numbers.
 
-The hashing scheme and the producer's crypto failure action are extras from Pulsar's other clients. The DataFrame
-API also accepts members by name.
+``HashingScheme`` and ``ProducerCryptoFailureAction`` are extras from Pulsar's other clients.
 """
 
 from typing import Literal

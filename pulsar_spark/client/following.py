@@ -1,7 +1,5 @@
-"""Periodic checks of a client: for new topics of a pattern and new partitions, and, in a thread apart that never waits
-for a broker, for its claims on topics.
-
-A check that fails is logged and made again at its next time.
+"""Periodic checks of a client: for topics of a pattern, new partitions, and, in a thread that never waits for a
+broker, claims on topics.
 """
 
 import threading

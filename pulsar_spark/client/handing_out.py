@@ -1,5 +1,5 @@
-"""Selects the delivered messages of a partition to hand out: in order, without replaced, acknowledged or too early
-ones, and counts those that left the queue.
+"""Selects the delivered messages of a partition to hand out, in order, without replaced, acknowledged or too early
+ones.
 """
 
 import threading
@@ -89,8 +89,8 @@ class HandingOut:
         self._flow(permits)
 
     def _count_taken(self) -> int:
-        """Count the ready messages that were taken, and return the permits to request; call it before using the
-        counts. The caller holds the lock.
+        """Count the ready messages that were taken; return the permits to request. Call it before using the counts,
+        with the lock.
         """
         taken = self._ready.newly_taken()
         self._queued -= taken
@@ -111,8 +111,8 @@ class HandingOut:
         return found
 
     def hand_out(self, messages: list[Message]) -> Ready | None:
-        """Take from the front of *messages* (one delivery's) those that may be handed out; None if they are out of
-        date. They end where permits are due, so that the message that makes them due is the last.
+        """Take from the front of *messages* (one delivery's) those that may be handed out, up to the one that makes
+        permits due; None if they are out of date.
         """
         block = messages[0]._block
         delivery = block.delivery

@@ -1,9 +1,8 @@
 """Order per key on Key_Shared after a message was given back: later messages of its hash wait until it comes again.
 
-The broker holds back later entries of the hash once a round has read the give-back (semantics 0.22). Entries sent
-before that are too early, so the client returns them unseen; each delivery says which requests its round had read.
-The client does not wait for the entry itself: another consumer may get it, or a dead letter topic. (Pulsar's client
-hands out what is in its queue.)
+The broker holds back later entries once a round has read the give-back (semantics 0.22). The client returns,
+unseen, those of earlier rounds: a delivery says which requests its round had read. (Pulsar's client hands out what
+is in its queue.)
 """
 
 import itertools

@@ -1,9 +1,7 @@
 """Letters requested by a consumer: copies of messages that it puts off.
 
-Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy goes to the retry letter topic with a
-delay, or, if the message was put off too often, to the dead letter topic at once. The client decides the content;
-the broker acknowledges the message and writes the copy in one commit, so there is exactly one (0.27). Only the
-broker writes dead letters by redelivery count.
+Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29). The client decides topic and content; the broker
+acknowledges the message and writes the copy in one commit, so there is exactly one (0.27).
 """
 
 import contextlib
@@ -39,8 +37,7 @@ def letter_topics(
     layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool
 ) -> LetterTopics:
     """The letter topics of a subscription of *topics* (full names): from the policy, else named after the first topic
-    in Java's order. With *retry_enable* an existing partitioned topic named after the subscription alone is used,
-    as before Pulsar 2.8 (4.22).
+    in Java's order. With *retry_enable* an existing partitioned topic named as before Pulsar 2.8 is used (4.22).
     """
     first = min(topics, key=java_order)
     retry, dead = (

@@ -1,7 +1,6 @@
 """Listeners: a thread that calls the application's function with each message.
 
-A function that raises ends the thread with the usual traceback, and a new thread continues, as in Pulsar's clients.
-Lost or unreadable messages are logged. The thread ends when the consumer is closed or the state is corrupt.
+If the function raises, the thread ends with the usual traceback and a new one continues, as in Pulsar's clients.
 """
 
 import threading

@@ -1,8 +1,7 @@
 """Chunked messages of a partition from its log, for a reader, which has no broker.
 
-The chunks of messages depend on all earlier chunks, so a reader that begins in the middle first reads those,
-without payloads, as far back as the ``ledgers`` table says, or from the start of the log. A message is read if its
-last chunk is after the start.
+A reader that begins in the middle first reads earlier chunks, without payloads. It gets the messages whose last
+chunk is after its start.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,8 +19,8 @@ from pulsar_spark.storage.topics.topics import Topic
 
 
 class LogChunks:
-    """The chunks of one partition; *earlier* gives the runs before a ledger that may matter. Only runs with possible
-    chunks are kept, at positions of their own.
+    """The chunks of one partition; *earlier* gives the relevant runs before a ledger. Only runs with possible chunks
+    are kept, at positions of their own.
     """
 
     def __init__(self, topic: Topic, entries: EntryReader, earlier: Callable[[int], Iterator[Run]]):
@@ -32,9 +31,8 @@ class LogChunks:
         self._chunked = ChunkedMessages(topic.path, entries, lambda spans: self._ledgers.spans_of(spans))
 
     def joining(self, run: Run) -> tuple[Joining, int, list[tuple[int, int]]]:
-        """For the next run with possible chunks: what joins its messages, its offset from entry ids to the positions
-        used there, and its entry ids except chunks that complete no message, so that payloads are read once. May be
-        retried with the same run.
+        """For the next run with possible chunks: what joins its messages, the offset from entry ids to its positions,
+        and its entry ids except chunks that complete no message. May be retried with the same run.
         """
         if not self._is_begun:
             for earlier in list(self._earlier(run.ledger_id)):

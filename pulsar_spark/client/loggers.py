@@ -1,9 +1,8 @@
 """Loggers of a client: the logger arguments of the ``pulsar`` package.
 
-:class:`ConsoleLogger` and :class:`FileLogger` write lines like those of Pulsar's C++ client. The default is
-Python's logger ``pulsar_spark.client``, so only warnings reach standard error (the package writes Info to standard
-output). ``log_conf_file_path`` names settings for ``logging.config.dictConfig`` as JSON, not for log4cxx. Payloads
-are never logged.
+The default is Python's logger ``pulsar_spark.client``, so only warnings reach standard error.
+``log_conf_file_path`` names JSON settings for ``logging.config.dictConfig``, not for log4cxx. Payloads are never
+logged.
 """
 
 import json

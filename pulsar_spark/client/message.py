@@ -1,8 +1,4 @@
-"""Messages as the application sees them.
-
-A message is a row in a block of columns, which become Python values when first used, for the whole block at once. A
-compressed or encrypted payload is opened when its message is handed out.
-"""
+"""Messages as the application sees them: rows in blocks of columns, which become Python values when first used."""
 
 from copy import copy
 from datetime import datetime
@@ -26,8 +22,8 @@ _ENCODED = ("compression", "encryption_keys")
 
 
 class Block:
-    """Rows of one partition's messages, decoded by column on demand; without a *ledger id* a column has it. Shared by
-    its messages: *schema*, *delivery* (None if none) and *topic id* (None if only the name is known).
+    """Rows of one partition's messages, decoded by column on demand; without *ledger id* a column has it. Its messages
+    share *schema*, *delivery* (or None) and *topic id* (None if only the name is known).
     """
 
     __slots__ = (
@@ -71,9 +67,7 @@ class Block:
         self._hashes: list[int] | None = None
 
     def sticky_hash(self, row: int) -> int | None:
-        """The hash of the sticky key of a row's entry; None if the first message of its batch, which has the key, is
-        elsewhere.
-        """
+        """The hash of the sticky key of a row's entry; None if the first message of its batch is elsewhere."""
         index = self.column("batch_index")[row]
         if index:
             first, positions = row - index, self.column("position")

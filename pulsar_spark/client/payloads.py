@@ -1,9 +1,7 @@
 """Payloads as producers store them, and as consumers and readers show them (layer ``payloads``).
 
-Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction. A message that cannot be decrypted
-stays unacknowledged (FAIL), is acknowledged unseen (DISCARD), or is delivered as stored (CONSUME). Ours: FAIL
-raises an error that names the message; so do payloads that cannot be decompressed, which Pulsar acknowledges
-unseen.
+Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction. Ours: FAIL raises an error that
+names the message; so do payloads that cannot be decompressed, which Pulsar acknowledges unseen.
 """
 
 from collections.abc import Callable

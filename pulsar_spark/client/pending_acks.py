@@ -1,7 +1,6 @@
-"""Messages acknowledged one by one, until the result is needed.
+"""Messages acknowledged one by one, collected and processed together (see acknowledgement_tracker).
 
-Acknowledging only appends to a list; entries are worked out for many at once (see acknowledgement_tracker). Append
-first, then look at :attr:`room`: whoever takes the list sets it to 0 first, so late messages are noticed.
+Append first, then look at :attr:`room`: whoever takes the list sets it to 0 first, so late messages are noticed.
 """
 
 from collections.abc import Iterable
@@ -23,8 +22,8 @@ class Acknowledged(NamedTuple):
 
 
 class PendingAcks(list):
-    """Messages of one subscription on a partition. ``owner`` is the consumer that may append, None if each
-    acknowledgement is checked by itself. At ``room`` messages they must be processed.
+    """Messages of one subscription on a partition. ``owner`` is the consumer that may append, or None. At ``room``
+    messages they must be processed.
     """
 
     __slots__ = ("owner", "room")

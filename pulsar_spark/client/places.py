@@ -54,8 +54,7 @@ class Places:
 
     def find(self, message: Message | MessageId) -> Place:
         """The place of a message. :class:`InvalidMessage` if it is not of these topics, ValueError for other objects,
-        :class:`OperationNotSupported`, as in Pulsar, for a producer's id if the consumer has several topics or
-        partitions.
+        :class:`OperationNotSupported` for a producer's id on several topics or partitions, as in Pulsar.
         """
         if isinstance(message, Message) and message._delivery is not None:
             delivery = message._delivery
@@ -91,8 +90,8 @@ class Places:
         return Place(subscription, found[0], message_id.batch_index(), (1 << found[1]) - 1)
 
     def _numbered(self, subscription: PartitionSubscription, message_id: MessageId) -> tuple[int, int] | None:
-        """Position and batch size of an entry; None if it does not exist. Waits for a new entry to be numbered,
-        because the topic's last message may be acknowledged before the broker has seen it.
+        """Position and batch size of an entry, or None. Waits for numbering, because a topic's last message may be
+        acknowledged at once.
         """
         topic, ledger_id = subscription.topic, message_id.ledger_id()
         place = topic.topic_id, subscription.partition, ledger_id, message_id.entry_id()

@@ -1,7 +1,6 @@
 """Policy objects for a consumer, shaped like those of the ``pulsar`` package.
 
-``request_properties`` gives its part of the subscribe request. ``policy()`` returns the object itself, which also
-has the getters of the package's C++ objects.
+``policy()`` returns the object itself, which also has the getters of the package's C++ objects.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Producer: sends messages to a topic, alone or in batches, from any number of threads.
 
-It commits to the topic's table instead of calling a broker (see publisher). Queue, routing, batching, sequence ids
-and timeouts follow Pulsar's rules and the ``pulsar`` package's names.
+It commits to the topic's table (see publisher), with Pulsar's rules for queue, routing, batching, sequence ids and
+timeouts.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Rows of one publish commit: entries of any number of partitions as one Arrow table.
 
-Entry ids count from 0 within each partition, in the order of sending. If any message has a key, rows have the
-sticky-key hash, so that rounds need not read keys. Messages are tuples (:class:`Outgoing`) for speed.
+Entry ids count from 0 within each partition. If any message has a key, rows have the sticky-key hash, so that
+rounds need not read keys.
 """
 
 import itertools
@@ -18,8 +18,8 @@ from pulsar_spark.table_specs import MESSAGE_KEYS, MESSAGES
 
 
 class Outgoing(NamedTuple):
-    """A message on its way, or a chunk of one. ``done`` gets the outcome (send_outcomes.answer); times are ms since
-    1970; ``columns`` has further columns.
+    """A message on its way, or a chunk of one, as a tuple for speed. ``done`` gets the outcome (send_outcomes.answer);
+    times are ms since 1970; ``columns`` has further columns.
     """
 
     payload: bytes | memoryview | None

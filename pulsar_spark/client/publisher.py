@@ -1,11 +1,9 @@
-"""Group commit: one thread per producer commits collected messages.
+"""Group commit: one thread per producer commits what arrived during its last commit.
 
-Messages that arrive during a commit wait for the next one, so slow storage makes commits larger. Each commit has a
-publish id; if its outcome is unclear, the same rows are written under the same id until the send timeout (see
-storage.sure_append), and only the first counts. Duplicates are left out (see deduplication). A crash before a
-commit loses only messages whose callback was never called.
+If an outcome is unclear, the same rows are written under the same publish id until the send timeout (see
+storage.sure_append), and only the first counts. A crash loses only messages whose callback was never called.
 
-A callback that raises ends the thread with the usual traceback, and a new thread continues with the next callback.
+If a callback raises, the thread ends with the usual traceback, and a new one continues.
 """
 
 import logging
@@ -45,7 +43,7 @@ _RETRY_SECONDS = 0.2
 
 class PublishRules(NamedTuple):
     """Rules for each publish of a producer: ``check()`` raises if it may publish no more; the deduplication; the
-    version of its schema, None without one; and the client's logger.
+    schema's version or None; the client's logger.
     """
 
     check: Callable[[], None]
@@ -57,8 +55,8 @@ class PublishRules(NamedTuple):
 class Publisher(Worker):
     """Publishes entries of one topic.
 
-    ``due(now)`` gives the batches whose delay has passed and when the next one's passes; ``settled(messages,
-    is_published)`` is called before, ``answered(count)`` after the callbacks of these messages.
+    ``due(now)`` gives the batches whose delay has passed and the time of the next; ``settled(messages,
+    is_published)`` is called before, ``answered(count)`` after the callbacks.
     """
 
     def __init__(
@@ -250,8 +248,8 @@ class Publisher(Worker):
         return left
 
     def _commit(self, rows: pa.Table, deadline: float, judged: Judged | None) -> int | None:
-        """The version that has *rows*, written again under the same id while the outcome is unclear. None if commits
-        under the producer's name require a new judgement.
+        """The version that has *rows*, written again under the same id while the outcome is unclear; None if other
+        commits of the producer's name require a new judgement.
         """
         wait = partial(self._wait, deadline=deadline)
         try:

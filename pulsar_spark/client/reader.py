@@ -253,8 +253,8 @@ class Reader(Described):
             yield lost
 
     def _read_compacted(self, view: CompactedView, first: int) -> Iterator[Message | MessagesLost | UnreadableMessage]:
-        """The compacted messages from ledger *first* on, then those after the horizons. If the topic is compacted
-        again meanwhile, continue in the new view, because later entries may be trimmed.
+        """The compacted messages from ledger *first* on, then those after the horizons; in the new view if the topic
+        is compacted again meanwhile.
         """
         passed: dict[int, int] = {}
         begins, positions = dict.fromkeys(self._partitions, first), dict.fromkeys(self._partitions, -1)
@@ -303,8 +303,8 @@ class Reader(Described):
         return len(block)
 
     def _from_time(self, partition: int, run: Run) -> Run | None:
-        """The part of *run* from the first entry published at or after the sought time; None without one. Everything
-        later in the partition follows.
+        """The part of *run* from the first entry published at or after the sought time, or None; then everything
+        later.
         """
         if self._start_time is None or partition in self._begun or run.ledger_id > self._start_end:
             return run

@@ -1,11 +1,9 @@
 """Reads the messages of a delivery, in the thread that takes them.
 
-Deleted messages are acknowledged; lost ones raise an error that names them. If entries of a lane are gone, their
-keys are too: the lane of the hash of no key includes those without one; a delivery that counts more entries than
-remain reports all gone ones between its ends.
+Deleted messages are acknowledged; lost ones raise an error that names them. If entries of a lane are gone, a
+delivery that lacks entries reports all gone ones between its ends.
 
-Due entries lie anywhere in the topic and are handed out in the order they came due; some megabytes are read
-together, so that each row group is decoded once.
+Due entries lie anywhere in the topic; some megabytes are read together, so that each row group is decoded once.
 """
 
 from collections.abc import Generator, Iterable, Iterator

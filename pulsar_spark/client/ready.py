@@ -1,8 +1,7 @@
-"""Messages that are checked and ready to be handed out, one by one.
+"""Messages that are checked, by hundreds, and ready to be handed out one by one.
 
-Whether a message is shown depends on generation, redeliveries and acknowledgements. Hundreds are checked at once; a
-change takes back the rest to check again. Handing out is one step of a list iterator, which is atomic between
-threads.
+A change of what may be shown takes back the rest, to be checked again. Handing out is one step of a list iterator,
+which is atomic between threads.
 """
 
 import sys

@@ -1,7 +1,6 @@
 """The deliveries a consumer has received, in order of arrival, until the application takes their messages.
 
-They are ranges of positions. The thread that takes messages reads them, one thread at a time; the channel's thread
-never reads or waits for a file.
+One thread at a time takes and reads; the channel's thread never reads or waits for a file.
 """
 
 import threading
@@ -34,8 +33,8 @@ def _nothing() -> None:
 
 
 class Receiver:
-    """One per consumer. ``handed_out`` gets subscription, position and redelivery count of each message handed out,
-    readable or not; ``discard`` acknowledges one that is not shown because of an error.
+    """One per consumer. ``handed_out`` gets subscription, position and redelivery count of each message, readable or
+    not; ``discard`` acknowledges an unreadable one unseen.
     """
 
     def __init__(
@@ -104,8 +103,8 @@ class Receiver:
             return not self.is_closed
 
     def close(self) -> None:
-        """Make every call raise :class:`AlreadyClosed`, and drop what was read ahead with its file, which would
-        otherwise wait for garbage collection. A running call does that when it ends.
+        """Make every call raise :class:`AlreadyClosed`, and drop what was read ahead with its file, now or when a
+        running call ends.
         """
         with self._condition:
             self.is_closed = True

@@ -1,9 +1,8 @@
 """Schemas of topics for producers, consumers and readers: added, compared, looked up.
 
-Rules are in protocol.schema_compatibility, the table in storage.schemas; policies are those the broker last
-committed. A consumer's schema is also kept if the topic has no schema and no messages (Pulsar's
-``addSchemaIfIdleOrCheckCompatible``). Ours: a topic with messages but no schema accepts any consumer, because
-letters and rows of SQL and earlier releases have none.
+Rules are in protocol.schema_compatibility; policies are those the broker last committed. A consumer's schema is
+kept if the topic has no schema and no messages (Pulsar's ``addSchemaIfIdleOrCheckCompatible``). Ours: with messages
+but no schema, any consumer is accepted, because letters and rows of SQL have none.
 """
 
 import time
@@ -79,9 +78,7 @@ class TopicSchemas:
             self._keep(topic, info)
 
     def written_with(self, message) -> SchemaInfo | None:
-        """The schema a message was written with; None without a known version. That of a letter, which has no sequence
-        id, is kept by its origin's topic.
-        """
+        """The schema a message was written with, or None. A letter, which has no sequence id, has its origin's."""
         version = message.int_schema_version()
         if version < 0:
             return None

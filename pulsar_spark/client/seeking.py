@@ -1,9 +1,8 @@
 """Seek: the position that a message id or a time moves the cursor to.
 
-The cursor moves to the entry of the message (semantics 3.26). The consumer hides earlier indexes of its batch and,
-without ``start_message_id_inclusive``, the message; they stay unacknowledged, count as backlog and come to a
-consumer that takes over. For a chunked message the cursor moves to its first chunk (1.7), and what lies between its
-chunks is hidden too. An id above all entries means the end, one between entries the next entry.
+The cursor moves to the entry of the message (semantics 3.26), for a chunked one to its first chunk (1.7). The
+consumer hides earlier indexes of the batch and, without ``start_message_id_inclusive``, the message; they stay
+unacknowledged. An id above all entries means the end, one between entries the next entry.
 """
 
 import time

@@ -1,7 +1,5 @@
-"""Receivers of a send's outcome: a waiting call, the shared answer of a message's chunks, or an application's
-callback.
-
-Callbacks are kept unwrapped: one more object per pending message would slow garbage collection.
+"""Receivers of a send's outcome: a waiting call, a message's chunks, or an application's callback, unwrapped for
+speed.
 """
 
 import threading
@@ -54,8 +52,8 @@ class Outcome(Answered):
 
 
 class ChunkedSend(Answered):
-    """The shared outcome of a message's *chunks*: calls *done* once, with the first error, or after the last chunk
-    with the message's id (1.7).
+    """The shared outcome of a message's *chunks*: calls *done* once, at the first error, or after the last chunk with
+    the message's id (1.7).
     """
 
     __slots__ = ("_done", "_left", "_first", "_lock", "error")

@@ -151,9 +151,7 @@ class Sending:
             answer(callback, error, None)
 
     def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
-        """Queue the message, whole or in chunks; return the error if it is refused. The rare cases are apart, because
-        this runs tens of thousands of times a second.
-        """
+        """Queue the message, whole or in chunks; return the error if it is refused. Rare cases are apart, for speed."""
         quota, now = self._quota, time.monotonic()
         if now >= quota.known_until:
             refused = quota.refusal(self._timeout, lambda: self._is_closed)
@@ -219,8 +217,8 @@ class Sending:
         return None
 
     def _await_places(self, count: int) -> PulsarSparkError | None:
-        """Wait for room in the queue, or refuse a message that needs more places than are free; the caller holds the
-        condition. When blocking, one free place suffices to start.
+        """Wait for room in the queue, or refuse a message that needs more; the caller holds the condition. When
+        blocking, one free place suffices to start.
         """
         limit, since = self._limit, interrupts.count()
         if self._settings.block_if_queue_full:

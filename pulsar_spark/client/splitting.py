@@ -1,8 +1,7 @@
 """Splits a message's payload into chunks, if it is too large.
 
-Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). Chunks share the uuid ``<producerName>-<sequenceId>``; each
-is an entry with all other fields of the message. Sending again repeats the uuid and begins the message anew. Slices
-are views of the payload.
+Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). Chunks share the uuid ``<producerName>-<sequenceId>``;
+sending again repeats it. Slices are views of the payload.
 """
 
 from pulsar_spark.client.producer_settings import ProducerSettings

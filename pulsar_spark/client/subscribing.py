@@ -1,7 +1,4 @@
-"""``Client.subscribe``: checks its options, finds or creates its topics, and makes the consumer.
-
-Options without meaning for a folder (statistics caches, replication) are accepted with any value of their type.
-"""
+"""``Client.subscribe``: checks its options, finds or creates its topics, and makes the consumer."""
 
 import re
 from collections.abc import Callable, Iterator

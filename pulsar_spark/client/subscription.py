@@ -1,11 +1,9 @@
 """One consumer on one topic partition: deliveries in, permits and acknowledgements out.
 
-Deliveries are ranges of positions, read when the application asks for the next message. A seek, a redelivery of
-everything, a lost connection or turn (Failover) starts a new *generation* and drops what was queued. So does a
-delivery that does not follow the last one on Exclusive and Failover (2.12). On Shared a redelivered entry replaces
-its queued one (4.13). Shrinking the queue returns its tail, and with it what the broker sends before it knows, so
-order holds. Messages above the limit of the dead letter policy are returned unseen, for the broker to write their
-letter (4.26).
+A seek, a redelivery of everything, a lost connection or turn (Failover) starts a new *generation* and drops what
+was queued. So does a delivery that does not follow the last one on Exclusive and Failover (2.12). On Shared a
+redelivered entry replaces its queued one (4.13). Shrinking the queue returns its tail with later deliveries, so
+order holds. Messages above the limit of the dead letter policy are returned unseen (4.26).
 """
 
 import logging
@@ -296,8 +294,8 @@ class PartitionSubscription(HandingOut):
         self._watch_queue()
 
     def _parts(self, row: dict) -> Iterator[dict]:
-        """Split a delivery into parts of at most the requested queue size, so that a larger queue can return some;
-        unsplit if entries need not be adjacent.
+        """Split a delivery into parts of at most the requested queue size, so that a larger queue can return some; not
+        if entries need not be adjacent.
         """
         is_whole = self._is_single_active or self._permits.most == self._permits.least
         if is_whole or row["lane_hashes"] or row["positions"] is not None or row["chunks"]:

@@ -1,9 +1,7 @@
 """TableView: the latest value of each key of a topic, kept up to date.
 
-Rule: TableViewImpl of Pulsar's clients. A reader goes through the topic from its first message: a message replaces
-the value of its key, an empty or null one removes it, one without a key is ignored. The view starts complete and
-lags at most a tenth of a second. Order holds per partition. Payloads are decoded on access, each with its writer's
-schema.
+Rule: TableViewImpl of Pulsar's clients. An empty or null value removes its key; messages without a key are ignored.
+The view starts complete. Order holds per partition. Payloads are decoded on access, each with its writer's schema.
 """
 
 import threading

@@ -1,8 +1,7 @@
 """A topic as its log shows it: the files of each publish commit, in order, without a broker.
 
-Order is by commit, then entry id; a repeated publish id is a retry, and only the first commit counts. The
-``ledgers`` table replaces commits that the log has lost. Trimmed ledgers are skipped, and so are commits that are
-no publish: rows that others added, or DELETE, UPDATE and MERGE rewrote.
+Of a repeated publish id only the first commit counts. The ``ledgers`` table replaces commits that the log has lost.
+Trimmed ledgers are skipped, and so are rows that others added or rewrote.
 """
 
 import heapq
@@ -46,8 +45,8 @@ class TopicLog:
     def start_at(
         self, ledger_id: int, passed: Mapping[int, int] = MappingProxyType({}), published_since: datetime | None = None
     ) -> Iterator[tuple[int, Run]]:
-        """Start at publish commit *ledger_id*; in partitions in *passed*, after that commit. Return lazily the runs,
-        by partition, that only the ``ledgers`` table still has, from the first with a message *published_since*.
+        """Start at publish commit *ledger_id*, or after that in *passed*. Return lazily the runs, by partition, that
+        only ``ledgers`` still has, from the first with a message *published_since*.
         """
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)

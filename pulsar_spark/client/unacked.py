@@ -1,8 +1,8 @@
 """Acknowledgement timeouts: finds entries that have waited too long.
 
-Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): an entry's time starts when the
-application gets it, and the first tick after its timeout finds it; a backoff adds time by redelivery count. Entries
-with equal timeouts are kept in order, so a tick looks only at expired ones.
+Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): the time starts when the
+application gets an entry; a backoff adds to it by redelivery count. Equal timeouts are kept in order, so a tick
+looks only at expired ones.
 """
 
 import threading

@@ -57,8 +57,8 @@ def make_account(
 ) -> Account:
     """The account of a subscription from the broker's *stats* and its consumers' *notes*.
 
-    *closed_after* gives the acknowledged messages of consumers that closed early, by index in *notes*. *keyed*
-    requires order per key; *due* gives when each message may first be received, once, by the clock of the notes.
+    *closed_after*: messages acknowledged by consumers that closed early, by index in *notes*. *keyed* requires
+    order per key; *due* gives when each message may first be received, once.
     """
     delivered = stats["msgOutCounter"]
     account = Account(

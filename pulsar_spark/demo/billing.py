@@ -1,9 +1,7 @@
 """The demo's dead letters: flights without a tail number cannot be billed, die, are repaired by a Spark job and sent
 back.
 
-Consumers of the Shared subscription ``billing`` call ``bill`` for each flight and give back what it refuses, until
-the broker writes a dead letter. :func:`send_back` repairs the letters and sends them to the retry letter topic, so
-that other subscriptions do not get them again.
+They go to the retry letter topic of the Shared subscription ``billing``, so that others do not get them again.
 """
 
 import numpy as np

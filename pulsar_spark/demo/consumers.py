@@ -1,11 +1,8 @@
-"""One consumer of the demo, in its own process: it receives, writes notes, then acknowledges.
+"""One consumer of the demo, in its own process: it receives, writes notes, then acknowledges. No Spark is needed.
 
-Notes are fixed-size records, written before acknowledging, so a killed process leaves a true account. With
-``pause_at`` the consumer stops before acknowledging the batch that reaches that many messages, until it gets
-``leave`` (close without acknowledging), ``go on``, or is killed.
-
-With a ``handler`` it acknowledges accepted messages and gives back refused ones, which die after
-:data:`REDELIVERIES` more attempts. It also reads the subscription's retry letter topic. No Spark is needed.
+Notes are fixed-size records, so a killed process leaves a true account. With ``pause_at`` the consumer stops before
+acknowledging the batch that reaches that many messages, until it gets ``leave`` or ``go on``, or is killed. With a
+``handler`` refused messages die after :data:`REDELIVERIES` more attempts.
 """
 
 import json

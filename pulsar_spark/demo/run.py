@@ -65,8 +65,8 @@ def run_demo(
 ) -> bool:
     """Run the demo on *rows* flights; True if nothing was lost and order held where it must.
 
-    *root* is kept and reusable, as each run has its own namespace; by default a temporary folder is removed unless
-    *keep*. A failed run keeps the broker's log. *show* gets the accounts instead of a printed table.
+    *root* is kept and reusable; by default a temporary folder is removed unless *keep*. A failed run keeps the
+    broker's log. *show* gets the accounts instead of a printed table.
     """
     console = console or Console()
     flights = read_flights(rows)

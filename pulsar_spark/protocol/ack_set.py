@@ -1,8 +1,7 @@
 """Ack sets: which messages of a batch are still unacknowledged, as Pulsar sends and stores them.
 
-Rule (semantics 3.3): 64-bit words, low bit first, a set bit = not yet acknowledged, zero words at the end cut.
-Words are signed, as in Java and Arrow. The empty tuple means that the entry is acknowledged. None (null in tables)
-means the whole entry; these functions do not take it: start from :func:`full`.
+Rule (semantics 3.3): signed 64-bit words, low bit first, a set bit = unacknowledged, without zero words at the end.
+The empty tuple acknowledges the entry. For a whole entry (None, in tables null) start from :func:`full`.
 """
 
 from collections.abc import Iterable
@@ -91,10 +90,10 @@ def intersect(kept: Iterable[int], given: Iterable[int]) -> AckSet:
 
 
 def replaced_by_cumulative(kept: Iterable[int], given: Iterable[int]) -> AckSet:
-    """The ack set of an entry after a cumulative acknowledgement brings *given* for it (3.20).
+    """The ack set after a cumulative acknowledgement brings *given* (3.20).
 
-    Pulsar does not intersect here: *given* replaces *kept* if its first unacknowledged index is larger, and is
-    ignored otherwise. An empty *given* acknowledges the entry.
+    As in Pulsar, *given* replaces *kept* if its first unacknowledged index is larger, and is ignored otherwise. An
+    empty *given* acknowledges the entry.
 
     >>> replaced_by_cumulative(of_indexes([0, 3]), of_indexes([2, 3]))
     (12,)

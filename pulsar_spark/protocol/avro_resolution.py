@@ -1,8 +1,7 @@
 """Whether values written with one Avro definition can be read with another.
 
-Rule: "Schema Resolution" of the Avro specification, as Pulsar's broker applies it (Avro 1.11, ``Resolver``). Names
-of records count inside unions only. An enumeration may lack symbols of the writer. Every branch of a writer's union
-must be readable. A reader's aliases, of types and of fields, match the writer's names.
+Rule: "Schema Resolution" of the Avro specification, as in Avro 1.11 (``Resolver``), which Pulsar's broker uses. It
+differs thus: record names count only inside unions, and an enumeration may lack symbols of the writer.
 """
 
 import json
@@ -212,8 +211,8 @@ def _unreadable_record(writer: AvroType, reader: AvroType, seen: _Seen) -> str |
 
 
 def _matching_branch(writer: AvroType, union: AvroType, seen: _Seen) -> AvroType | None:
-    """The branch of a reader's union that reads the writer's type. First choice is the same kind and name, then a
-    record of the same structure (preferably of the same short name), then the first branch it promotes to.
+    """The branch of a reader's union that reads the writer's type: the same kind and name, else a record of the same
+    structure, else the first it promotes to.
     """
     alike = [branch for branch in union.branches if branch.kind == writer.kind]
     for branch in alike:

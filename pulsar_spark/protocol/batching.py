@@ -1,9 +1,8 @@
 """Batching: which messages of a producer share an entry.
 
-Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. A batch of a partition closes by
-number of messages, by bytes, by age, or on a flush. Key-based batching keeps one open batch per key and closes all
-together, in the order of their first messages. A delayed message is never batched: it closes the open batches and
-goes alone. A batch of one message is stored as a plain message.
+Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. Key-based batches close together,
+in the order of their first messages. A delayed message closes the open batches and goes alone. A batch of one
+message is stored as a plain message.
 """
 
 from typing import Generic, TypeVar
@@ -30,8 +29,7 @@ class BatchContainer(Generic[M]):
     def add(self, message: M, size: int, key: str | None, now: float) -> list[list[M]]:
         """Put *message* of *size* bytes into its batch; return the batches that this closed, oldest first.
 
-        A message beyond the size limit closes the open batches and starts a new one; one that is larger by itself
-        goes alone.
+        A message beyond the size limit starts a new batch.
         """
         closed = self.close() if self._messages and self._bytes + size > self._max_bytes else []
         key = key if self._is_key_based else None

@@ -1,11 +1,9 @@
 """Bundles: slices of a root's topics by the hash of their names, and which broker serves which.
 
-The hash is Pulsar's, CRC-32 of a topic's full name (``NamespaceBundleFactory.getLongHashCode``), and so are names
-of slices: ``0x00000000_0x80000000`` includes its lower end; only the last slice includes its upper end. Unlike in
-Pulsar, bundles belong to a root, not a namespace, and all partitions of a topic are in one bundle, because one
-table numbers them.
-
-Brokers share the bundles evenly; a broker gives one up only to a broker that has fewer.
+Hash and names are Pulsar's: CRC-32 of a topic's full name (``NamespaceBundleFactory.getLongHashCode``), and
+``0x00000000_0x80000000`` without its upper end, except in the last slice. Ours: bundles belong to a root, and all
+partitions of a topic share a bundle, because one table numbers them. A broker gives up a bundle only to one that
+has fewer.
 """
 
 import re
@@ -47,8 +45,8 @@ class BundleRange(NamedTuple):
         return self == WHOLE
 
     def split(self, at: int | None = None) -> "tuple[BundleRange, BundleRange]":
-        """Two slices, the second from the hash *at* on; by default the middle, as Pulsar's ``range_equally_divide``.
-        :class:`InvalidConfiguration` if one of them would be empty.
+        """Two slices, the second from the hash *at* on; by default the middle (``range_equally_divide``).
+        :class:`InvalidConfiguration` if one would be empty.
 
         >>> [str(half) for half in WHOLE.split()]
         ['0x00000000_0x7fffffff', '0x7fffffff_0xffffffff']
@@ -92,8 +90,8 @@ def check_cover(ranges: Iterable[BundleRange]) -> None:
 
 
 def quotas(served: Mapping[str, Collection[str]], bundles: int) -> dict[str, int]:
-    """How many of *bundles* each present broker is to serve, from the bundles each serves now. The remainder goes to
-    brokers that serve more already, so that few bundles move.
+    """How many of *bundles* each present broker is to serve. The remainder goes to brokers that now serve more, so
+    that few bundles move.
 
     >>> quotas({"a": ["0", "1"], "b": ["2", "3"], "c": []}, 4)
     {'a': 2, 'b': 1, 'c': 1}
@@ -111,8 +109,8 @@ class Share(NamedTuple):
 
 
 def share(me: str, served: Mapping[str, Collection[str]], free: int) -> Share:
-    """The next step of broker *me*; *free* bundles are served by no broker. It gives up bundles above its quota, the
-    last by name, once no bundle is free.
+    """The next step of broker *me*, with *free* unserved bundles. It gives up bundles above its quota, the last by
+    name, once none is free.
 
     >>> share("c", {"a": ["0", "1"], "c": []}, free=1)
     Share(take=1, give_up=[])

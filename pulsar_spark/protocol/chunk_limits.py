@@ -1,9 +1,8 @@
 """How many incomplete chunked messages a consumer keeps, and for how long.
 
 Rule: semantics 1.14, 1.15 (ConsumerImpl: maxPendingChunkedMessage, autoAckOldestChunkedMessageOnQueueFull,
-expireTimeOfIncompleteChunkedMessage). A consumer reads chunks by position. At each chunk 0, the oldest incomplete
-messages above the limit are evicted: acknowledged, or withheld from this consumer. A message that is still
-incomplete when its time is over is always acknowledged.
+expireTimeOfIncompleteChunkedMessage). At each chunk 0 the oldest messages above the limit are evicted:
+acknowledged, or withheld from this consumer.
 """
 
 from collections import deque
@@ -59,8 +58,8 @@ class Eviction(NamedTuple):
 
 
 def evictions(groups: Iterable[Group], *, most: int, begin: int) -> list[Eviction]:
-    """Which message each chunk 0 at or after *begin* evicts, if at most *most* may be incomplete at once. *groups* are
-    in the order of their first chunks.
+    """Which message each chunk 0 at or after *begin* evicts, with at most *most* incomplete. *groups* are in order of
+    their first chunks.
 
     >>> evictions([Group(0, 3), Group(1, 2), Group(4, 9)], most=1, begin=0)
     [Eviction(position=1, evicted=Group(first=0, end=3))]

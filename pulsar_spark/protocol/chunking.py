@@ -1,8 +1,8 @@
 """Chunked messages: how a payload is split, and which chunks make up a message.
 
-Rule: semantics 1.2, 1.4, 0.9 (ProducerImpl) and 1.10-1.13 (ConsumerImpl.processMessageChunk). A *chunk* is an entry
-with a uuid; a *group* is the chunks of one (producer name, uuid), by position. The verdicts follow from the group
-alone, so they hold for every subscription and reader:
+Rule: semantics 1.2, 1.4, 0.9 (ProducerImpl) and 1.10-1.13 (ConsumerImpl.processMessageChunk). A *group* is the
+chunks of one (producer name, uuid), by position; verdicts follow from it alone, so all subscriptions and readers
+agree:
 
 ====================================  ==================  ===========================================================
 chunk                                 verdict             the group then
@@ -17,8 +17,8 @@ the next, with another chunk count    DISAGREES           is thrown away: one of
 outside 0..num_chunks_from_msg - 1    MALFORMED           is thrown away: it is a chunk of no message
 ====================================  ==================  ===========================================================
 
-Chunks outside a complete message are never delivered. A message whose size differs from what its chunks say
-(:func:`wrong_size`) is delivered, and unreadable.
+Chunks outside a complete message are never delivered. A message of the wrong size (:func:`wrong_size`) is
+delivered, and unreadable.
 """
 
 from collections.abc import Iterable
@@ -89,8 +89,8 @@ def chunk_payload_bytes(max_message_size: int, metadata_bytes: int, chunk_max_me
 
 
 def metadata_bytes(texts: Iterable[bytes | None], properties: Iterable[tuple[bytes, bytes]] = ()) -> int:
-    """An upper bound of a message's metadata: *texts* (names, keys and the uuid), *properties*, their lengths, and all
-    numbers. A sum, so that Spark can compute it too.
+    """An upper bound of a message's metadata, with *texts* (names, keys, uuid) and *properties*; a sum, so that Spark
+    can compute it too.
 
     >>> metadata_bytes([b"producer", None, b"key"], [(b"colour", b"red")])
     108
@@ -100,9 +100,7 @@ def metadata_bytes(texts: Iterable[bytes | None], properties: Iterable[tuple[byt
 
 
 class Open(NamedTuple):
-    """Groups, by index: the next chunk expected (0: closed), the message's chunk count, and the row of its chunk 0
-    (-1: before the rows).
-    """
+    """Groups, by index: next chunk expected (0: closed), chunk count, and the row of chunk 0 (-1: before the rows)."""
 
     next_chunks: np.ndarray
     num_chunks: np.ndarray
@@ -110,8 +108,8 @@ class Open(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Rows, in order: the :class:`Verdict` of each, and for TAKEN or COMPLETES the row of its message's chunk 0 (-1:
-    before the rows). ``left`` is the state of the groups afterwards.
+    """The :class:`Verdict` of each row, and for TAKEN or COMPLETES the row of chunk 0 (-1: before the rows). ``left``
+    is the state afterwards.
     """
 
     verdicts: np.ndarray
@@ -176,8 +174,8 @@ WRONG_SIZE = "its chunks have %d bytes%s together, and one of them gives the mes
 
 
 def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool = True) -> str | None:
-    """Why a message's chunks of *payload_bytes* together contradict one of the sizes they *said*
-    (``total_chunk_msg_size``; null says nothing). None if they agree, or may agree once more chunks come.
+    """Why *payload_bytes* of chunks contradict one of the sizes they *said* (``total_chunk_msg_size``; null: none).
+    None if they agree, or may once more chunks come.
 
     >>> wrong_size(4, {4, None}), wrong_size(4, {9}, is_whole=False)
     (None, None)
@@ -200,8 +198,8 @@ def mark_delete_below(mark_delete: int, first_needed: int | None) -> int:
 
 
 def parts_of(chunk_ids: np.ndarray, num_chunks: np.ndarray) -> np.ndarray:
-    """Rows of the message that the last row of one group completes, as indexes in chunk order; empty if it completes
-    none. Rows are ordered by position.
+    """Rows, in chunk order, of the message that the last row of one group completes; empty if none. Rows are ordered
+    by position.
 
     >>> parts_of(np.array([0, 0, 1, 1, 2]), np.full(5, 3)).tolist()
     [1, 2, 4]

@@ -1,13 +1,12 @@
 """Compaction: the latest message of each key stays; none stays if that one is empty.
 
-Rules: AbstractTwoPhaseCompactor, PublishingOrderCompactor, RawBatchConverter.rebatchMessage. Each partition is
-compacted by itself, by position and batch index. A message of a batch is judged by itself and keeps its message id.
-Messages without a key go unless ``topic_compaction_retain_null_key`` is set (``topicCompactionRetainNullKey``).
-Encrypted messages count by their plain key, and are tombstones if the plain payload is empty.
+Rules: AbstractTwoPhaseCompactor, PublishingOrderCompactor, RawBatchConverter.rebatchMessage, for each partition.
+Messages of a batch keep their ids. Messages without a key go unless ``topic_compaction_retain_null_key`` is set
+(``topicCompactionRetainNullKey``).
 
-Ours: a chunked message is one message, at its last chunk; Pulsar's compactor takes each chunk for a message. Ours:
-emptiness is that of the payload; Pulsar uses ``uncompressed_size`` and, without it, counts the metadata, so
-tombstones of some clients stay (scenario ``compaction`` of the conformance tests).
+Ours: a chunked message is one message, at its last chunk; in Pulsar each chunk is one. An empty payload is a
+tombstone; Pulsar goes by ``uncompressed_size`` and, without it, counts the metadata, so tombstones of some clients
+stay (conformance scenario ``compaction``).
 """
 
 from collections.abc import Iterable

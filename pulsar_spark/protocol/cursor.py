@@ -1,8 +1,7 @@
 """A cursor's state as ranges of positions, and the arithmetic of mark-delete.
 
-Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it
-ranges give the state of entries. Positions at or above the read position outside all ranges were never delivered.
-Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
+Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; ranges above
+it give the state of entries. Positions from the read position on, outside ranges, were never delivered.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +35,7 @@ place on, and all that later rounds did. The application was shown none of it (s
 
 class Range(NamedTuple):
     """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
-    are None. In a range of a lane (see lanes), ``entries`` counts its own entries only.
+    are None. In a lane's range (see lanes), ``entries`` counts its own only.
     """
 
     first: int
@@ -153,7 +152,7 @@ def unacknowledged(
 def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:
     """Mark-delete after *entries* unacknowledged entries are skipped, at most the last position before *end* (3.27).
 
-    *acknowledged* are ranges by first position; they may overlap.
+    *acknowledged* are ranges by first position, which may overlap.
 
     >>> skip_unacked(-1, 10, [(1, 2)], 2)
     3

@@ -1,20 +1,16 @@
 """Deduplication: a message is stored once, however often its producer sends it.
 
-Rule: MessageDeduplication (PIP-6). The highest stored sequence id is kept per producer name and topic partition. A
-message is a duplicate if its sequence id is not above it; sending a duplicate succeeds, with a message id that
-names no entry. The chunks of a message share a sequence id, and only the last chunk moves the highest. A producer
-without an initial sequence id continues after the highest of its name. Messages stored before deduplication was
-last switched on, or while it was off, do not count. A name that stored nothing for :data:`INACTIVITY_TIMEOUT`
-minutes is forgotten.
+Rule: MessageDeduplication (PIP-6). A message is a duplicate if its sequence id is not above the highest stored one
+of its producer name and topic partition; sending it succeeds, with a message id that names no entry. Only the last
+chunk of a message moves the highest. Messages stored before deduplication was last switched on do not count. A name
+is forgotten after :data:`INACTIVITY_TIMEOUT` minutes without messages.
 
-**Who decides.** In Pulsar the broker decides, because it writes. Here producers commit, and each commit holds the
-highest sequence ids as Delta's transaction identifiers (``SetTransaction``), of which the latest of each name
-counts. So duplicates are never stored, a crash never separates a message from its number, and checkpoints keep the
-state when the log is shortened.
+**Who decides.** Producers, not the broker: each commit holds the highest sequence ids as Delta's transaction
+identifiers (``SetTransaction``). So duplicates are never stored, and a crash never separates a message from its
+number.
 
-**Batches.** Each message of a batch is judged by itself; duplicates are left out. Pulsar judges the whole batch:
-from Java by its first sequence id, which loses new messages after a duplicate; from Python and C++ by its last,
-which stores duplicates again. All agree when whole batches are resent.
+**Batches.** Each message is judged by itself. Pulsar judges the batch, by its first sequence id (Java, loses new
+messages) or its last (Python and C++, stores duplicates again). Resent whole batches give the same.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,9 +26,9 @@ _LONGEST_NAME = 200
 
 
 def app_id(since: int, partition: int, producer_name: str) -> str:
-    """The transaction identifier that holds the highest sequence id of a producer name.
+    """The transaction identifier for the highest sequence id of a producer name.
 
-    *since* tells apart the times at which deduplication was switched on.
+    *since* identifies the period of deduplication.
 
     >>> app_id(7, -1, "orders/1")
     'pulsar_spark.dedup/7/-1/orders%2F1'
@@ -62,11 +58,11 @@ class Sent(NamedTuple):
 def are_new(
     sent: Sequence[Sent], highest: int | None, begun: Collection[int] = (), *, is_interleaved: bool = False
 ) -> list[bool]:
-    """Which messages of one producer, in order of sending, are new: duplicate neither a stored one (up to *highest*)
-    nor each other. The rest of a chunked message that has *begun* is always new.
+    """Which messages of one producer, in order of sending, duplicate neither stored ones (up to *highest*) nor each
+    other. The rest of a chunked message that has *begun* is new.
 
-    In key-based batches (*is_interleaved*) a lower sequence id after a higher one was not sent after it, so only
-    repeated ids are duplicates. (Pulsar's clients lose such messages.)
+    In key-based batches (*is_interleaved*) ids are not in order of sending, so only repeated ones are duplicates.
+    (Pulsar's clients lose such messages.)
 
     >>> are_new([Sent(each) for each in (3, 4, 4, 6, 5, 7)], 3)
     [False, True, False, True, False, True]

@@ -1,9 +1,8 @@
-"""Delayed entries: which entries wait for their deliver time, and the numbers they get when they come due.
+"""Delayed entries: which entries wait for their deliver time, and the numbers they get when due.
 
-Rule: semantics 5 with decisions 0.21 and 0.24. Whether an entry is *delayed* is decided once, when it is numbered.
-A due entry is *promoted*: it gets the next number of its topic partition, by (deliver time, position), once for all
-subscriptions. Cursors keep ranges of these numbers as *virtual positions*: the number plus :data:`DUE_BASE`, above
-all real positions.
+Rule: semantics 5 with decisions 0.21 and 0.24. Numbering decides once whether an entry is *delayed*. When due, it
+is *promoted*: it gets the next number of its topic partition, by (deliver time, position), for all subscriptions.
+Cursors keep ranges of *virtual positions*: the number plus :data:`DUE_BASE`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -85,8 +84,8 @@ def lane_name(position: int) -> str | None:
 
 
 def whole_ms(times: np.ndarray) -> np.ndarray:
-    """Round deliver times in microseconds up to whole milliseconds, as in Pulsar. So no entry is early (0.21), and the
-    index takes a byte less per entry (5.9).
+    """Round deliver times in microseconds up to milliseconds, as in Pulsar, so that none is early (0.21) and the index
+    is smaller (5.9).
 
     >>> whole_ms(np.array([1_000, 1_001, -1, 2**63 - 1])).tolist()
     [1000, 2000, 0, 9223372036854775000]
@@ -96,9 +95,9 @@ def whole_ms(times: np.ndarray) -> np.ndarray:
 
 
 def are_delayed(times: np.ndarray, delayed_after: int | None) -> np.ndarray:
-    """Which entries of a run belong to the delay index, by their deliver times and the run's ``delayed_after``
-    (microseconds). A deliver time in the past at numbering is none (5.2). Runs without ``delayed_after`` have no
-    delayed entries: an earlier release kept theirs in its cursors.
+    """Which entries of a run belong to the delay index, by deliver time and the run's ``delayed_after``
+    (microseconds). A deliver time in the past at numbering does not count (5.2). Without ``delayed_after`` none
+    does: an earlier release numbered the run.
 
     >>> are_delayed(np.array([11, 10]), 10).tolist(), are_delayed(np.array([11]), None).tolist()
     ([True, False], [False])
@@ -151,11 +150,10 @@ def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def agreed(states: np.ndarray, left: int) -> np.ndarray:
-    """The states that are certain for the *left* entries of a checkpoint after unknown ones are gone; -1 for
-    uncertain. *states* are those of all its numbers, -1 for none.
+    """The certain states of the *left* entries of a checkpoint after unknown ones are gone; -1 for uncertain. *states*
+    are those of all its numbers, -1 for none.
 
-    With g entries gone, the entry at place n had one of the numbers n..n+g. A state on which all of these agree is
-    certain; no rule can keep more, because each choice is possible.
+    With g entries gone, entry n had one of the numbers n..n+g; a state that all of these share is certain.
 
     >>> agreed(np.array([1, 1, 1, 5, 5, 1, 5, 5]), 7).tolist()
     [1, 1, -1, 5, -1, -1, 5]
@@ -169,8 +167,8 @@ def agreed(states: np.ndarray, left: int) -> np.ndarray:
 
 
 def visible_mark_delete(mark_delete: int, first_waiting: int | None) -> int:
-    """Mark-delete as shown to users and to trimming (5.20): before the first delayed or due unacknowledged entry, and
-    at most *mark_delete*, up to which all others are acknowledged.
+    """Mark-delete for users and trimming (5.20): before the first delayed or due unacknowledged entry, and at most
+    *mark_delete*, up to which all others are acknowledged.
 
     >>> visible_mark_delete(9, None), visible_mark_delete(9, 4), visible_mark_delete(9, 12)
     (9, 3, 9)
@@ -184,10 +182,9 @@ MAX_NUM_BUCKETS = 20
 
 
 def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) -> tuple[int, int] | None:
-    """Which neighbouring buckets of a topic to merge, as (first, last). Among windows of four the one with the fewest
-    entries wins, then the earliest due; without such a window of three, then of two (5.14; there, a later window
-    with fewer entries must be due earlier as well). *first_times* gives the first deliver time left in each bucket;
-    a bucket with None (empty, or being merged) is in no window.
+    """Which neighbouring buckets of a topic to merge, as (first, last): the window of four (else three, else two) with
+    the fewest entries, then the earliest due (5.14; there, a later window must also be due earlier). *first_times*
+    are the first deliver times left; windows exclude buckets with None (empty, or being merged).
 
     >>> buckets_to_merge([9, 1, 1, 1, 1, 9], [0, 1, 2, 3, 4, 5])
     (1, 4)

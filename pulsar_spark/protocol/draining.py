@@ -1,13 +1,11 @@
 """Key_Shared: which hashes wait, so that the order of a key holds when its owner changes or an entry comes back.
 
-A hash **drains** while a consumer other than its owner has entries of it: none is delivered until they are
-acknowledged or come back (semantics 2.41, PIP-379, DrainingHashesTracker; golden l). It is derived from who has
-which entries, never counted (0.29). A returned entry that waits for redelivery holds its hash too: later entries of
-the hash wait for it, earlier ones do not (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) no hash
-waits.
+A hash **drains**, and is not delivered, while a consumer other than its owner has entries of it (semantics 2.41,
+PIP-379, DrainingHashesTracker; golden l). It is derived, never counted (0.29). Entries of a hash also wait for an
+earlier returned entry (0.22, against 2.37). With ``allow_out_of_order_delivery`` (2.35) none waits.
 
-For comparison, the rule of 3.2.3: consumers that joined while entries were out get nothing after the place handed
-out when the first of them joined, until mark-delete has reached it (2.32-2.34).
+For comparison, 3.2.3: consumers that joined while entries were out get only earlier ones until mark-delete reaches
+the place of the first join (2.32-2.34).
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,8 +36,8 @@ class NothingWaits:
 
 
 class Out(NamedTuple):
-    """Entries that are out, as parallel arrays: hashes, positions, and whether a consumer other than the owner has the
-    entry (else its owner returned it, and it waits).
+    """Entries that are out, as parallel arrays: hashes, positions, and whether a consumer other than the owner has
+    them (else they were returned and wait).
     """
 
     hashes: np.ndarray
@@ -81,9 +79,8 @@ def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 class RecentlyJoined:
-    """The rule of 3.2.3. *limits* maps numbers of consumers, in order of joining, to the place after everything handed
-    out then. Only these consumers get nothing from the first of these places on. (Pulsar's limit per consumer
-    amounts to the same: all entries below it were read before the consumer joined.)
+    """The rule of 3.2.3. *limits* maps consumers, in order of joining, to the place after everything handed out then;
+    they get nothing from the first of these places on. (Pulsar's limit per consumer amounts to the same.)
     """
 
     depends_on_hashes = False

@@ -1,15 +1,11 @@
 """The states of an entry on a subscription, and every transition between them, as data.
 
-An entry before the start of a subscription begins acknowledged, any other unread. A :class:`Transition` gives an
-entry's next state after an event, under a condition, with its rule in the semantics sheet. In a round, the events
-follow in this order: seek, acknowledgements, returns, read and delivery.
+Events of a round come in this order: seek, acknowledgements, returns, read, delivery. Cumulative acknowledgement,
+skip, clear backlog, time to live and trimming acknowledge each entry they cover; putting off writes a letter and
+acknowledges (0.27, 4.23). Counted returns raise the redelivery count and a seek resets it (0.20); acknowledgements
+narrow a batch's indexes (0.23). A chunked message is the entry that completes it (1.11).
 
-An entry also has a redelivery count, which a counted return raises and a seek resets (0.20), and in a batch its
-unacknowledged indexes (0.23). Cumulative acknowledgement, skip, clear backlog, time to live and trimming
-acknowledge each entry they cover; putting a message off writes a letter and acknowledges it (0.27, 4.23). A chunked
-message is the entry that completes it (1.11); the read that passes its other chunks acknowledges them.
-
-The round, its twin in plain Python and the reference broker follow this table; tests compare it with the latter.
+Tests compare the table with the round, its plain twin and the reference broker.
 """
 
 from typing import NamedTuple

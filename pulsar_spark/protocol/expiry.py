@@ -1,13 +1,10 @@
-"""What becomes of unacknowledged entries and old ones: time to live, backlog quotas, idle subscriptions, retention.
+"""Expiry of entries and subscriptions: time to live, backlog quotas, idle subscriptions, retention.
 
 Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics
-3.29-3.31 with 0.26. Time to live acknowledges older entries cumulatively, pending or not; a delayed entry's life
-starts at its deliver time. A connected subscription with a small backlog is spared while its oldest entry has not
-expired. A quota measures the slowest subscription: everything above its mark-delete. A subscription expires after
-long enough without a consumer; administration and acknowledgements without a consumer do not keep it.
+3.29-3.31 with 0.26. A delayed entry's time to live starts at its deliver time. A quota measures the slowest
+subscription, from its mark-delete on. Only consumers keep a subscription from expiring.
 
-Left out: Pulsar's extra half of the time to live for the oldest entry, and its imprecise time quota, because the
-age of each entry is known here.
+Left out: Pulsar's extra half of the time to live for the oldest entry, and its imprecise time quota.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,8 +27,8 @@ class Delayed(NamedTuple):
 
 
 def expired(mark_delete: int, last_old: int, delayed: Iterable[Delayed], *, dead_before: int) -> list[tuple[int, int]]:
-    """Ranges after *mark_delete* that expire; *last_old* is the newest entry published before *dead_before*. Entries
-    of *delayed* (by position) stay if their deliver time is not before *dead_before*.
+    """Ranges after *mark_delete* that expire, up to *last_old*, the newest entry published before *dead_before*;
+    without *delayed* entries (by position) due at *dead_before* or later.
 
     >>> expired(1, 9, [Delayed(3, 4, 700), Delayed(6, 6, 100)], dead_before=500)
     [(2, 2), (5, 9)]
@@ -66,8 +63,8 @@ class Activity(NamedTuple):
 def has_expired(cursors: Iterable[Activity], minutes: int, now: int) -> bool:
     """Has a subscription with these *cursors*, one a partition, been idle for more than *minutes* (3.31)?
 
-    Unlike in Pulsar, all partitions expire together: with one cursor missing, a returning consumer would start
-    there at its initial position and miss entries of a subscription that still exists.
+    Unlike in Pulsar, all partitions expire together; otherwise a returning consumer would miss entries where its
+    cursor is gone.
 
     >>> has_expired([Activity(False, 0)], 1, 60_000_001)
     True

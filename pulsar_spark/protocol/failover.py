@@ -1,11 +1,9 @@
 """Failover: the order of a subscription's consumers, and which of them is active.
 
-Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Consumers are ordered by priority level (0
-first), then by name as Java compares strings (by UTF-16 code unit), then by joining. Only the best priority takes
-part. On partition i the i-th consumer is active, modulo their number. A topic without partitions is placed on a
-hash ring of 100 points per consumer. A topic named ``...-partition-N`` counts as a partition.
-
-A consumer that takes over waits before it receives (2.11).
+Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Order is by priority level, then by name as in
+Java (UTF-16 code units), then by joining; only the best priority takes part. Partition i goes to the i-th consumer,
+modulo their number. A topic without partitions is placed on a hash ring of 100 points per consumer. A consumer that
+takes over waits first (2.11).
 """
 
 from bisect import bisect_left
@@ -65,8 +63,8 @@ def takeover_pause_ms(subscription_type: str, delay_ms: int) -> int | None:
 
 
 def _nearest_on_ring(best: list[Consumer], topic_name: str) -> Consumer:
-    """The consumer of the first point at or after the topic's, else of the ring's first point. If points coincide, the
-    later consumer wins.
+    """The consumer of the first point at or after the topic's, cyclically. If points coincide, the later consumer
+    wins.
     """
     ring = {
         sticky_key_hash(f"{consumer.name}{i}".encode()): consumer

@@ -1,8 +1,7 @@
 """Ranges of sticky-key hashes: who owns which, for one hash or for many at once.
 
-An axis maps hashes to places. Before 4.0, selectors that split or fix ranges use *slots* (the hash modulo 65536)
-and the ring of consistent hashing uses the hash itself; in 4.0 it uses slots from 1 (semantics 2.23, 2.27, 2.28). A
-hash outside all ranges has no owner: its entries wait (2.31).
+An axis maps hashes to places: *slots* (the hash modulo 65536), hashes themselves on the ring before 4.0, or slots
+from 1 in 4.0 (semantics 2.23, 2.27, 2.28). Entries of a hash without an owner wait (2.31).
 """
 
 from bisect import bisect_left, bisect_right
@@ -40,8 +39,8 @@ HASHES = Axis(MAX_HASH + 1, 0)
 
 
 class OwnedRange(NamedTuple):
-    """Places *start* to *end*, inclusive, belong to *consumer_id* (or another kind of owner). Shared places: its
-    hashes are those with remainder *share* modulo *sharers*.
+    """Places *start* to *end*, inclusive, of *consumer_id* (or another owner). If shared, it owns hashes with
+    remainder *share* modulo *sharers*.
     """
 
     start: int
@@ -103,9 +102,9 @@ def stretches(ranges: Iterable[OwnedRange], axis: Axis, nobody: object = None) -
 
 
 class HashTable:
-    """The numbers of many hashes at once, from *stretches* that cover *axis* in order; numbers have type *dtype*.
+    """The numbers of many hashes, of type *dtype*, from *stretches* that cover *axis* in order.
 
-    A table by the upper bits of the place answers most lookups; only rows with a border are searched.
+    A table by upper bits answers most lookups; rows with a border are searched.
 
     >>> table = HashTable(SLOTS, [Stretch(0, 9, (5,)), Stretch(10, 65535, (6, 7))], np.uint8)
     >>> table.of(np.array([9, 10, 11, 65536])).tolist()

@@ -1,8 +1,8 @@
-"""Owners of hashes in rows: a broker that starts restores exactly the selector of the one before it.
+"""Owners of hashes in rows, from which a new broker restores the exact selector.
 
-Rows keep each consumer's name, request and owned ranges, in order of joining. The ring of 4.0 needs more: its
-points depend on who was there when a consumer joined. So :func:`kept_properties` adds the points it did not get,
-and its index among consumers of its name.
+Rows keep name, request and ranges of each consumer, in order of joining. On the ring of 4.0 points depend on who
+was there at joining, so :func:`kept_properties` adds the points a consumer did not get, and its index among its
+name.
 """
 
 from collections.abc import Mapping, Sequence

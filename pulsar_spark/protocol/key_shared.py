@@ -1,10 +1,8 @@
-"""The rules of a Key_Shared subscription: what a consumer requests, what its first consumer fixes, and who joined
-recently.
+"""The rules of a Key_Shared subscription: what consumers request, what the first one fixes, and who joined recently.
 
 Rules: KeySharedMeta, PersistentSubscription.addConsumer, PersistentStickyKeyDispatcherMultipleConsumers; semantics
-2.4, 2.29, 2.32-2.35, 0.4, 0.11, 0.22. The rules hold until the last consumer leaves, whatever policies change. A
-consumer that requests another mode or order is refused, as in 4.0; the classic implementation, as 3.2.3, accepts
-it. Selectors decide who owns which hashes.
+2.4, 2.29, 2.32-2.35, 0.4, 0.11, 0.22. They hold until the last consumer leaves. Other modes or orders are refused,
+as in 4.0; the classic implementation accepts them, as 3.2.3.
 """
 
 import re
@@ -40,8 +38,8 @@ class KeySharedMeta(NamedTuple):
 
 
 class KeySharedRules(NamedTuple):
-    """The rules of a subscription while consumers are connected: mode and order of its first consumer, the rest from
-    the policies at that moment, whose names end like the fields.
+    """The rules while consumers are connected: mode and order of the first consumer, the rest from policies at that
+    time, whose names end like the fields.
     """
 
     mode: str = AUTO_SPLIT
@@ -122,8 +120,8 @@ def kept_rules(mode: str, allows_out_of_order: bool | None, properties: Mapping[
 
 
 def meta_refusal(rules: KeySharedRules, asked: KeySharedMeta) -> tuple[str, str] | None:
-    """Why a consumer with this request may not join under *rules*: (error name, words), None if it may. The classic
-    implementation accepts everybody (2.4).
+    """Why a consumer with this request may not join: (error name, words), None if it may. The classic implementation
+    accepts everybody (2.4).
 
     >>> meta_refusal(KeySharedRules("AUTO_SPLIT"), KeySharedMeta("STICKY"))[0]
     'SubscriptionBusy'
@@ -177,8 +175,7 @@ def join_position(
     rules: KeySharedRules, *, others: Collection, first_untouched: int, mark_delete_position: int
 ) -> int | None:
     """The position remembered for a recently joined consumer, None if it needs none (2.32, 2.35): the first after all
-    entries handed out. Pulsar uses its read position; here waiting entries stay unread while later ones are handed
-    out (0.35).
+    handed-out entries. Pulsar's read position differs here, because waiting entries stay unread (0.35).
 
     >>> rules = KeySharedRules(use_classic_persistent_implementation=1)
     >>> [join_position(rules, others=["a"], first_untouched=3, mark_delete_position=last) for last in (1, 2)]

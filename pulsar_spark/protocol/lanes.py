@@ -1,17 +1,13 @@
 """Lanes: sets of sticky-key hashes for which a Key_Shared cursor keeps ranges together.
 
-With many keys, a consumer's entries lie between those of others, and ranges of positions would take a row per
-entry. A range of a lane ignores entries of other lanes, so entries dealt and acknowledged in order are one range.
-broker.lane_form decides the lanes; rows contain the hashes of each lane.
+With many keys, consumers' entries interleave, and plain ranges would take a row per entry. A range of a lane
+ignores other lanes' entries. broker.lane_form decides the lanes; rows contain their hashes.
 
-**Entries that are gone**, deleted or lost, have no key: their hash looks like that of no key. A range counts its
-entries, which shows whether any are in doubt (:func:`are_told`). If so, code that keeps or decides state uses
-:func:`known_entries`: gone entries belong to no range and are handed out again. Consumers that were sent the range
-use :func:`sent_entries`: gone entries may have been sent, and acknowledging them is harmless. So no entry is
-forgotten.
+**Entries that are gone**, deleted or lost, look like entries without a key. A range counts its entries, which shows
+if any are in doubt (:func:`are_told`). Code that decides state then uses :func:`known_entries`, so gone entries are
+handed out again; consumers use :func:`sent_entries`, because acknowledging gone ones is harmless.
 
-Hashes are stretches of the selector's axis. Consumers of one name share a stretch by the remainder of the hash
-(semantics 2.27), hence modulus and remainder.
+Consumers of one name share a stretch by the remainder of the hash (semantics 2.27).
 """
 
 from bisect import bisect_right
@@ -65,16 +61,15 @@ class LaneHashes(NamedTuple):
 
 
 def are_told(found: int | np.ndarray, entries: int | np.ndarray) -> bool | np.ndarray:
-    """Do hashes determine the entries of a range of a lane: are as many *found* between its ends as it has *entries*?
-    Gone entries are found in the lane of no key only: it has too many if they belong to others, and other lanes too
-    few.
+    """Do hashes determine the entries of a lane's range: are as many *found* between its ends as it has *entries*?
+    Gone entries are all found in the lane of no key.
     """
     return found == entries
 
 
 def known_entries(found: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
-    """Which of the *found* entries certainly belong to a range that counts *entries*, as places; *are_gone* gives
-    flags of those without a key and is called only in doubt.
+    """Places of the *found* entries that certainly belong to a range of *entries*; *are_gone*, called only in doubt,
+    flags entries without a key.
 
     >>> known_entries(np.array([0, 1]), 1, lambda: np.array([True, False, True])).tolist()
     [1]
@@ -83,8 +78,7 @@ def known_entries(found: np.ndarray, entries: int, are_gone: Callable[[], np.nda
 
 
 def sent_entries(is_of_lane: np.ndarray, entries: int, are_gone: Callable[[], np.ndarray]) -> np.ndarray:
-    """Flags of the entries that may have been sent with a range: those of its lane by hash, and all gone ones if it
-    lacks entries.
+    """Flags of entries that may have been sent with a range: its lane's, and all gone ones if it lacks entries.
 
     >>> sent_entries(np.array([False, True, False]), 2, lambda: np.array([True, False, True])).tolist()
     [True, True, True]
@@ -119,8 +113,8 @@ def hashes_by_owner(owned: Sequence[OwnedRange], axis: Axis) -> dict[str | None,
 
 
 def lane_numbers(lanes: Sequence[LaneHashes]) -> HashTable:
-    """The index among *lanes* of each hash, -1 outside all. Lanes share one axis but may come from several rounds:
-    borders need not agree, nor need lanes cover it.
+    """The index among *lanes* of each hash, -1 outside. Lanes share an axis; they may come from several rounds and
+    need not cover it.
 
     >>> from pulsar_spark.protocol.hash_ranges import SLOTS
     >>> lanes = [LaneHashes(SLOTS, (HashRange(0, 9, 2, 0),)), LaneHashes(SLOTS, (HashRange(5, 9, 4, 1),))]
@@ -138,8 +132,8 @@ def number_type(lanes: int) -> type[np.integer]:
 def split(
     lanes: Sequence[LaneHashes], owned: Mapping[str | None, LaneHashes]
 ) -> dict[tuple[int, str | None], LaneHashes]:
-    """The parts of each of *lanes* by present owner, by (index, owner). Hashes outside all lanes have index -1; so has
-    everything if more than :data:`MOST_SHARES` consumers of one name would share a hash.
+    """The parts of *lanes* by present owner, by (index, owner). Hashes outside all lanes have index -1; so has
+    everything if a hash would have more than :data:`MOST_SHARES` sharers.
 
     >>> from pulsar_spark.protocol.hash_ranges import SLOTS
     >>> owned = hashes_by_owner([OwnedRange(0, 9, "a"), OwnedRange(10, 65535, "b")], SLOTS)

@@ -1,11 +1,9 @@
-"""Dead and retry letters: names of their topics, and what they say about the message they carry.
+"""Dead and retry letters: names of their topics, and their properties.
 
 Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27. A letter keeps
-key, ordering key, properties and event time of the original, and gives its origin, cause and attempts. Properties
-of the origin are set only if absent, so they name the first one.
-
-Properties in :data:`SYSTEM_NAMES` are believed only in messages that the system wrote: letters and reprocessed
-ones. Otherwise, as in a copy of a letter, they are dropped and the count starts at 1. Pulsar believes them always.
+key, ordering key, properties and event time, and gives origin, cause and attempts. Properties in
+:data:`SYSTEM_NAMES` are believed only in messages that the system wrote; in others they are dropped and the count
+starts at 1. Pulsar believes them always.
 """
 
 from collections.abc import Mapping
@@ -193,8 +191,8 @@ def is_letter(topic: str, producer_name: str, sequence_id: int) -> bool:
 def believed_properties(
     properties: Mapping[str, str], topic: str, producer_name: str | None, sequence_id: int | None, *, retry: str = ""
 ) -> dict[str, str]:
-    """*properties* for the letter of a message: system names only if the system wrote it, and the count only from a
-    retry letter topic, such as *retry*.
+    """*properties* for the letter of a message: system names only from the system, and the count only from a retry
+    letter topic (*retry*).
 
     >>> copied = {"colour": "red", "RECONSUMETIMES": "16", "REAL_TOPIC": "t"}
     >>> believed_properties(copied, "t", "somebody", 7)

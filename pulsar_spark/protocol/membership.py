@@ -1,8 +1,7 @@
-"""Who may join a subscription and end it, its type, and how long a silent consumer is waited for.
+"""Who may join a subscription and end it, its type, and leases of consumers.
 
 Rules: PersistentSubscription.addConsumer, AbstractDispatcherSingleActiveConsumer, Consumer; semantics 2.1-2.3,
-2.7-2.10. A subscription has a type only while consumers are connected. Leases replace Pulsar's liveness check of an
-Exclusive holder. Instants are microseconds by the broker's clock.
+2.7-2.10. Leases replace Pulsar's liveness check. Instants are microseconds by the broker's clock.
 """
 
 import re
@@ -20,7 +19,7 @@ MOST_LEASE_MS = 24 * 60 * 60 * 1000
 def refusal(wanted: str, *, present: str | None, consumers: Collection, most: int) -> tuple[str, str] | None:
     """Why a consumer of type *wanted* may not join: (error name, words), None if it may.
 
-    *present* is the type of the connected *consumers*, *most* the limit of consumers per subscription (0 = none).
+    *present* is the type of the *consumers*, *most* their limit (0 = none).
 
     >>> refusal("Shared", present="Failover", consumers=["a"], most=0)[0]
     'SubscriptionBusy'
@@ -70,8 +69,8 @@ def allows_cumulative(subscription_type: str | None) -> bool:
 
 
 def unsubscribe_refusal(others: Collection, *, is_forced: bool, by_consumer: bool = False) -> tuple[str, str] | None:
-    """Why a subscription with *others* than the requester may not end: (error name, words), None if it may. Pulsar's
-    error for a consumer is a ServerMetadataException, for an administrator a status.
+    """Why a subscription with *others* than the requester may not end: (error name, words), None if it may. Consumers
+    get Pulsar's ServerMetadataException.
 
     >>> unsubscribe_refusal(["a"], is_forced=False)[0], unsubscribe_refusal(["a"], is_forced=True)
     ('SubscriptionBusy', None)

@@ -1,12 +1,11 @@
 """Message ids: where a message lies, printed, compared and serialized as the ``pulsar`` package does.
 
-An id is (ledger id, entry id, partition, batch index); -1 means none for the last two. Order is by ledger, entry
-and batch index, as in Pulsar's clients; then, unlike in Pulsar, by partition, so that sorting agrees with equality.
-Bytes are Pulsar's protobuf message ``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition =
-3 and batch_index = 4 (int32, left out when -1), first_chunk_message_id = 7. Its ack set is left out.
+Order is by ledger, entry and batch index, then, unlike in Pulsar, by partition, so that it agrees with equality.
+Bytes are Pulsar's ``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition = 3 and batch_index
+= 4 (int32, absent when -1), first_chunk_message_id = 7; no ack set.
 
-A chunked message has the id of its last chunk, and knows the first, where a seek to it begins (ChunkMessageIdImpl,
-semantics 1.7). The first chunk does not count in equality, order or hash.
+A chunked message has the id of its last chunk; its first, where a seek begins (ChunkMessageIdImpl, semantics 1.7),
+does not count in comparisons.
 """
 
 import re
@@ -175,11 +174,9 @@ class MessageId:
 
 
 class SentMessageId(MessageId):
-    """The id that a send returns. It knows its topic, so that consumers of other topics refuse it; Pulsar's knows
-    none.
+    """The id that a send returns. It knows its topic, unlike Pulsar's, so that other topics' consumers refuse it.
 
-    Made from its place alone (ledger id, entry id, batch index, partition), because a fast producer makes tens of
-    thousands a second.
+    Made from its place alone (ledger id, entry id, batch index, partition), for speed.
     """
 
     __slots__ = ()
@@ -189,8 +186,8 @@ class SentMessageId(MessageId):
 
 
 def parse_message_id(text: str) -> MessageId:
-    """Parse ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``; for a chunked message
-    the ids of first and last chunk, separated by a semicolon. :class:`InvalidMessageId` for other text.
+    """Parse ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``; a chunked message has
+    two, separated by a semicolon. :class:`InvalidMessageId` for other text.
 
     >>> str(parse_message_id("5:7")), str(parse_message_id("(5,7,3,-1)")), str(parse_message_id("5:1;5:7"))
     ('(5,7,-1,-1)', '(5,7,3,-1)', '(5,1,-1,-1);(5,7,-1,-1)')

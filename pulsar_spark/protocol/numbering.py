@@ -1,11 +1,8 @@
 """Publish commits: the id of each, and the positions of its entries.
 
-A publish id is a UUIDv7 (RFC 9562, section 5.7), so ids sort by time. It has no hyphens, because Delta's file
-statistics keep 32 characters of a text.
-
-Positions are dense per topic partition, by publish commit and entry id, so every reader of the log computes the
-same. Entry ids are dense per write task and partition, so file statistics tell a file's entries; only files with
-batches of unequal size are read.
+A publish id is a UUIDv7 (RFC 9562, section 5.7), which sorts by time, without hyphens, as Delta's file statistics
+keep 32 characters. Positions are dense per topic partition, by commit and entry id, so all readers of the log
+agree. Entry ids are dense per file, so statistics suffice, except for batches of unequal size.
 """
 
 import uuid
@@ -25,12 +22,12 @@ class NotAPublish(CorruptState):
 
 
 class Run(NamedTuple):
-    """Entries of equal batch size in one file of a publish commit: a row of the ``ledgers`` table. Positions and entry
-    ids count up by one.
+    """Entries of equal batch size in one file of a publish commit: a row of ``ledgers``. Positions and entry ids count
+    up by one.
 
-    ``delayed_after`` (microseconds): entries with a later deliver time are delayed, for all subscriptions (see
-    protocol.delays). None if the run has none or is older than the delay index. ``chunks_from`` is the position
-    from which chunks must be read to join those of the run (protocol.chunking); None if there are none, or unknown.
+    Entries with a deliver time after ``delayed_after`` (microseconds) are delayed (see protocol.delays); None: the
+    run has none, or is older than the delay index. ``chunks_from``: the position from which to read chunks to join
+    those of the run (protocol.chunking); None: none, or unknown.
     """
 
     first_position: int
@@ -138,9 +135,9 @@ class PublishedFile(NamedTuple):
 def number_files(
     files: Iterable[PublishedFile], *, ledger_id: int, ends: Mapping[int, int], batch_sizes: Mapping[str, list[int]]
 ) -> dict[int, list[Run]]:
-    """Runs per partition of one publish commit. *ends* gives the next position of each partition (default 0),
-    *batch_sizes* the size of every entry in files where it varies. :class:`NotAPublish` if rows and ids of a file
-    do not agree, or two files of a partition share entries.
+    """Runs per partition of one publish commit. *ends* gives each partition's next position (default 0), *batch_sizes*
+    every entry's size in files where it varies. :class:`NotAPublish` if rows and ids of a file disagree, or files
+    of a partition share entries.
     """
     numbered: dict[int, list[Run]] = {}
     for file in sorted(files, key=lambda f: (f.partition, f.first_entry_id)):

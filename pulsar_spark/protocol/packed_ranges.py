@@ -1,8 +1,7 @@
-"""Ranges of a cursor in columns: 17 or 18 bytes each instead of some two hundred for a
-:class:`~pulsar_spark.protocol.cursor.Range`.
+"""Ranges of a cursor in columns: 17 or 18 bytes each, where a :class:`~pulsar_spark.protocol.cursor.Range` takes two
+hundred.
 
-The fields of a range beside its ends (its *tail*) repeat, so each tail is kept once, in a shared list, and ranges
-name it by number.
+The fields beside the ends (the *tail*) are kept once, in a shared list.
 """
 
 from collections import defaultdict
@@ -20,7 +19,7 @@ TAIL = Range._fields[2:]
 
 class PackedRanges(Sequence[Range]):
     """A sequence that makes its ranges on access. *ends* are first and last positions, *which* numbers each one's tail
-    in *tails*. A slice is packed too, and shares only the tails.
+    in *tails*. Slices are packed too.
 
     >>> ranges = [Range(1, 1, "pending", "a"), Range(2, 9, "acknowledged"), Range(12, 12, "pending", "a")]
     >>> packed = joined([ranges])

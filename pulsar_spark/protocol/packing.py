@@ -1,7 +1,4 @@
-"""Positions in few bytes, for rows and requests: differences as varints (Protocol Buffers').
-
-Deliveries use it for due entries, chunked messages and stretches. It is not a rule of Pulsar's.
-"""
+"""Positions in few bytes, for rows and requests (ours, not Pulsar's)."""
 
 import base64
 import binascii
@@ -13,8 +10,7 @@ from pulsar_spark.protocol.positions import Positions, as_array
 
 
 def packed(positions: np.ndarray) -> bytes:
-    """Positions in the given order: the zigzag varint of each difference to the one before. Entries due in the order
-    of their positions take a byte each.
+    """Positions in the given order: zigzag varints (Protocol Buffers') of the differences.
 
     >>> packed(np.array([300, 301, 302, 9])), unpacked(packed(np.array([300, 301, 302, 9]))).tolist()
     (b'\\xd8\\x04\\x02\\x02\\xc9\\x04', [300, 301, 302, 9])

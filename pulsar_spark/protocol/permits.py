@@ -1,17 +1,15 @@
 """Permits: how many messages a consumer requests on one topic partition, and when.
 
-Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. On connecting the client requests a queue
-full; then the number of messages that left the queue, once that is half the queue size. Dropped messages count too.
-With queue size 0, each waiting call has one permit, and a message not shown to it returns its permit.
+Rule: ConsumerImpl.increaseAvailablePermits, semantics 4.1, 4.3 and 0.7. The client first requests a queue full,
+then what left the queue, once that is half of it. With queue size 0, each waiting call has one permit.
 
-**A queue that grows.** A consumer gets one queue per round, so a fast one needs a longer queue. The queue grows
-fourfold, up to ``most``, if a round brings at least half of it and finds it empty, and a queue full was taken since
-it last grew. It shrinks to two seconds' worth of the taken messages, at least the requested size, by requesting
-less or returning unseen messages (:meth:`Permits.too_many`). A consumer that waits for a slow round keeps its
-queue. Source: PIP-74, ConsumerBase.expectMoreIncomingMessages and ConsumerImpl.updateAutoScaleReceiverQueueHint,
-which double and shrink by memory.
+**A queue that grows.** A round brings at most one queue. So the queue grows fourfold, up to ``most``, if a round
+finds it empty and brings at least half of it, once a queue full was taken since it last grew. It shrinks to two
+seconds' worth of taken messages, at least the requested size, by requesting less or returning unseen messages
+(:meth:`Permits.too_many`). Source: PIP-74, ConsumerBase.expectMoreIncomingMessages and
+ConsumerImpl.updateAutoScaleReceiverQueueHint, which double and shrink by memory.
 
-At its largest size, the queue requests permits early, with any other request (:meth:`Permits.along`).
+At its largest size it requests permits early, with any other request (:meth:`Permits.along`).
 """
 
 GROWTH = 4
@@ -23,8 +21,8 @@ IDLE_LOOKS = 10
 
 
 class Permits:
-    """The permits of one consumer on one topic partition; methods return the permits to request now. The queue has
-    *queue_size* at least and *most* at most; without *most* it does not grow.
+    """The permits of one consumer on one partition; methods return the permits to request now. *queue_size* is the
+    least and *most* the greatest size; without *most* it does not grow.
 
     >>> permits = Permits(queue_size=4)
     >>> permits.connect(), permits.take(1), permits.take(1), permits.take(3)

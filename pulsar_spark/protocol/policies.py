@@ -1,8 +1,7 @@
 """Policies: their names and values, and which one applies to a topic.
 
-A topic's policy precedes its namespace's, then the root's (:data:`BROKER`, like ``broker.conf`` in Pulsar), then
-the default. The broker's own notes are stored among the policies, under names that users cannot set.
-protocol.expiry explains policies of expiry and quotas.
+A topic's policy precedes its namespace's, then the root's (:data:`BROKER`, like ``broker.conf``), then the default.
+The broker's own notes are stored among them, under reserved names. See protocol.expiry for expiry and quotas.
 """
 
 import re
@@ -210,8 +209,8 @@ def policy_owners(topic: str) -> tuple[str, str, str]:
 
 
 def set_policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) -> str | None:
-    """The policy set on the topic, else on its namespace, else on the root; None without one. *policies* are texts by
-    owner and name.
+    """The policy set on the topic, else its namespace, else the root, else None. *policies* are texts by owner and
+    name.
     """
     return next((policies[owner, name] for owner in policy_owners(topic) if (owner, name) in policies), None)
 
@@ -250,8 +249,8 @@ def default_text(name: str) -> str:
 
 
 def max_delay_ms(policies: Mapping[tuple[str, str], str], topic: str) -> int:
-    """The largest delay from publish time to deliver time, 0 for no limit: messages above it are refused (5.1, as in
-    4.x). No limit if delayed delivery is inactive.
+    """The largest allowed delay after publish time (5.1, as in 4.x); 0 for no limit, or if delayed delivery is
+    inactive.
 
     >>> topic, limited = "persistent://public/default/t", {("public/default", DELAYED_DELIVERY_MAX_DELAY_MS): "5000"}
     >>> max_delay_ms(limited, topic), max_delay_ms({}, topic)
@@ -265,8 +264,8 @@ def max_delay_ms(policies: Mapping[tuple[str, str], str], topic: str) -> int:
 
 
 def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> int | None:
-    """The number of the round since which a topic is deduplicated; None if it is not. If the topic's own policy is on,
-    changes of its namespace's do not matter.
+    """The number of the round since which a topic is deduplicated, or None. The topic's own policy, if on, makes
+    changes of its namespace's irrelevant.
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on[topic, DEDUPLICATION_SINCE], on["public/default", DEDUPLICATION_SINCE] = "5", "9"
@@ -281,7 +280,7 @@ def deduplication_since(policies: Mapping[tuple[str, str], str], topic: str) -> 
 
 
 def _deduplication_since(policies: Mapping[tuple[str, str], str], owners: Sequence[str]) -> int | None:
-    """:func:`deduplication_since` of the first of *owners*; the next one's policy applies if it has none."""
+    """:func:`deduplication_since` of the first of *owners*; if it has no policy, that of the next one applies."""
     set_by = next((owner for owner in owners if (owner, DEDUPLICATION) in policies), None)
     if set_by is None or not policy_number(DEDUPLICATION, policies[set_by, DEDUPLICATION]):
         return None
@@ -306,8 +305,8 @@ def deduplication_status(policies: Mapping[tuple[str, str], str], topic: str) ->
 def deduplication_marks(
     policies: Mapping[tuple[str, str], str], owner: str, value: str | None, round_number: int
 ) -> dict[str, str]:
-    """What a round stores for *owner* as its policy becomes *value* (None: removed), so that the start of
-    deduplication is known. Messages already deduplicated under another policy stay so.
+    """What a round stores for *owner* as its policy becomes *value* (None: removed), to know the start of
+    deduplication. Deduplication under another policy continues.
 
     >>> topic, on = "persistent://public/default/t", {("public/default", DEDUPLICATION): "1"}
     >>> on["public/default", DEDUPLICATION_SINCE] = "5"

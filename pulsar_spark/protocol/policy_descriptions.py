@@ -125,8 +125,8 @@ def holds_from(name: str) -> str:
 
 
 def takes_effect(name: str, check_seconds: int) -> str:
-    """When a newly set policy takes effect, as the end of a sentence; empty if at once. The broker checks measured
-    policies every *check_seconds*.
+    """When a newly set policy takes effect, as the end of a sentence; empty if at once. The broker checks some every
+    *check_seconds*.
 
     >>> takes_effect("backlog_quota_bytes", 60)
     ', which takes effect at the next check of the broker, every 60 s (policy ttl_check_seconds)'

@@ -1,9 +1,8 @@
 """Routing: which partition of a topic a producer's message goes to.
 
 Rules: RoundRobinPartitionMessageRouterImpl and SinglePartitionMessageRouterImpl, semantics golden g1 and g2. A
-message with a partition key goes to hash(key) modulo partitions in every mode; the ordering key does not count.
-Without a key, round robin changes the partition per message, or per time slice when batching. The producer chooses
-the random start.
+partition key always decides, by hash modulo partitions; the ordering key does not count. The producer chooses a
+random start.
 """
 
 from collections.abc import Callable
@@ -74,8 +73,7 @@ class SinglePartitionRouter:
 class RoundRobinRouter:
     """Routes messages without a key to the partitions in turn, from *start* on.
 
-    With *clock_ms*, the clock of a batching producer, the partition changes every *switch_ms* (at least 1 ms)
-    instead of per message. Messages with a key do not change it.
+    With *clock_ms*, for batching, the partition changes every *switch_ms* (at least 1) instead of per message.
 
     >>> router = RoundRobinRouter(start=1)
     >>> [router.partition(None, 3) for _ in range(4)]

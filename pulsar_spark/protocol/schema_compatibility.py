@@ -1,13 +1,12 @@
 """Which schemas a topic accepts beside those it keeps.
 
 Rules: Pulsar's ``SchemaCompatibilityStrategy``, ``SchemaRegistryServiceImpl`` (putSchemaIfAbsent,
-checkConsumerCompatibility) and PIP-44. BACKWARD: the new schema reads the old one's messages; FORWARD: the reverse;
-FULL: both. A producer's schema is compared with the latest, or with all (``..._TRANSITIVE``). A consumer's must
-read the latest; with BACKWARD_TRANSITIVE and FULL_TRANSITIVE it must fit all. Avro's rules decide on AVRO and JSON;
-PROTOBUF_NATIVE needs the same message; other types always fit. Types never change, except with ALWAYS_COMPATIBLE.
-UNDEFINED means the namespace's strategy, or the default.
+checkConsumerCompatibility) and PIP-44. A producer's schema is compared with the latest, or all
+(``..._TRANSITIVE``); a consumer's must read the latest, or with BACKWARD_TRANSITIVE and FULL_TRANSITIVE fit all.
+Avro's rules decide on AVRO and JSON; PROTOBUF_NATIVE needs the same message; other types always fit. The type may
+change only with ALWAYS_COMPATIBLE.
 
-Ours: with ALWAYS_INCOMPATIBLE a consumer may use a schema that the topic keeps, as a producer may.
+Ours: with ALWAYS_INCOMPATIBLE a consumer may use a schema that the topic keeps.
 """
 
 import json

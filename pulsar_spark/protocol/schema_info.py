@@ -1,7 +1,6 @@
 """The description of a schema: its type, name and definition.
 
-Types have the numbers of Pulsar's ``SchemaType``. Topics keep schemas whose type tells how bytes become values; not
-those of plain bytes, or of "whatever the topic has".
+Types have the numbers of Pulsar's ``SchemaType``. Topics keep only schemas that say how bytes become values.
 """
 
 from pulsar_spark.protocol.numbered import Numbered

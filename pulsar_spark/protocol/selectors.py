@@ -1,10 +1,8 @@
-"""Who owns which sticky-key hashes: Pulsar's selectors of Key_Shared, as values.
+"""Who owns which sticky-key hashes: Pulsar's selectors of Key_Shared, as immutable values.
 
-Each join and leave makes a new selector; :meth:`~Selector.owned` gives its ranges. Rules: semantics 2.24-2.30 and
-0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector and
-HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and PIP-379 for 4.0).
-
-Consumers are distinguished by id. Before 4.0, consumers of one name share their points on a ring.
+Rules: semantics 2.24-2.30 and 0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector,
+ConsistentHashingStickyKeyConsumerSelector and HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and PIP-379 for
+4.0). Before 4.0, consumers of one name share their points on a ring.
 """
 
 from bisect import bisect_left
@@ -56,8 +54,8 @@ def select(selector: Selector, hash_code: int) -> str | None:
 
 @dataclass(frozen=True)
 class AutoSplit:
-    """Hash-range auto split: a newcomer takes the lower half of the biggest range (the lowest of equals). A leaving
-    consumer's range goes to the right neighbour, the last range to the left one.
+    """Hash-range auto split: a newcomer takes the lower half of the biggest (lowest) range; a leaving consumer's range
+    goes to the right neighbour, the last one to the left.
 
     ``borders`` are (inclusive upper end, consumer) in order; the first range begins at 0.
 
@@ -100,11 +98,10 @@ class AutoSplit:
 
 @dataclass(frozen=True)
 class ConsistentHashing:
-    """Consistent hashing before 4.0, the default: a hash belongs to the first point at or after it, else to the ring's
-    first.
+    """Consistent hashing before 4.0, the default: a hash belongs to the first point at or after it, cyclically.
 
-    Point i of a consumer is the hash of ``name NUL i``. Consumers on one point share its hashes: sorted by name,
-    the one at ``hash % count`` owns a hash.
+    Point i is the hash of ``name NUL i``. Of consumers on one point, by name, the one at ``hash % count`` owns a
+    hash.
     """
 
     members: tuple[Member, ...] = ()
@@ -133,11 +130,10 @@ class ConsistentHashing:
 
 @dataclass(frozen=True)
 class ConsistentHashing4:
-    """Consistent hashing from 4.0 on (PIP-379): points are slots 1 to 65535, and the first consumer on a point owns
-    it.
+    """Consistent hashing from 4.0 on (PIP-379): points are slots 1 to 65535, each owned by the first consumer on it.
 
-    Point i of a consumer is the slot of ``name NUL index NUL i``; the index is the lowest free one among consumers
-    of that name. ``members`` are (index, consumer) in order of joining.
+    Point i is the slot of ``name NUL index NUL i``, with the lowest free index of that name. ``members`` are
+    (index, consumer) in order of joining.
     """
 
     members: tuple[tuple[int, Member], ...] = ()
@@ -173,10 +169,9 @@ class ConsistentHashing4:
 
 @dataclass(frozen=True)
 class Sticky:
-    """Ranges that consumers request. None may overlap another consumer's or, from 4.0 on, another of its own.
+    """Ranges that consumers request, without overlap between consumers or, from 4.0 on, within one.
 
-    Before 4.0 a consumer also owns a slot if the nearest borders on both sides are its own, so it owns holes
-    between its ranges. *is_exact* is the rule from 4.0 on: the ranges alone.
+    Before 4.0 a consumer also owns holes between two of its borders; *is_exact* (from 4.0 on) is the ranges alone.
     """
 
     members: tuple[Member, ...] = ()

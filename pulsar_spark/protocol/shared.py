@@ -1,9 +1,8 @@
 """Shared: the order in which consumers of a subscription are offered entries.
 
 Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14
-and 2.15. Each pick serves the best priority level with an available consumer, round robin within the level. A round
-picks many entries at once, so it goes twice round a level, and each round starts one consumer later (0.28: run
-lengths are ours). transforms.turns decides availability and amounts.
+and 2.15: the best priority level with an available consumer, round robin within it. A round goes twice round a
+level; each round starts one consumer later (0.28: run lengths are ours).
 """
 
 from collections.abc import Sequence

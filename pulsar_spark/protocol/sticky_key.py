@@ -1,9 +1,8 @@
 """Sticky keys of entries and their hash, and the hashes by which producers route.
 
 Rules: semantics 2.21-2.23 and 0.1. A sticky key is the ordering key, even an empty one; else the partition key
-(decoded from base64 if sent so); else the bytes ``NONE_KEY``. Its hash is Murmur3 (x86, 32 bits, seed 0) without
-the sign bit. Routing uses Java's ``String.hashCode`` or Boost's ``hash<std::string>``; the latter depends on
-Boost's version: this is the 64-bit one in the ``pulsar`` package's wheels.
+(decoded from base64); else ``NONE_KEY``. Its hash is Murmur3 (x86, 32 bits, seed 0) without the sign bit. Boost's
+``hash<std::string>`` depends on its version: this is the one in the ``pulsar`` package's wheels.
 """
 
 import base64
@@ -44,8 +43,8 @@ def sticky_key(
     is_ordering_key_base64: bool | None = False,
 ) -> bytes:
     """The bytes that Key_Shared hashes. *partition_key* is text or its UTF-8 bytes. *is_base64* and
-    *is_ordering_key_base64* mark keys in base64, with or without padding, as Java decodes them. Invalid base64
-    counts as no key.
+    *is_ordering_key_base64* mark keys in base64; padding is optional, as in Java, and invalid base64 counts as no
+    key.
 
     >>> sticky_key("k"), sticky_key("k", ordering_key=b""), sticky_key(None), sticky_key("AQI=", is_base64=True)
     (b'k', b'', b'NONE_KEY', b'\\x01\\x02')
@@ -84,8 +83,7 @@ def java_string_hash(key: str) -> int:
 def boost_hash(key: bytes) -> int:
     """Boost's 64-bit hash of a string, cut to 31 bits: the default routing hash of C++ and Python clients.
 
-    Eight bytes at a time, low byte first, the rest padded with zeros (possibly all), are mixed by a 64 x 64 bit
-    product folded in half.
+    Groups of eight bytes, low byte first, padded with zeros, are mixed by a 64 x 64 bit product folded in half.
 
     >>> boost_hash(b"key-0") % 4, boost_hash(b"key-10") % 4
     (2, 3)

@@ -1,11 +1,8 @@
 """Names of topics (``persistent://tenant/namespace/topic``, short forms, ``-partition-N``), subscriptions and
 consumers.
 
-Rule: TopicName and NamedEntity of Apache Pulsar. A short name ``topic`` is ``persistent://public/default/topic``;
-``tenant/namespace/topic`` gets the scheme. Tenants and namespaces use NamedEntity's ASCII letters; a local name may
-contain anything but ``/`` and is not blank. Left out: non-persistent topics and old four-part names with a cluster.
-
-A subscription may not be blank or have a reserved name, as in PersistentTopic. Limits of length are ours.
+Rule: TopicName and NamedEntity of Apache Pulsar; PersistentTopic for subscriptions. Limits of length are ours. Left
+out: non-persistent topics and four-part names with a cluster.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Topic patterns: a regular expression for topics of one namespace.
 
-Rule: ``TopicsPattern`` and ``NamespaceService.getListOfTopics`` of Apache Pulsar. A pattern has any spelling of a
-topic's name; its tenant and namespace are literal. It must match the whole name without ``persistent://``. A
-partitioned topic is one topic.
+Rule: ``TopicsPattern`` and ``NamespaceService.getListOfTopics`` of Apache Pulsar. Tenant and namespace are literal;
+the pattern must match the whole name without ``persistent://``.
 """
 
 import re

@@ -1,10 +1,8 @@
 """The broker's limit of unacknowledged messages, and which subscriptions it blocks.
 
 Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages;
-semantics 4.5. When unacknowledged messages of all Shared subscriptions reach the limit, those above their share get
-redeliveries only. A subscription continues below half of its share, all continue below half of the limit.
-
-Instead of Pulsar's 30 s timer, each round measures, and the result applies from the next round on.
+semantics 4.5. At the limit, Shared subscriptions above their share get redeliveries only, until they fall below
+half of it, or all below half of the limit. Instead of Pulsar's 30 s timer, each round measures for the next one.
 """
 
 from typing import NamedTuple
