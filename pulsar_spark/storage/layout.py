@@ -22,13 +22,13 @@ from pulsar_spark.storage.store.root import log, parse_root, without_password
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 
 BUNDLES = "_bundles"
-"""Folder of a root beside those of tenants; no tenant's name is written like that."""
+"""Folder beside those of tenants; no tenant's name is encoded like that."""
 
 DEFAULT_BUNDLE = "0x00000000_0xffffffff"
 MAX_FILE_NAME = 255
 LOCK, TURN, STAGED = ".lock", ".turn", ".staged"
 MAX_TABLE_NAME = MAX_FILE_NAME - len(".") - max(map(len, (LOCK, TURN, STAGED)))
-"""Bytes of a table's folder name, so that what lies beside it has a name, too."""
+"""Bytes of a table's folder name that leave room for the files beside it."""
 
 _PLAIN = re.compile(r"[a-z0-9-]")
 _ESCAPE = re.compile(r"__|_([0-9a-f]{2})")
@@ -188,7 +188,7 @@ def _named_folders(folder: AnyPath) -> list[str]:
     found = []
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for name in store_of(folder).folders(folder):
-            if not name.startswith("."):  # no name is encoded so; locks and what is being deleted are
+            if not name.startswith("."):  # locks and tables being deleted; no name is encoded so
                 with contextlib.suppress(ValueError):
                     found.append(decode_name(name))
     return found

@@ -66,8 +66,7 @@ _ROUND_SETTINGS = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     **dict.fromkeys(("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages"), "50"),
 }
-"""Spark keeps what it knows of a thousand executions, with their plans as text, for a web page that is not there: 60 MB
-of what the JVM of a broker has in use."""
+"""By default Spark keeps a thousand executions, with plans as text, for a web page: 60 MB of a broker's JVM."""
 
 
 def spark_session(

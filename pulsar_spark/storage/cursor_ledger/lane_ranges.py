@@ -22,7 +22,7 @@ from pulsar_spark.storage.entries.key_hashes import hashes_of
 from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 
 WINDOW = 1 << 20
-"""Positions of a cursor with a due lane that are looked at in one go."""
+"""Positions of a cursor with a due lane that are read at once."""
 
 
 class PageRange(NamedTuple):
@@ -57,7 +57,7 @@ def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) 
         return
     visible, passed = (latest.cursors[key][name] for name in ("mark_delete_position", "main_mark_delete_position"))
     if passed is not None and passed > visible:
-        # Below the chunks of messages that lie behind it, everything is acknowledged.
+        # Up to there everything is acknowledged, except chunks of messages that end after it.
         yield Range(visible + 1, passed, ACKNOWLEDGED)
     if not latest.lanes[key]:
         yield from (held for _, held in ranges)

@@ -13,7 +13,7 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.packed_ranges import TAIL, PackedRanges, used_numbers
 
 LARGE = 16
-"""Ranges of a place on average from which on they are packed: fewer take longer so than as objects."""
+"""Ranges a place, on average, from which packing them is quicker than objects."""
 
 
 def facts_and_ranges(rows: pa.Table) -> tuple[pa.Table, pa.Table]:

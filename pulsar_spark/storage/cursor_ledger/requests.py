@@ -17,8 +17,9 @@ from pulsar_spark.table_specs import REQUESTS
 
 MOST_COMMITS = 1000
 MOST_ROWS = 20_000
-"""Commits read at a time, and rows after which no further one is, so that a broker that was away long works
-through them in rounds of a few seconds."""
+"""Most commits read at a time, and the rows after which none is added, so that rounds of a returning broker stay
+short.
+"""
 
 
 class RequestCommit(NamedTuple):
@@ -58,7 +59,7 @@ def read_request_commit(path: AnyPath, version: int) -> RequestCommit:
     """One existing commit. Faults of the machine, such as too many open files, are raised."""
     try:
         return RequestCommit(version, read_added(path, TableLog(path).commit(version), REQUESTS.schema))
-    except Exception as failure:  # whatever is in the files: it is recorded, and asked of people
+    except Exception as failure:  # files may contain anything: it is recorded for people
         if is_fault_of_disk(failure):
             raise
         return RequestCommit(version, REQUESTS.schema.empty_table(), failure)

@@ -38,8 +38,7 @@ from pulsar_spark.storage.ledgers.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics.topics import Topic, read_topic
 
 WAITS, DONE, OTHER = -1, -2, -3
-"""What became of an entry that is in no range: it is still to be delivered, it is acknowledged, or it is none of the
-cursor's delayed entries, but one like any other."""
+"""States of an entry in no range: to be delivered, acknowledged, or not one of the cursor's delayed entries."""
 _MOST_CHECKPOINTS = 16
 
 

@@ -16,9 +16,9 @@ from pulsar_spark.storage.delta.actions import Commit, parse_actions, parse_comm
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 
 FIRST_COMMIT = ".first_commit.json"
-"""The first commit of a table whose log begins later; nobody else reads it."""
+"""The first commit of a table whose log begins later; only this package reads it."""
 _NEAR = 62
-"""How many versions are asked for one by one where a later one is looked for."""
+"""Versions that are checked one by one in a search for a later one."""
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 

@@ -54,7 +54,7 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
             raise _cannot_open(path, error) from error
         empty = empty_commit(path_of(path), opened.version())
         if empty is not None:
-            TableLog(path).commit(empty)  # which says so
+            TableLog(path).commit(empty)  # raises with the cause
         return opened
     raise _cannot_open(path, gap) from gap
 

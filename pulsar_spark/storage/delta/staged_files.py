@@ -14,7 +14,7 @@ from pulsar_spark.storage.layout import STAGED, beside
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
 STAGED_WITHIN, _UNDER_WAY = "publish-", "/_temporary"
-"""In a store the files of a publish lie in a folder of the table that begins so."""
+"""In a store, the prefix of a publish's folder in the table, and Spark's folder for unfinished files."""
 
 
 class StagedFile(NamedTuple):

@@ -24,22 +24,20 @@ _FILE_SETTINGS = {
     # What Delta's writer sets too: instants of any year, with statistics.
     _TIMESTAMP_TYPE: "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    # What lies in the folder in the end are files of tasks that were done, once each. Platforms have other protocols,
-    # with which those of lost tasks lie beside them.
+    # The folder then has each finished task's files once. Protocols of platforms also leave files of lost tasks.
     "spark.sql.sources.commitProtocolClass": (
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
 }
 _OPTIONS = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
-"""With the second one a task that is lost while its files are moved leaves some of them there."""
+"""With version 2 a task that is lost while its files are moved leaves some of them."""
 _SORTED = {"spark.sql.maxConcurrentOutputFileWriters": "0"}
-"""As it is by default: a task writes a file at a time, in the order that the frame's rows have, whatever the session
-says."""
+"""Spark's default: a task writes one file at a time, in the order of the frame's rows."""
 _writing = threading.Condition()
 _held: dict[object, dict[str, "_Held"]] = {}
-"""What is set for writers, by session of the JVM, of which Python may have several objects, and by name."""
+"""Settings in use by writers, by JVM session (for which Python may have several objects) and name."""
 _waiting: dict[object, deque[object]] = {}
-"""Who waits to write, by session, the first in front."""
+"""Writers that wait, by session, first in front."""
 
 
 class _Held(NamedTuple):
@@ -77,7 +75,7 @@ def staged(
             with _file_settings(rows.sparkSession, settings | (_SORTED if partition_by else {})):
                 rows.write.options(**_OPTIONS, **options).partitionBy(*partition_by).parquet(str(folder.path))
             found = list(folder.files())
-            if not found and not partition_by:  # of no rows, too, Spark writes a file
+            if not found and not partition_by:  # Spark writes a file even for no rows
                 raise FileNotFoundError(errno.ENOENT, "a file that a task wrote is missing", str(folder.path))
         yield [file for file in found if file.rows]
     finally:
@@ -97,7 +95,7 @@ def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
         before = {name: spark.conf.get(name, None) for name in settings if name not in held}
         for name in before:
             spark.conf.set(name, settings[name])
-        for name, value in settings.items():  # behind what may fail: what is noted of nobody would be waited for
+        for name, value in settings.items():  # after what may fail: an entry without a writer would block others
             known = held.get(name) or _Held(value, before[name], 0)
             held[name] = known._replace(writers=known.writers + 1)
     try:
@@ -109,7 +107,7 @@ def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator
             done = {name: held.pop(name).before for name in settings if not held[name].writers}
             if not held:
                 del _held[session]
-            _writing.notify_all()  # nobody gets in before this is left, and whoever waits is told if Spark is gone
+            _writing.notify_all()  # others enter only after this block, and must wake even if Spark is gone
             for name, value in done.items():
                 _set_back(spark, name, value)
 

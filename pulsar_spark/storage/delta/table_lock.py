@@ -14,9 +14,9 @@ from pulsar_spark.storage.store.away import check_there
 from pulsar_spark.storage.store.store import store_of
 
 TURN_SECONDS = 0.5
-"""So long a turn is waited for: who has it may be stopped, or on a disk that hangs."""
+"""How long to wait for a turn: its holder may be stopped, or hang on its disk."""
 _LOOK_SECONDS = 0.0005, 0.008
-"""Between two looks whether it is free, at first and at most."""
+"""The first and the longest pause between two looks."""
 
 
 @contextlib.contextmanager

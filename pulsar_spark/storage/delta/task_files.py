@@ -17,7 +17,7 @@ from pulsar_spark.storage.delta.data_files import ROW_GROUP_BYTES, ROW_GROUP_ROW
 from pulsar_spark.storage.store.store import AnyPath, path_of, store_of
 
 MOST_FILES = 8
-"""That a task writes at once."""
+"""Most files that a task writes at once."""
 _TOLD = pa.schema([("file", pa.string())])
 
 

@@ -38,7 +38,7 @@ def unnamed_files(path: AnyPath, column: str | None, broken: set[int]) -> list[G
         except (pa.ArrowInvalid, FileNotFoundError, KeyError):
             continue
         except OSError:
-            if not store_of(path).is_local:  # it may be whole: the store does not answer
+            if not store_of(path).is_local:  # the store does not answer, so the file may be sound
                 raise
     groups = [
         Group(identity, tuple(names), max(there[name].st_mtime for name in names))

@@ -25,10 +25,10 @@ from pulsar_spark.table_specs import MESSAGES
 
 _KNOWN_FOOTERS = 64
 _OF_A_GROUP = 24 * 1024
-"""Bytes that a decoded row group takes beside its values, for columns and buffers: all there is to one of a message."""
+"""Bytes of a decoded row group beside its values, for columns and buffers."""
 _PLACE = ("entry_id", "batch_index")
 ENTRY_COLUMNS = tuple(name for name in MESSAGES.schema.names if name not in ("publish_id", "partition"))
-"""What is read of a message: how its file is found is known before."""
+"""Columns read of a message, without those by which its file is found."""
 
 
 class EntryIds:

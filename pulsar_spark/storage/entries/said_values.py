@@ -22,9 +22,9 @@ from pulsar_spark.storage.store.store import AnyPath, store_of
 from pulsar_spark.table_specs import MESSAGES
 
 MOST_ENTRIES = 64
-"""Files with more entries are opened: there are never very many of them."""
+"""Files with more entries are opened, since there are never many of them."""
 AT_ONCE = 16
-"""Calls of a store under way at once."""
+"""Concurrent calls of a store."""
 
 Values = tuple[object, ...]
 _UNKNOWN = object()

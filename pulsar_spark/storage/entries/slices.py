@@ -30,10 +30,11 @@ from pulsar_spark.table_specs import MESSAGES
 
 MAX_BOUNDS = 32
 WIDE_GAP = 20_000
-"""Entries between pieces that are worth a bound of their own: what Spark writes to a page of a Parquet file."""
+"""Entries between pieces from which separate bounds pay: a page of Spark's Parquet files."""
 DELIVERED = tuple(column.name for column in MESSAGES.columns if column.since == 1)
-"""Columns that came with a later layout are asked for by name: who writes what is delivered to a table of their own
-goes on with the columns it has."""
+"""Columns of the first layout. Later ones are read only by name, so that users' own tables of deliveries keep their
+columns.
+"""
 _LATER = frozenset(column.name for column in MESSAGES.columns) - set(DELIVERED)
 
 
@@ -183,7 +184,7 @@ def read_pieces(
     ] + ["partition"]
     missing = _LATER.intersection(names).difference(messages.columns)
     absent = {name: F.lit(None).cast(from_arrow_type(MESSAGES.schema.field(name).type)) for name in missing}
-    if absent:  # Spark Connect adds no less than one column
+    if absent:  # Spark Connect refuses an empty dict
         messages = messages.withColumns(absent)
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")

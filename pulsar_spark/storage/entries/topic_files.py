@@ -33,14 +33,14 @@ from pulsar_spark.storage.store.faults import is_fault_of_disk
 from pulsar_spark.storage.store.store import path_of, store_of
 
 MOST_LOOKS = 5000
-"""Commits that are looked through for removes; where there are more, the table is opened instead."""
+"""Most commits that are searched for removes; instead of more, the table is opened."""
 _REMEMBERED = 1024
 _known: OrderedDict[str, "TopicFiles"] = OrderedDict()
 _lock = forks.module_lock()
 T = TypeVar("T")
 
 READ_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
-"""What opening or reading a data file raises: ask :func:`is_damage` what it means."""
+"""Errors of opening or reading a data file; see :func:`is_damage`."""
 _FOOTER = b"PAR1"
 
 

@@ -31,11 +31,11 @@ from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]
 STRETCH = 1 << 13
-"""So many runs of a topic partition are loaded at a time, or twice as many."""
+"""Runs of a topic partition that are loaded at a time, up to twice as many."""
 _STRETCHES = 2
-"""Of each topic partition so many stay in memory beside its last runs."""
+"""Stretches of each topic partition in memory beside its last runs."""
 MOST_TOPICS = 1000
-"""Of more topics those that were asked about first are forgotten."""
+"""With more topics, the oldest are dropped."""
 
 _shared: WeakValueDictionary[tuple, "LedgerIndex"] = WeakValueDictionary()
 _shared_lock = forks.module_lock()
@@ -258,7 +258,7 @@ class LedgerIndex:
                         rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
                     self._take_in(rows)
                 self._version = commit.version
-        except (LogShortened, FileNotFoundError):  # away so long that commits, or their files, were cleared away
+        except (LogShortened, FileNotFoundError):  # commits or their files were removed meanwhile
             table = open_table(self._path)
             wanted = [term("topic_id", "in", list(self._topics))]
             self._take_in(stored_rows(table, _COLUMNS, wanted))

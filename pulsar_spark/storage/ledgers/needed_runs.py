@@ -27,7 +27,7 @@ from pulsar_spark.table_specs import LEDGERS
 ROWS_A_STEP = 1 << 16
 _NUMBERS = ("first_position", "entries", "batch_size", "ledger_id", "has_chunks", "delayed_after")
 Place = tuple[str, int]
-"""A topic's id and a partition of it."""
+"""A topic's id and one of its partitions."""
 
 
 class NeededRuns:
@@ -58,7 +58,7 @@ class NeededRuns:
             past = found.past()
             self.past[place] = past or Past()
             self.delayed[place] = pa.concat_tables(delayed[place])
-            if past is None:  # some are missing, or there twice: they are taken in one by one
+            if past is None:  # some are missing or double: they are added one by one
                 self.rows[place] = stored_runs(path, *place)
             else:
                 self.rows[place] = pa.concat_tables(rows[place])
@@ -223,8 +223,8 @@ class _Passed:
         firsts, ends = np.concatenate(self._firsts), np.concatenate(self._ends)
         if not len(firsts):
             return Past()
-        firsts.sort(kind="stable")  # files follow each other, mostly: a tenth of the time
-        ends.sort(kind="stable")  # where each begins at the end of another, in order of both, it is the one before it
+        firsts.sort(kind="stable")  # files are mostly in order, which takes a tenth of the time
+        ends.sort(kind="stable")  # if sorted begins and ends match, each run follows the one before
         if firsts[0] != 0 or (firsts[1:] != ends[:-1]).any():
             return None
         return Past(len(firsts), int(ends[-1]), self._last[1], self._messages, self._last_chunk, self._last_delayed)

@@ -19,12 +19,12 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.ledgers.packed_columns import Column, Flags, Instants, Optional, Texts, numbers
 
 FEW = 1024
-"""Fewer runs than that are not let go of."""
+"""Fewer runs than this stay in memory."""
 _OTHERS = dict.fromkeys(("publish_id", "path"), Texts)
 _OTHERS |= dict.fromkeys(("min_publish_time", "max_publish_time"), Instants)
 _OTHERS |= dict.fromkeys(("has_delayed", "has_chunks", "has_keys", "has_encoded"), Flags)
 _OTHERS |= dict.fromkeys(("delayed_after", "chunks_from"), Optional)
-"""Fields of a run beside its numbers, and in what they are kept."""
+"""Fields of a run that are not numbers, and their column types."""
 
 
 class Past(NamedTuple):

@@ -163,7 +163,7 @@ def _said(file: AddedFile) -> _Said:
             {**low, "batch_size": 1},
             {**high, "batch_size": 1},
             {**nulls, "batch_size": 0},
-        )  # nobody says that it is a batch
+        )  # no batches
     bounds = [
         _number(bound[name], name, most)
         for name, most in (("entry_id", MAX_LONG), ("batch_size", MOST_INT32))
@@ -200,7 +200,7 @@ def _entry_batch_sizes(table: AnyPath, file: PublishedFile, ledger_id: int) -> l
                 sizes |= {entry_id: size for entry_id, size in _sizes(rows).items() if size is not None and size > 0}
         unknown = entries - len(sizes)
         if sum(sizes.values()) + unknown > file.rows or (not unknown and sum(sizes.values()) < file.rows):
-            sizes = {}  # whoever rewrote the rows has changed what they say
+            sizes = {}  # the rows were changed when they were rewritten
     if None in sizes or None in sizes.values() or entries > file.rows:
         raise NotAPublish(
             f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}"

@@ -59,7 +59,7 @@ def whole_ledgers(layout: Layout, topic_id: str) -> dict[int, WholeLedgers]:
 def _whole(rows: pa.Table) -> WholeLedgers:
     rows = rows.sort_by("first_position").combine_chunks()
     firsts = numbers(rows["first_position"].combine_chunks())
-    is_first = np.diff(firsts, prepend=-1) > 0  # a row that was written again says the same
+    is_first = np.diff(firsts, prepend=-1) > 0  # repeated rows are equal
     if not is_first.all():
         rows, firsts = rows.filter(pa.array(is_first)), firsts[is_first]
     ends = firsts + numbers(rows["entries"].combine_chunks())

@@ -25,8 +25,9 @@ class Holder(NamedTuple):
     pid: int
     until: float
     wanted: dict | None = None
-    """By which broker, with its ``host`` and ``pid``, it is wanted next. The file has it only then: releases that do
-    not know it read such a file as none."""
+    """The broker, with ``host`` and ``pid``, that wants the lease next. Absent otherwise: older releases cannot read a
+    file with it.
+    """
 
 
 class BundleLease:

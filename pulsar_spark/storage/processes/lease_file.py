@@ -32,7 +32,7 @@ Said = TypeVar("Said", bound=NamedTuple)
 LAST_INSTANT = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
 FARTHEST_SECONDS = 24 * 60 * 60
-"""Clocks of machines differ by less: where they are compared, a lease that ends later than that is unreadable."""
+"""More than machines' clocks differ: a lease that ends later counts as unreadable, if clocks are compared."""
 
 
 class LeaseFile(Generic[Said]):

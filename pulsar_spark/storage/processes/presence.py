@@ -19,9 +19,9 @@ from pulsar_spark.storage.store.store import AnyPath
 from pulsar_spark.storage.topics.topics import layout_version
 
 SIGNS_SINCE = 2
-"""The layout of a root from which on its brokers look for signs of life here."""
+"""Brokers of roots from this layout on look for signs of life here."""
 FOREIGN_SECONDS = 24 * 60 * 60
-"""How long the file of a client of another machine, or of an earlier boot, is kept: longer than any lease."""
+"""How long the file of a client of another machine or boot is kept: longer than any lease."""
 
 _CLIENT_ID = re.compile("[0-9A-Za-z-]{1,100}")
 

@@ -80,7 +80,7 @@ class StartingSign:
     def _write(self, decide: Callable[[Starting | None], dict | None]) -> None:
         try:
             self._file.change(decide)
-        except OSError as fault:  # it is for people: a broker starts without it
+        except OSError as fault:  # only people read it: a broker starts without it
             log.debug("the sign %r cannot be written: %s", str(self._file.path), fault)
 
 

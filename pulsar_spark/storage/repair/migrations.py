@@ -152,7 +152,7 @@ def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
         return migrate_root(layout, hold=hold)
     finally:
         for lease in leases:
-            with contextlib.suppress(OSError):  # it ends by itself
+            with contextlib.suppress(OSError):  # the lease expires by itself
                 lease.let_go()
 
 

@@ -37,9 +37,9 @@ from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES
 
 _CLOCK_SLACK_SECONDS = 2.0
 _UNDER_WAY_SECONDS = 60 * 60
-"""So old is what a writer in an object store has written and not committed, at most."""
+"""In an object store, files that are younger may belong to a running writer."""
 _IDENTITY = {CURSOR_LEDGER.name: "round", MESSAGES.name: "publish_id"}
-"""The column that is the same in all rows of a commit."""
+"""The column with one value in all rows of a commit."""
 
 
 class Repaired(NamedTuple):
@@ -195,7 +195,7 @@ class TableRepair:
             return self.log.file(version).read_bytes().decode(errors="replace")
         except OSError as fault:
             if not (store_of(self.path).is_local or isinstance(fault, FileNotFoundError)):
-                raise  # it may say something: the store does not answer
+                raise  # the store does not answer, so the commit may have text
             return ""
 
     def _replace(self, version: int, group: Group | None, why: str, forget: bool, dry_run: bool) -> Repaired:

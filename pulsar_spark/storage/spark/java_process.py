@@ -50,7 +50,7 @@ class _Chatter:
     def _show(line: str) -> None:
         try:
             sys.stderr.write(line)
-        except ValueError:  # it is closed: the process ends
+        except ValueError:  # closed, because the process ends
             return
 
 

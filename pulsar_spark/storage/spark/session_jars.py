@@ -16,7 +16,7 @@ import pyspark
 from pulsar_spark.storage.store.store_kinds import AZURE, GOOGLE, S3, Kind
 
 SDK_VERSION = "2.35.4"
-"""Of Amazon's library, with which Hadoop's client was built."""
+"""The version of Amazon's library with which Hadoop's client was built."""
 SDK_PARTS = ("s3", "s3-transfer-manager", "sts")
 _NOT_OF_DELTA = ("io.unitycatalog:*", "io.delta:delta-kernel*", "io.airlift:*")
 _IN_SPARK = ("org.*:*", "com.*:*", "javax.*:*", "commons-*:*")
@@ -32,8 +32,7 @@ NOT_OF_STORE = (
     "commons-*:*",
     "org.apache.httpcomponents:*",
 )
-"""All of Amazon's library in one jar, one of Azure's that Hadoop's client names and does not call, and what Spark
-has."""
+"""All of Amazon's library in one jar, a jar of Azure's that Hadoop's client does not call, and jars that Spark has."""
 
 
 class ClientJars(NamedTuple):

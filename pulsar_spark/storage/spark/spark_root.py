@@ -13,7 +13,7 @@ from pulsar_spark.storage.store.root import on_databricks
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
 _DEFAULTS = "core-default.xml"
-"""Where Hadoop has what nobody told it."""
+"""The source of Hadoop settings that nobody has set."""
 
 
 def layout_for_frames(spark: SparkSession, root: str | os.PathLike) -> Layout:

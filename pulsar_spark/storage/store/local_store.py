@@ -38,10 +38,10 @@ class LocalStore:
 
     is_local, is_lent = True, False
     spark_kind = None
-    """Spark needs no client of it."""
+    """Spark needs no client for it."""
     lists_from_a_name = False
     look_seconds = 0.0
-    """Whoever looks at files in turn need not wait between two looks for the store's sake."""
+    """No pause is needed between looks at files."""
 
     @staticmethod
     def has(name: str) -> bool:
@@ -84,7 +84,7 @@ class LocalStore:
             probe.touch()
             os.link(probe, link)
             _checked.add(str(folder))
-        except OSError as error:  # one that is full, or read-only, need not be so when something is written
+        except OSError as error:  # a full or read-only disk may be writable later
             if self.has_no_links(error):
                 raise
         finally:
@@ -292,7 +292,7 @@ class LocalStore:
                     return path
             return None
         finally:
-            with contextlib.suppress(OSError):  # it is in nobody's way, and what it says is decided
+            with contextlib.suppress(OSError):  # a leftover does no harm: the outcome is decided
                 fresh.unlink()
 
 
@@ -313,7 +313,7 @@ def _is_put(fresh: Path, path: Path, held: Callable[[], AbstractContextManager])
 def _is_linked(fresh: Path) -> bool:
     try:
         return fresh.stat().st_nlink > 1
-    except FileNotFoundError:  # with its folder: the table was deleted
+    except FileNotFoundError:  # the table was deleted with it
         return False
 
 

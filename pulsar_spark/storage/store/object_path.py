@@ -83,7 +83,7 @@ class ObjectPath:
         """Is it *other*, or below it?"""
         return isinstance(other, ObjectPath) and f"{self}/".startswith(f"{other}/")
 
-    # What is there.
+    # Existence
 
     def exists(self) -> bool:
         return self.is_dir() or self.is_file()
@@ -111,7 +111,7 @@ class ObjectPath:
     def mkdir(self, **_options: bool) -> None:
         """Does nothing."""
 
-    # Bytes.
+    # Bytes
 
     def read_bytes(self) -> bytes:
         """FileNotFoundError if there is no object."""

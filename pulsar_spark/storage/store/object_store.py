@@ -20,12 +20,12 @@ from pulsar_spark.storage.store.store_kinds import Kind
 from pulsar_spark.storage.store.volumes import volume_at
 
 TRIES = 3
-"""So many times all tries of a call's may take what got no answer is said again."""
+"""An unanswered put is repeated for this many times the duration of one call's tries."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 HELD_UP_SECONDS = 60.0
-"""Whoever took longer from a look to the end of a put looks again: what goes from a log is an hour old at least."""
+"""A writer that took longer from its look to its put looks again; removed commits are at least an hour old."""
 FOLDER = ".folder"
-"""What lies in a folder that is to be there with nothing in it."""
+"""The object in an otherwise empty folder."""
 
 
 def object_path_of(given: str) -> ObjectPath | None:
@@ -45,7 +45,7 @@ class ObjectStore(StoreCalls):
 
     is_local = False
     look_seconds = 0.1
-    """So long who looks whether something has come waits between two looks: each is a call, and calls cost."""
+    """The pause between looks for news: each is a call, and calls cost."""
 
     def __init__(self, url: str):
         super().__init__(url)
@@ -77,7 +77,7 @@ class ObjectStore(StoreCalls):
             check_bucket(self.url, root, folder)
             self._checked.add(str(root))
 
-    # As a local disk has it.
+    # Operations of LocalStore
 
     def stamp(self, name: str | ObjectPath) -> tuple[str, ...]:
         """A value that changes when another object takes its place; FileNotFoundError if there is none."""
@@ -147,7 +147,7 @@ class ObjectStore(StoreCalls):
                 if content == before:
                     return
 
-    # Conditional puts.
+    # Conditional puts
 
     def put_if_absent(self, name: str | ObjectPath, content: bytes) -> bool:
         """Put *content*, which is unique, if nothing is there; else False."""
@@ -171,7 +171,7 @@ class ObjectStore(StoreCalls):
             except PermissionError as refused:
                 if unclear is None:
                     raise
-                raise UnclearWrite(*refused.args) from refused  # the try before may have taken place
+                raise UnclearWrite(*refused.args) from refused  # the earlier try may have succeeded
             except OSError as fault:
                 unclear = fault
         raise UnclearWrite(*unclear.args) from unclear
@@ -185,9 +185,9 @@ class ObjectStore(StoreCalls):
         except (AlreadyExistsError, PreconditionError):
             try:
                 is_ours = self._holds(key, content)
-            except OSError as unknown:  # whatever it is: what is there may be ours
+            except OSError as unknown:  # the object may be ours
                 raise UnclearWrite(*unknown.args) from unknown
-        except FileNotFoundError:  # what was to be replaced is gone
+        except FileNotFoundError:  # the object to replace is gone
             return False
         self._is_there(key)
         return is_ours

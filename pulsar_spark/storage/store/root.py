@@ -16,13 +16,13 @@ from pulsar_spark.storage.store.store_bucket import place_of
 from pulsar_spark.storage.store.store_kinds import EXAMPLES, SCHEMES, VOLUME, VOLUMES, kind_of
 
 MAX_ROOT_BYTES = 3000
-"""A path has at most 4,096 bytes on Linux, and a root's tables lie up to some 900 below it."""
+"""Linux paths have at most 4,096 bytes, and a root's tables add up to some 900."""
 
 MAX_URL_BYTES = 300
-"""A name in a bucket has at most 1,024 bytes, of which a root's tables take up to some 700."""
+"""Names in a bucket have at most 1,024 bytes, and a root's tables add up to some 700."""
 _MAX_NAME_BYTES = 255
 _MOUNTED = "/Volumes/"
-"""Where Databricks mounts volumes; elsewhere a folder as any other."""
+"""Where Databricks mounts volumes; elsewhere an ordinary folder."""
 _NAME_IN_CATALOG = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _KEY = re.compile(r"[A-Za-z0-9._=-]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -89,7 +89,7 @@ def _parse_url(text: str) -> ObjectPath:
     if text.startswith(VOLUMES):
         names = place.bucket.removeprefix(VOLUMES)
         is_named = all(map(_NAME_IN_CATALOG.fullmatch, names.split("/")))
-        place = place._replace(bucket=VOLUMES + names.lower())  # a catalog takes them alike
+        place = place._replace(bucket=VOLUMES + names.lower())  # a catalog ignores case
     else:
         kind = kind_of(text)
         called, example = kind.bucket_name, kind.example

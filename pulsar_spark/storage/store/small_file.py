@@ -11,7 +11,7 @@ import time
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
 MOST_BYTES = 1 << 20
-"""More than any of these files ever has."""
+"""More than any of these files has."""
 MOST_PROCESS_ID = (1 << 31) - 1
 _said: dict[str, int] = {}
 log = logging.getLogger(__name__)

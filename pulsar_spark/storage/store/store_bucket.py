@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Raw
 
 ANSWER_SECONDS, CONNECT_SECONDS, RETRY_SECONDS = 20, 5, 30
-"""How long one request may take, a connection of it, and all tries of one."""
+"""Limits for one request, its connection, and all tries of one."""
 
 _OF_A_KEY = re.compile(r": Invalid (last )?symbol.*")
-"""Which character of a key is none."""
+"""The part of an error that shows a character of a key."""
 
 
 class Place(NamedTuple):

@@ -23,10 +23,11 @@ from pulsar_spark.storage.store.store_bucket import location_of, open_bucket
 from pulsar_spark.storage.store.store_kinds import kind_of
 
 WHOLE_BYTES = 16 * 1024 * 1024
-"""A file for Parquet up to this size comes whole, in one call; of a larger one what is asked for."""
+"""Parquet files up to this size are read whole, in one call, larger ones in parts."""
 THERE_SECONDS, MOST_THERE = 5.0, 10_000
-"""So long what was there counts as there: nothing that is asked for again and again is ever written anew, and what is
-removed is asked for by few. That something is *not* there is never remembered."""
+"""How long a seen object counts as existing, since objects that are often looked up are never rewritten. Absence is
+never remembered.
+"""
 MOST_MADE = 1000
 CALLS_AT_ONCE = 16
 Answer = TypeVar("Answer")
@@ -47,7 +48,7 @@ class StoreCalls:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
-    # What is there.
+    # Existence
 
     def has(self, name: str | ObjectPath) -> bool:
         """Does the object exist, or did it a moment ago? For objects that are written once."""
@@ -128,7 +129,7 @@ class StoreCalls:
         chunks = self._ask("list", key, lambda obstore: list(obstore.list(self._raw, key)))
         return [each for chunk in chunks for each in chunk]
 
-    # Bytes.
+    # Bytes
 
     def get(self, name: str | ObjectPath) -> bytes:
         """The object's bytes; FileNotFoundError if it is missing."""

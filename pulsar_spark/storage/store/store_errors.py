@@ -25,9 +25,9 @@ _CREDENTIALS = (
 )
 _REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 _LENDING = "credential provider: "
-"""Of a catalog that does not lend what it lent before, which ``obstore`` takes for a refusal of the store's."""
+"""Marks a catalog's refusal to renew credentials, which ``obstore`` reports as the store's refusal."""
 _QUERY = re.compile(r"(?<=\w)\?\S*")
-"""Of a URL, where Azure's clients prove who they are."""
+"""The part of a URL in which Azure's clients authenticate."""
 
 
 def as_fault(error: BaseError, name: str) -> OSError:

@@ -18,19 +18,20 @@ class Kind(NamedTuple):
     example: str
     bucket: re.Pattern[str]
     allow_http: str
-    """The variable of the environment that lets a store be asked without encryption."""
+    """The environment variable that permits calls without encryption."""
     who: str
     where: str
     bucket_name: str
     no_bucket: frozenset[str]
     nobody: frozenset[str]
     removed_a_call: int
-    """Where one of several to be removed is not there, S3 says nothing, Azure removes the others of the same call, and
-    Google is asked for each alone."""
+    """Objects removed per call. For a missing one S3 is silent, Azure removes the others, and Google gets one call for
+    each.
+    """
     has_last_bytes: bool = True
-    """Does it give the end of what it holds by how many bytes that is?"""
+    """Can a read name a number of last bytes?"""
     lists_from_a_name: bool = True
-    """Does it list from a name on, or always all that there is?"""
+    """Can a list begin after a name, or is it always complete?"""
 
 
 S3 = Kind(
@@ -82,9 +83,9 @@ GOOGLE = Kind(
 KINDS = {f"{kind.scheme}://": kind for kind in (S3, AZURE, GOOGLE)}
 AZURE_KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
 AZURE_SECRETS = ("AZURE_STORAGE_CLIENT_SECRET", "AZURE_CLIENT_SECRET")
-"""The variables of the environment that may hold an account's key, and a client's secret."""
+"""Environment variables with an account's key, and with a client's secret."""
 VOLUMES, VOLUME = "dbfs:/Volumes/", "dbfs:/Volumes/<catalog>/<schema>/<volume>/<folder>"
-"""How the URL of a place in a volume begins, which lies in a store of one of these kinds; and an example."""
+"""The prefix of a volume's URL, which lies in a store of one of these kinds, and an example."""
 SCHEMES = (*KINDS, VOLUMES)
 EXAMPLES = ", ".join((*(kind.example for kind in KINDS.values()), VOLUME))
 

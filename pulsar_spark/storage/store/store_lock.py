@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pulsar_spark.storage.store.object_path import ObjectPath
 
 FREE = b"free-"
-"""What it begins with that nobody holds; like nobody else's all the same."""
+"""The prefix of an unheld lock's content, which is unique all the same."""
 GONE_SECONDS = 30.0
 LOOK_SECONDS = 0.1
 
@@ -51,7 +51,7 @@ def store_lock(
     try:
         yield renew
     finally:
-        with contextlib.suppress(OSError):  # who waits takes it when it was the same for long enough
+        with contextlib.suppress(OSError):  # waiters take it over in time
             content, stamped = path.store.get_stamped(path)
             if content == mine:
                 path.store.put_over(path, FREE + uuid.uuid4().hex.encode(), stamped)

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from databricks.sdk.service.catalog import GenerateTemporaryVolumeCredentialResponse
 
 ANSWER_SECONDS, RETRY_SECONDS = 20, 10
-"""How long one request may take, and all tries of one."""
+"""Limits for one request, and for all its tries."""
 ASK_SECONDS, LEFT_SECONDS, PAUSE_SECONDS = 900, 30, 10
-"""So long before credentials end others are asked for, by one thread, again and again after so long; those that end
-sooner than the second are not used for anything that begins."""
+"""Seconds before expiry at which one thread asks for new credentials, below which nothing new begins, and between
+tries.
+"""
 GRANTS = "enable external access for the metastore, and grant EXTERNAL USE SCHEMA, READ VOLUME and WRITE VOLUME"
 WHO = "set DATABRICKS_HOST and DATABRICKS_TOKEN, or log in with Databricks' client"
 _OF_DELTA = {
@@ -35,7 +36,7 @@ _OF_DELTA = {
     "token": "AWS_SESSION_TOKEN",
     "sas_token": "AZURE_STORAGE_SAS_TOKEN",
 }
-"""What credentials are called by ``obstore``, and by ``deltalake``."""
+"""Names of credentials for ``obstore``, and for ``deltalake``."""
 _PLACE = re.compile(r"[a-z0-9]+://[A-Za-z0-9@._-]+(?:/[A-Za-z0-9._=-]+)*")
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class Volume:
                 f"root {self.url!r}: the volume lies at {location.partition(':')[0]!r}, for whose passing credentials "
                 f"there is no client: give a volume in {S3.name} or {AZURE.name}, or a root in a bucket of its own"
             )
-        # What deltalake would go by in the place of what is lent.
+        # deltalake would use these instead of the lent credentials.
         own = [name for name in (*AZURE_KEYS, *AZURE_SECRETS) if name in os.environ]
         if kind_of(location) is AZURE and own:
             raise ConnectError(
@@ -141,7 +142,7 @@ class Volume:
         ask = self._catalog.temporary_volume_credentials.generate_temporary_volume_credentials
         try:
             return _lent(ask(operation=VolumeOperation.WRITE_VOLUME, volume_id=self._id))
-        except (DatabricksError, OSError, ValueError) as fault:  # the last where nobody can log in any more
+        except (DatabricksError, OSError, ValueError) as fault:  # ValueError if no login works any more
             if self._lent is not None:
                 raise OSError(errno.EIO, f"the catalog gives no credentials: {_said(fault)}", self.url) from fault
             if not isinstance(fault, PermissionDenied):
@@ -152,7 +153,7 @@ class Volume:
 
 
 _opened: dict[str, str] = {}
-"""Volumes of this process by where they lie."""
+"""This process's volumes by location."""
 
 
 @lru_cache
@@ -180,7 +181,7 @@ def _catalog(url: str) -> "WorkspaceClient":
             f"root {url!r} is in a volume, for which a library is missing: pip install 'pulsar_spark[dbfs]'"
         ) from missing
     of_client = logging.getLogger("databricks.sdk")
-    of_client.setLevel(max(of_client.getEffectiveLevel(), logging.INFO))  # below that it tells what was lent
+    of_client.setLevel(max(of_client.getEffectiveLevel(), logging.INFO))  # below that it logs credentials
     try:
         return WorkspaceClient(config=Config(http_timeout_seconds=ANSWER_SECONDS, retry_timeout_seconds=RETRY_SECONDS))
     except ValueError as unclear:

@@ -85,7 +85,7 @@ class _Search:
 
     def _are_new(self, partition: int, names: pa.DictionaryArray, ids: np.ndarray) -> np.ndarray:
         codes = names.indices.to_numpy()
-        order = np.lexsort((ids, codes))  # stable: of equals the first comes first
+        order = np.lexsort((ids, codes))  # stable: the first of equals comes first
         ends = np.flatnonzero(np.diff(codes[order])) + 1
         is_new = np.empty(len(ids), bool)
         for rows in np.split(order, ends):

@@ -41,7 +41,7 @@ def raise_partitions(layout: Layout, name: TopicName | str, partitions: int) -> 
 
     def raised(first: bytes | None) -> str | None:
         text = _text(path, partitions) if _is_raised(read_topic(layout, name), partitions) else None
-        return None if first is None else text  # it left the log just now, and lies beside it
+        return None if first is None else text  # just moved out of the log, it is tried again beside it
 
     while _is_raised(read_topic(layout, name), partitions):
         layout.store.change(
@@ -85,7 +85,7 @@ class PartitionWatch:
 
     def __init__(self, topic: Topic):
         self._topic, self._log = topic, TableLog(topic.path)
-        self._life: object = self  # no life there is: the first look compares
+        self._life: object = self  # equals no life, so that the first look compares
 
     def added(self) -> Topic | None:
         """The present topic, once, if it has more partitions than at the last call."""

@@ -25,10 +25,11 @@ from pulsar_spark.storage.store.store_lock import store_lock
 
 _FOLDER = "_producers"
 FOREIGN_SECONDS, STAY_SECONDS = 60 * 60, 15 * 60
-"""So long a producer of another machine, of an earlier boot, or in an object store, counts as there, and how
-often it says so there."""
+"""How long a producer of another machine or boot, or in an object store, counts as present, and how often it renews
+that.
+"""
 WAITING_SECONDS, SAYS_SO_SECONDS = 60, 10
-"""How long a waiting producer counts as there, and how often it says so: others wait for it."""
+"""How long a waiting producer counts as present, and how often it renews that: others wait for it."""
 _APPLICATION = "pulsar_spark.waiting_producer"
 
 
@@ -160,7 +161,7 @@ def _read(path: AnyPath) -> Connected | None:
         stays_seconds = WAITING_SECONDS if is_waiting else FOREIGN_SECONDS
         if is_foreign and path.stat().st_mtime + stays_seconds < time.time():
             if not store_of(path).is_local:
-                with contextlib.suppress(OSError):  # who only looks may not be let
+                with contextlib.suppress(OSError):  # a reader may lack the right
                     path.unlink()
             return None
         partitions = said.get("partitions")
@@ -173,6 +174,6 @@ def _read(path: AnyPath) -> Connected | None:
     except FileNotFoundError:
         return None
     except ValueError as why:
-        if content:  # an empty one is being made
+        if content:  # an empty file is being written
             say_unreadable(path, content, why, "it is not treated as a producer")
         return None

@@ -106,7 +106,7 @@ class SchemaTable:
             try:
                 AppendTable(self.path).append_fenced(SCHEMAS.rows([row]), seen)
             except BrokerFenced:
-                AppendTable(self.path)  # which says so where the root has become a newer release's
+                AppendTable(self.path)  # raises if a newer release has migrated the root
                 continue
             return row["schema_version"]
 

@@ -33,14 +33,14 @@ from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
 
 MAX_PARTITIONS = 10_000
 _versions: dict[str, tuple[tuple[int, int] | None, int]] = {}
-"""Layout versions of roots, and of which life of their table they are."""
+"""Layout versions of roots, each with the life of its table."""
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
-"""What numbering reads from the log's statistics; collecting more of them costs a publish by Spark time. Keys are not
-among them: their bounds take longest."""
+"""Columns whose statistics numbering reads; more would slow down publishes by Spark, keys most of all."""
 
 NEVER_NULL = ("publish_id", "entry_id", "batch_size", "partition", "publish_time")
-"""What every message has: NOT NULL in the table, so that Delta itself refuses rows of others that are no publish.
-Tables of earlier releases are without."""
+"""Columns that are NOT NULL in the table, so that Delta refuses rows that are no publish. Tables of earlier releases
+lack this.
+"""
 
 
 class Topic(NamedTuple):
@@ -70,7 +70,7 @@ def prepare_root(layout: Layout) -> None:
                 "which make every commit atomic: give a folder of a local disk or of NFS, or one in a "
                 "bucket, s3://<bucket>/<folder>, or in a volume of Databricks', "
                 "dbfs:/Volumes/<catalog>/<schema>/<volume>/<folder>"
-            ) from None  # it is no fault of the disk that passes
+            ) from None  # this fault of the disk does not pass
         raise NotARoot(
             f"root {str(layout.root)!r} cannot be created or written: {error}; give a writable folder"
         ) from error
@@ -90,7 +90,7 @@ def _prepare_root(layout: Layout) -> None:
         path = layout.broker_table(spec.name)
         if not create_table(path, spec):
             read_definition(path)
-    with contextlib.suppress(OSError):  # one of an older release may be read-only, and nobody needs it
+    with contextlib.suppress(OSError):  # an older release's root may be read-only, and does not need it
         announcements_folder(layout).mkdir(exist_ok=True)
     if layout.store.is_local and not settings_path(layout.root).exists():
         write_durability(layout.root, durability_of_new_roots())
@@ -162,7 +162,7 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
     if not created:
         return None
     try:
-        check_not_hidden(layout, name, partitions)  # somebody may have made the other meanwhile, and looked before
+        check_not_hidden(layout, name, partitions)  # another program may have made the other topic meanwhile
     except NotAllowedError:
         if TableLog(layout.topic(name)).latest() == 0:
             drop_table(layout.topic(name))
@@ -213,7 +213,7 @@ def _is_topic(layout: Layout, name: TopicName) -> bool:
         read_topic(layout, name)
     except TopicNotFound:
         return False
-    except CorruptState:  # whatever it was, it is not to be hidden
+    except CorruptState:  # a broken topic must not be hidden either
         return True
     return True
 

@@ -37,16 +37,16 @@ from pulsar_spark.storage.entries.topic_files import READ_ERRORS, raise_unless_d
 from pulsar_spark.storage.store.store import AnyPath, store_of
 
 FILES = 64
-"""Files of one size that become one; fewer wait for more."""
+"""Files of one size class that become one; fewer wait."""
 GROUPS = 16
-"""Joined files of a commit, at most."""
+"""Most joined files of a commit."""
 BYTES = 32 * 1024 * 1024
-"""No file is made larger than this, and none half as large is joined."""
+"""The largest file made; files of half this size are not joined."""
 JOINED_BYTES = 100 * 1024 * 1024
-"""The same of files that are joined because somebody asked for it; what Delta makes files of, too."""
+"""The largest file made on request, as by Delta."""
 _SMALLEST = 4096
 _PLAIN = re.compile(r"[A-Za-z0-9=./_-]+")
-"""Paths that are the same whether they are written as a URL or not."""
+"""Paths that are equal as text and as URL."""
 
 
 class DataFile(NamedTuple):

@@ -26,14 +26,13 @@ from pulsar_spark.storage.upkeep.housekeeping import Needs, needs_of, needs_of_t
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
 
 NEEDED = ("topic", "policy", "waiting_request")
-"""Kinds of facts that say what is kept."""
+"""Kinds of facts that decide what is kept."""
 
 
 OWN_SECONDS = 60 * 60
-"""So long an older version of a table of the broker's own can be read: who opened one, or was away with a lease, is
-long done then."""
+"""How long older versions of the broker's tables stay: longer than any reader or lease needs."""
 OWN_VERSIONS = 400
-"""So many of them are enough, five minutes at least (see retention): an hour of a round a second are 30,000 files."""
+"""So many versions are enough, but at least five minutes (see retention): an hour of rounds would be 30,000 files."""
 
 
 class Kept(NamedTuple):

@@ -23,15 +23,14 @@ from pulsar_spark.storage.store.store import AnyPath
 
 FILES_PROPERTY, LOG_PROPERTY = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _FILES_SECONDS = 7 * 24 * 60 * 60
-"""Delta's default of the first."""
+"""Delta's default of FILES_PROPERTY."""
 _SECONDS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _SECONDS["week"] = 7 * _SECONDS["day"]
 LEAST_SECONDS = 5 * 60
-"""So long files and versions stay at least where so many versions are enough: longer than a reader takes from opening a
-table to reading it, and than clients are away whose leases are of the usual length."""
+"""How long files and versions stay at least: longer than a reader needs from open to read, and a usual lease."""
 _TRIES = 10
 _TOLD = re.compile(r"interval \d+ seconds")
-"""How :func:`tell_promise` says it; what is said otherwise somebody else has said."""
+"""How :func:`tell_promise` writes it; other programs write it in another way."""
 _PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
 
 
@@ -52,7 +51,7 @@ def looked_back(table: AnyPath, seconds: float, versions: int | None, now: float
     log = TableLog(table)
     try:
         made = now - log.file(log.latest() - versions).stat().st_mtime
-    except FileNotFoundError:  # there never were so many, or the log begins later
+    except FileNotFoundError:  # there are fewer versions
         return seconds
     return min(seconds, max(made, LEAST_SECONDS))
 
@@ -69,7 +68,7 @@ def left_since(path: AnyPath, table: DeltaTable, before: float, told: float) -> 
         try:
             if before <= written <= known and log.may_remove(version):
                 left.update(each for path in log.removed_paths(version) for each in (path, unquote(path)))
-        except FileNotFoundError:  # the log was shortened meanwhile: it is older than anybody asked for
+        except FileNotFoundError:  # the log was shortened meanwhile, so it is old enough
             continue
     return left
 

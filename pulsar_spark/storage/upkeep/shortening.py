@@ -19,7 +19,7 @@ from pulsar_spark.storage.store.store import AnyPath, store_of
 
 COMMITS_A_STEP = 500
 LEAST_SECONDS = 60 * 60
-"""So old is a commit at least that goes in an object store: longer than a writer takes to see that it came too late."""
+"""The least age of a commit removed in an object store: longer than a late writer needs to notice."""
 _OF_A_COMMIT = (".json", ".crc")
 
 

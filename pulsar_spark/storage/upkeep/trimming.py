@@ -35,10 +35,10 @@ from pulsar_spark.storage.topics.bundles import layout_of
 from pulsar_spark.storage.topics.topics import Topic
 
 COMPACTION = "__compaction"
-"""Who needs what is not compacted yet, by the name of Pulsar's subscription."""
+"""Named like Pulsar's subscription, it needs what is not yet compacted."""
 RETENTION = ("retention_seconds", "retention_bytes")
 NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")
-"""Kinds of facts that say what may be trimmed."""
+"""Kinds of facts that decide what may be trimmed."""
 
 
 class Trim(NamedTuple):
@@ -120,7 +120,7 @@ def trim_topic(
     """
     layout = layout_of(layout, topic.name)
     log, numbered = TableLog(topic.path), read_latest(layout, "topic").numbered_until(topic.topic_id)
-    known = whole_ledgers(layout, topic.topic_id)  # at least those that were numbered then
+    known = whole_ledgers(layout, topic.topic_id)  # at least those numbered by then
     while True:
         with lock_where_there_is_one(topic.path):
             latest, view = read_latest(layout, *NEEDED), CompactedView(topic.path)

@@ -30,7 +30,7 @@ from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 LEAST_HOURS = 1
 FILES_A_STEP = 1000
 NEW_HOURS = 24
-"""A file that no commit has named may be one of a commit under way for so long."""
+"""For so long a file that no commit names may belong to a commit under way."""
 SECONDS_AN_HOUR = 60 * 60
 
 
